@@ -17,8 +17,9 @@ from headrace.core.evaluation import stop_evaluations
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
 from headrace.deliveries.schedule_worker import ScheduleWorker
+from headrace.services.cloudwatch.alarms import AlarmEvaluation
 from headrace.services.cloudwatch.metric_streams import MetricStreams
-from headrace.services.events.schedules import scheduled_rules
+from headrace.services.events.patches import scheduled_rules
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.logs.bounds import keep_log_groups_within
 from headrace.services.s3.sweeper import Sweeper
@@ -136,10 +137,12 @@ class Cloud:
         moto = self._parts.moto
         self.moto.listen("outbox", self.supervisor.start(moto.outbox).wake)
         self.supervisor.start(moto.retention)
+        self.supervisor.start(moto.item_expiry)
         for worker in (
             ScheduleWorker(self.moto, self.clock, [schedules, scheduled_rules]),
             self._parts.services.pipes,
             MetricStreams(self.moto, self.clock),
+            AlarmEvaluation(self.moto, self.clock),
         ):
             wake = self.supervisor.start(worker).wake
             for package in worker.PACKAGES:

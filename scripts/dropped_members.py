@@ -16,7 +16,7 @@ import functools
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import moto
@@ -77,7 +77,7 @@ def _calls() -> set[tuple[str, str]]:
 
 
 def _dropped(service: str, operation: str) -> list[str]:
-    functions = list(_functions(service, xform_name(operation)))
+    functions = _functions(service).get(xform_name(operation), [])
     shape = input_of(service, operation)
     if shape is None or not functions or any(map(_takes_whole, functions)):
         return []
@@ -92,13 +92,16 @@ def _dropped(service: str, operation: str) -> list[str]:
     ]
 
 
-def _functions(service: str, name: str) -> Iterator[ast.FunctionDef]:
-    """Yield the functions of moto's responses that answer an operation."""
+@functools.cache
+def _functions(service: str) -> dict[str, list[ast.FunctionDef]]:
+    """Return the functions of a service's responses, in moto and in headrace's patches, by their names."""
+    functions: dict[str, list[ast.FunctionDef]] = {}
     for path in _files(service):
         if "responses" in path.as_posix():
             for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.FunctionDef) and node.name == name:
-                    yield node
+                if isinstance(node, ast.FunctionDef):
+                    functions.setdefault(node.name, []).append(node)
+    return functions
 
 
 def _takes_whole(function: ast.FunctionDef) -> bool:

@@ -18,7 +18,7 @@ import msgspec
 from botocore.exceptions import ClientError, ConnectionClosedError
 
 from headrace.core.ports import StreamRecord, TrimHorizon
-from headrace.services.firehose.aggregates import split_aggregate
+from headrace.services.firehose.processing import split_aggregate
 from headrace.testing import ROUGH, Chances, simulation
 from headrace.testing.simulated.world import SimulatedCloud
 from scripts.simulated_deployment import (

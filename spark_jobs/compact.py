@@ -7,6 +7,9 @@ Under `--output`, which belongs to the checkpoint:
 - `manifest.json`: names N and its files, and each shard's last record. It is replaced last, in one request: a kill
   leaves the old table or the new one, and a micro-batch that it already names is not folded again.
 
+With `--output iceberg://DATABASE/TABLE` both are in an Iceberg table of Glue's catalogue instead: a micro-batch's files
+are the table's, and the manifest is in the snapshot's summary (`spark_jobs/common/iceberg.py`).
+
 The files are those of `headrace compact`, and `headrace compact STREAM OUTPUT --rebuild TABLE` reads them and what the
 stream has since. A key's lines are folded by one task, one key after another: only one key is in memory. The fold goes
 by each change's place in the log, so that repeated and old events change nothing.
@@ -33,10 +36,10 @@ from headrace.cdc.compaction import Compaction, Line
 from headrace.cdc.events import CaptureError, Position, read_event
 from spark_jobs.common import batches, options, queries
 from spark_jobs.common.files import Files
+from spark_jobs.common.iceberg import LINES, IcebergOutput, read_lines
 from spark_jobs.common.job import Job
 
 NEEDS_SPARK = "3.5"
-TABLE = "table STRING, key STRING, row STRING, is_deleted BOOLEAN, lsn BIGINT, place BIGINT, time_ms BIGINT"
 _PARSED = "table STRING, key STRING, lsn BIGINT, place BIGINT, data BINARY, reason STRING, shard STRING, number STRING"
 _LINES_AT_ONCE = 1000
 _HOUR_MS = 3_600_000
@@ -112,7 +115,7 @@ def fold(
 
     # A key's stored line comes before the events.
     by_key = rows.repartition("table", "key").sortWithinPartitions("table", "key", "lsn", "place")
-    return by_key.mapInArrow(run, TABLE)
+    return by_key.mapInArrow(run, LINES)
 
 
 def _rows(frames: Iterable[Any]) -> Iterator[_Row]:
@@ -158,28 +161,61 @@ def _frame(rows: list[Any], schema: Any) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+class Folder:
+    """The output as a folder: `manifest.json` and the files that it names. Only one query writes at a time."""
+
+    empty = "an empty folder"
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        self._spark, self._files, self.place = spark, Files(spark), folder
+
+    def manifest(self) -> dict[str, Any] | None:
+        """Return the manifest, or None when there is none."""
+        content = self._files.read(f"{self.place}manifest.json")
+        return None if content is None else json.loads(content)
+
+    def rows(self, manifest: Mapping[str, Any]) -> DataFrame:
+        """Return the rows of a manifest."""
+        paths = [f"{self.place}{name}" for name in manifest["files"]]
+        return read_lines(self._spark, paths)
+
+    def put(self, rows: DataFrame, manifest: dict[str, Any]) -> None:
+        """Replace the table by a micro-batch's."""
+        folder, batch = f"batch={manifest['batch']}/", manifest["batch"]
+        rows.write.mode("overwrite").parquet(f"{self.place}{folder}")
+        names = self._files.names(f"{self.place}{folder}")
+        files = sorted(f"{folder}{name}" for name in names if name.endswith(".parquet"))
+        self.note({**manifest, "files": files})
+        # A reader may still be at the one before.
+        for name in self._files.names(self.place):
+            if name.startswith("batch=") and int(name[6:]) < batch - 1:
+                self._files.delete(f"{self.place}{name}")
+
+    def note(self, manifest: dict[str, Any]) -> None:
+        """Replace the manifest alone."""
+        self._files.write(f"{self.place}manifest.json", json.dumps(manifest).encode())
+
+
 class Table:
     """The job's output. Only one query writes at a time."""
 
     def __init__(self, spark: SparkSession, arguments: argparse.Namespace, begin_ms: int) -> None:
-        self._spark, self._arguments, self._files = spark, arguments, Files(spark)
-        self._folder = arguments.output
-        self._begin_ms = begin_ms
+        self._arguments, self._files, self._begin_ms = arguments, Files(spark), begin_ms
         self.counts = Counts()
-
-    def manifest(self) -> dict[str, Any] | None:
-        """Return the manifest, or None when there is none."""
-        content = self._files.read(f"{self._folder}manifest.json")
-        return None if content is None else json.loads(content)
+        self._output: Folder | IcebergOutput
+        if arguments.table is not None:
+            self._output = IcebergOutput(spark, *arguments.table, arguments.region)
+        else:
+            self._output = Folder(spark, arguments.output)
 
     def check(self) -> None:
         """Raise ValueError when the output is another checkpoint's, or another program's."""
-        manifest = self.manifest()
+        manifest = self._output.manifest()
         # That of headrace compact names no checkpoint.
         if manifest is not None and manifest.get("checkpoint", "") != self._checkpoint_id():
             raise ValueError(
-                f"{self._folder} does not belong to the checkpoint {self._arguments.checkpoint}: give its own, or an"
-                " empty folder with an empty checkpoint."
+                f"{self._output.place} does not belong to the checkpoint {self._arguments.checkpoint}: give its own, or"
+                f" {self._output.empty} with an empty checkpoint."
             )
 
     def _checkpoint_id(self) -> str | None:
@@ -188,13 +224,14 @@ class Table:
 
     def take(self, records: DataFrame, batch_id: int) -> None:
         """Fold a micro-batch into the table; one that is already there is passed over. Raises ValueError."""
-        manifest = self.manifest() or {"batch": -1, "files": [], "offsets": {}, "truncated": {}}
+        manifest = self._output.manifest()
+        manifest = manifest or {"batch": -1, "files": [], "offsets": {}, "truncated": {}}
         if manifest["batch"] == batch_id:
             return
         if manifest["batch"] != batch_id - 1:
             raise ValueError(
-                f"{self._folder} is at micro-batch {manifest['batch']}, and the checkpoint is at {batch_id}: something"
-                " has replaced one of them; begin with an empty folder and an empty checkpoint."
+                f"{self._output.place} is at micro-batch {manifest['batch']}, and the checkpoint is at {batch_id}:"
+                f" something has replaced one of them; begin with {self._output.empty} and an empty checkpoint."
             )
         parsed = parse(records, self._arguments.keys).persist()
         try:
@@ -203,10 +240,6 @@ class Table:
             self._store(parsed, facts, manifest, batch_id)
         finally:
             parsed.unpersist()
-        # A reader may still be at the one before.
-        for name in self._files.names(self._folder):
-            if name.startswith("batch=") and int(name[6:]) < batch_id - 1:
-                self._files.delete(f"{self._folder}{name}")
 
     def _set_aside(self, parsed: DataFrame, facts: list[Row], batch_id: int) -> None:
         self.counts.read += sum(row["read"] for row in facts)
@@ -227,39 +260,25 @@ class Table:
             table = row["truncated"]
             if table is not None:
                 truncated[table] = max(tuple(row["place"]), truncated.get(table, (0, 0)))
-        paths = [f"{self._folder}{name}" for name in manifest["files"]]
-        state = self._spark.read.schema(TABLE).parquet(*paths) if paths else self._empty()
+        state = self._output.rows(manifest)
         keep_ms = self._arguments.keep_tombstones * _HOUR_MS
         rows = fold(state, parsed.where("key IS NOT NULL"), truncated, self._begin_ms, keep_ms)
-        folder = f"batch={batch_id}/"
-        rows.write.mode("overwrite").parquet(f"{self._folder}{folder}")
-        names = self._files.names(f"{self._folder}{folder}")
-        self._write({
+        self._output.put(rows, {
             "batch": batch_id,
             "checkpoint": self._checkpoint_id(),
-            "files": sorted(f"{folder}{name}" for name in names if name.endswith(".parquet")),
             "stream": self._arguments.stream,
             "offsets": {**manifest["offsets"], **_offsets(facts)},
             "truncated": truncated,
+            "time_ms": self._begin_ms,
         })  # fmt: skip
-
-    def _empty(self) -> DataFrame:
-        return self._spark.createDataFrame([], TABLE)
-
-    def _write(self, manifest: Mapping[str, Any]) -> None:
-        content = json.dumps({**manifest, "time_ms": self._begin_ms}).encode()
-        self._files.write(f"{self._folder}manifest.json", content)
 
     def finish(self) -> int:
         """Note that everything up to the run's begin is there; return the number of live rows."""
-        manifest = self.manifest()
+        manifest = self._output.manifest()
         if manifest is None:
             return 0
-        self._write(manifest)
-        paths = [f"{self._folder}{name}" for name in manifest["files"]]
-        if not paths:
-            return 0
-        return self._spark.read.schema(TABLE).parquet(*paths).where("NOT is_deleted").count()
+        self._output.note({**manifest, "time_ms": self._begin_ms})
+        return self._output.rows(manifest).where("NOT is_deleted").count()
 
 
 def _facts(parsed: DataFrame) -> list[Row]:
@@ -308,6 +327,14 @@ class CompactJob(Job):
     def parse(self, argv: Any) -> argparse.Namespace:
         """Parse a step's arguments; exits with a sentence for invalid ones."""
         arguments = super().parse(argv)
+        scheme, _, rest = arguments.output.rstrip("/").partition("://")
+        arguments.table = None
+        if scheme == "iceberg":
+            arguments.table = tuple(rest.split("/"))
+            if len(arguments.table) != 2 or not all(arguments.table):
+                sys.exit(
+                    f"--output is a folder or iceberg://DATABASE/TABLE, not {arguments.output!r}."
+                )
         keys: dict[str, tuple[str, ...]] = {}
         for option in arguments.keys:
             table, _, names = option.partition("=")

@@ -120,8 +120,11 @@ class Capture:
     def _prepare(self, server: Server) -> None:
         settings, is_first = self._settings, not self._identity.system_id
         warnings = server.check()
+        if self._sink.home == (server.identity().system_id, server.database):
+            # It would empty the tables that it is to read.
+            raise CaptureError("The target is the captured database itself: give another.")
         warnings += server.make_publication(settings.publication, settings.tables)
-        if not self._sink.has_rows:
+        if self._sink.home is None:
             warnings += server.warn_of_large_values(settings.publication)
         slot = server.slot(settings.slot)
         if not self._has_reset:

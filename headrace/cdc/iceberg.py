@@ -10,31 +10,17 @@ are replaced by rewriting the files that hold them (copy on write). Needs the ex
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import pyiceberg.expressions
-from botocore.exceptions import NoCredentialsError
-from pyiceberg.catalog.glue import GlueCatalog
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    NoSuchIcebergTableError,
-    NoSuchNamespaceError,
-    NoSuchPropertyException,
-    NoSuchTableError,
-)
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.table import Table
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import BooleanType, LongType, NestedField, StringType
 
 from headrace.cdc.compaction import Compaction
 from headrace.cdc.events import CaptureError, Event, Position, read_event
+from headrace.cdc.iceberg_table import STATE, RowsTable
 from headrace.cdc.snapshots import check_resume, lines_of, records_after, retention_ms, table_of
 from headrace.client.clock import Clock
 
@@ -43,35 +29,8 @@ _expressions: Any = pyiceberg.expressions
 And, EqualTo, In = _expressions.And, _expressions.EqualTo, _expressions.In
 LessThan, Not, Or = _expressions.LessThan, _expressions.Not, _expressions.Or
 
-STATE = "headrace.compact.state"
-_TYPES = (StringType, StringType, StringType, BooleanType, LongType, LongType, LongType)
-SCHEMA = Schema(
-    *(NestedField(i, n, t()) for i, (n, t) in enumerate(zip(Compaction.COLUMNS, _TYPES, strict=True), 1))
-)  # fmt: skip
-_BY_TABLE = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "table"))
-# pyiceberg would repeat a lost commit on the newer table, where another writer has put the same keys.
-_NO_RETRIES = {"commit.retry.num-retries": "0"}
 # With more keys a table's every line is replaced: Iceberg compares each row with each.
 _MOST_KEYS = 1000
-
-
-def glue_catalog(glue: Any, s3: Any) -> Any:
-    """Return pyiceberg's catalogue over boto3's clients: Glue by the one, files by the other's endpoint and keys.
-
-    Raises NoCredentialsError.
-    """
-    credentials = s3._request_signer._credentials  # noqa: SLF001 - boto3 has no public way
-    if credentials is None:
-        raise NoCredentialsError
-    keys = credentials.get_frozen_credentials()
-    properties = {
-        "s3.endpoint": s3.meta.endpoint_url,
-        "s3.region": s3.meta.region_name,
-        "s3.access-key-id": keys.access_key,
-        "s3.secret-access-key": keys.secret_key,
-        "s3.session-token": keys.token or "",
-    }
-    return GlueCatalog("glue", client=glue, **properties)
 
 
 @dataclass(frozen=True)
@@ -95,7 +54,7 @@ class IcebergRows:
 
     def __init__(self, catalog: Any, namespace: str, name: str, clock: Clock) -> None:
         """Take pyiceberg's catalogue."""
-        self._catalog, self._name, self._clock = catalog, (namespace, name), clock
+        self._table, self._clock = RowsTable(catalog, namespace, name), clock
 
     def advance(
         self, kinesis: Any, stream: str, keys: Mapping[str, tuple[str, ...]] | None = None
@@ -106,7 +65,11 @@ class IcebergRows:
         botocore's and pyiceberg's errors.
         """
         now_ms = self._clock.now_ms()
-        table, state = self._load()
+        table, state = self._table.load()
+        if "batch" in state:
+            raise CaptureError(
+                f"{self._table.name} is the output of the Spark job compact: give another table."
+            )
         summary = self._check(kinesis, stream, state, now_ms)
         changes = _read(kinesis, stream, state, Compaction(keys))
         scope = _scope(changes)
@@ -125,7 +88,7 @@ class IcebergRows:
             "time_ms": now_ms,
         }
         properties = {STATE: json.dumps(new_state)}
-        with self._commits(), table.transaction() as transaction:
+        with self._table.commits(), table.transaction() as transaction:
             # Without a line to delete, pyiceberg warns.
             if table.scan(row_filter=old, limit=1).to_arrow().num_rows:
                 transaction.delete(old, snapshot_properties=properties)
@@ -136,18 +99,6 @@ class IcebergRows:
                 transaction.append(rows, snapshot_properties=properties)
         return compaction, changes.count
 
-    @contextlib.contextmanager
-    def _commits(self) -> Generator[None]:
-        """Raise CaptureError for a commit that comes after another process's."""
-        try:
-            yield
-        except (CommitFailedException, NoSuchTableError) as error:
-            is_there = self._catalog.table_exists(self._name)
-            what = "stored rows in" if is_there else "dropped"
-            raise CaptureError(
-                f"Another process has {what} {'.'.join(self._name)} meanwhile; that counts."
-            ) from error
-
     def rebuild(
         self, kinesis: Any, stream: str, keys: Mapping[str, tuple[str, ...]] | None = None
     ) -> Compaction:
@@ -156,67 +107,20 @@ class IcebergRows:
         Raises CaptureError, also when there is no table or records after it have expired; botocore's errors.
         """
         now_ms = self._clock.now_ms()
-        if not self._catalog.table_exists(self._name):
+        if not self._table.exists():
             raise CaptureError(
-                f"There is no table {'.'.join(self._name)}: make one by headrace compact."
+                f"There is no table {self._table.name}: make one by headrace compact."
             )
-        table, state = self._load()
+        table, state = self._table.load()
         self._check(kinesis, stream, state, now_ms)
         changes = _read(kinesis, stream, state, Compaction(keys))
         return _fold(table.scan().to_arrow(), state, changes, now_ms)
-
-    def _load(self) -> tuple[Table, dict[str, Any]]:
-        name = ".".join(self._name)
-        try:
-            table = self._open()
-        except NoSuchNamespaceError as error:
-            raise CaptureError(
-                f"There is no database {self._name[0]} in the catalogue: make it with a LocationUri, below which the"
-                " table's files go."
-            ) from error
-        except (NoSuchIcebergTableError, NoSuchPropertyException) as error:
-            raise CaptureError(f"{name} is no Iceberg table: give another name.") from error
-        except (ValueError, OSError) as error:
-            # No LocationUri; no bucket, or no right to it.
-            raise CaptureError(f"{name} cannot be made or read: {error}.") from error
-        if tuple(table.schema().column_names) != Compaction.COLUMNS:
-            raise CaptureError(f"{name} has other columns: give another table, which may be new.")
-        if not set(_NO_RETRIES.items()) <= set(table.properties.items()):
-            with self._commits(), table.transaction() as transaction:
-                transaction.set_properties(_NO_RETRIES)
-        return table, self._state(table)
-
-    def _open(self) -> Table:
-        try:
-            return self._catalog.load_table(self._name)
-        except NoSuchIcebergTableError:
-            raise  # A kind of NoSuchTableError: another table has the name.
-        except NoSuchTableError:
-            # Another process may make it now, too.
-            return self._catalog.create_table_if_not_exists(
-                self._name, SCHEMA, partition_spec=_BY_TABLE, properties=_NO_RETRIES
-            )
-
-    def _state(self, table: Table) -> dict[str, Any]:
-        """Return what the newest of our snapshots says; others, such as a compaction's, come between."""
-        snapshot = newest = table.current_snapshot()
-        while snapshot is not None:
-            text = snapshot.summary.get(STATE) if snapshot.summary is not None else None
-            if text is not None:
-                return dict(json.loads(text))
-            parent = snapshot.parent_snapshot_id
-            snapshot = None if parent is None else table.snapshot_by_id(parent)
-        if newest is not None:
-            raise CaptureError(
-                f"{'.'.join(self._name)} has rows, and no snapshot says up to where they are: give another table."
-            )
-        return {}
 
     def _check(
         self, kinesis: Any, stream: str, state: Mapping[str, Any], now_ms: int
     ) -> dict[str, Any]:
         summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
-        check_resume(".".join(self._name), state, summary, stream, now_ms)
+        check_resume(self._table.name, state, summary, stream, now_ms)
         return summary
 
 

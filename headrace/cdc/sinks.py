@@ -11,10 +11,11 @@ class Sink(Protocol):
     """Takes changes in the order of the database. Used by one thread. Raises CaptureError when it cannot go on.
 
     Attributes:
-        has_rows: whether it has the rows themselves, and so the large values that an update leaves alone.
+        home: the server's system id and the database in which it has the rows themselves, and so the large values that
+            an update leaves alone; None when it has only events.
     """
 
-    has_rows: bool
+    home: tuple[str, str] | None
 
     def resume(self) -> int:
         """Forget the unfinished transaction; return the LSN that the sink itself keeps, else 0."""

@@ -27,7 +27,7 @@ PRODUCER_OPTIONS: dict[str, Any] = {
 class StreamSink:
     """A sink to one stream. Durability: `safe_lsn` follows Kinesis' acknowledgements."""
 
-    has_rows = False
+    home = None
 
     def __init__(
         self,

@@ -24,8 +24,6 @@ _BATCH = 2_000
 class TableSink:
     """A sink to one database. One thread. Durability: as the database's own commits."""
 
-    has_rows = True
-
     def __init__(self, url: str, name: str) -> None:
         """Connect; `name` is the capture's, such as its slot. Raises psycopg's errors."""
         self._connection: psycopg.Connection[Any] = psycopg.connect(url, client_encoding="utf8")
@@ -40,6 +38,8 @@ class TableSink:
             "headrace_cdc_tables (capture text, name text, columns jsonb not null, primary key (capture, name))",
         ):
             self._connection.execute(f"create table if not exists {statement}".encode())
+        query = "select system_identifier::text, current_database()::text from pg_control_system()"
+        self.home: tuple[str, str] | None = self._connection.execute(query).fetchone()
         self._connection.commit()
 
     def resume(self) -> int:

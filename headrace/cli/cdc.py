@@ -153,6 +153,11 @@ def cdc(
     reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
     sink: Any = None
     try:
+        # Before all rows are read, not after them.
+        state.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise fail(f"--state {state} cannot be made: {error.strerror}.") from error
+    try:
         if stream is not None:
             sink = _stream_sink(
                 url, stream, format_, partition_by, aggregate=aggregate, large_to=large_to,

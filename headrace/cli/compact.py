@@ -87,7 +87,8 @@ def _store(folder: str, reach: dict[str, Any]) -> tuple[Any, str]:
     database, _, name = rest.partition("/")
     try:
         if scheme == "iceberg" and database and name and "/" not in name:
-            from headrace.cdc.iceberg import IcebergRows, glue_catalog
+            from headrace.cdc.iceberg import IcebergRows
+            from headrace.cdc.iceberg_table import glue_catalog
 
             clients = (client(service, **reach) for service in ("glue", "s3"))
             store = IcebergRows(glue_catalog(*clients), database, name, SystemClock())

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 import click
 
-from headrace.cli.options import fail
+from headrace.cli.options import NumberRange, fail
 from headrace.core.config import Config, Setting
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -51,7 +51,7 @@ def _click_type(hint: Any, setting: Setting) -> click.ParamType[Any]:
     if get_origin(hint) is Literal:
         return click.Choice(list(get_args(hint)))
     if setting.bounds is not None:
-        in_range = click.FloatRange if setting.option_type is float else click.IntRange
+        in_range = NumberRange if setting.option_type is float else click.IntRange
         return in_range(*setting.bounds)
     if hint is Path:
         return click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.options import endpoint_url_option, fail, fetch_page
+from headrace.cli.options import NumberRange, endpoint_url_option, fail, fetch_page
 from headrace.core.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def lag(*, as_json: bool, endpoint_url: str) -> None:
 @click.option(
     "--every",
     "every_s",
-    type=click.FloatRange(0.2, 3600),
+    type=NumberRange(0.2, 3600),
     default=1.0,
     show_default=True,
     help="Seconds between two looks.",

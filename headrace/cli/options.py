@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 import urllib.error
 import urllib.request
@@ -23,6 +24,19 @@ from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION
 
 _PAGE_TIMEOUT_S = 10
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class NumberRange(click.FloatRange):
+    """A range of numbers, which neither NaN nor infinity is in: click takes the first for one in any range."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """See `click.ParamType`."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a number.", param, ctx)
+        return number
 
 
 def data_dir_option(function: _F) -> _F:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import math
 import zlib
 from collections import Counter
 from dataclasses import fields, replace
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from headrace.cli.options import client, endpoint_option, fail
+from headrace.cli.options import NumberRange, client, endpoint_option, fail
 from headrace.cli.stream_names import explained
 
 if TYPE_CHECKING:
@@ -25,22 +26,26 @@ if TYPE_CHECKING:
     from headrace.shards.sketch import KeySketch
 
 
+# More than any stream takes.
+_MOST = 1e9
+
+
 @click.command()
 @click.argument("source", metavar="STREAM|FILE")
 @click.option(
     "--rate",
     "rate",
-    type=click.FloatRange(0, min_open=True),
+    type=NumberRange(0, _MOST, min_open=True),
     help="Records a second on average; needed for a FILE without times.",
 )
 @click.option(
     "--peak",
-    type=click.FloatRange(0, min_open=True),
+    type=NumberRange(0, _MOST, min_open=True),
     help="Records in the busiest second. Default: the FILE's, by its times; else twice the average.",
 )
 @click.option(
     "--times",
-    type=click.FloatRange(0, min_open=True),
+    type=NumberRange(0, _MOST, min_open=True),
     default=10.0,
     show_default=True,
     help="The what-if's load.",
@@ -74,6 +79,8 @@ def plan(
     path = Path(source)
     if path.is_file():
         load = _of_file(path, rate, readers)
+    elif "/" in source and not source.startswith("arn:"):
+        raise fail(f"{source} is {'a folder' if path.is_dir() else 'no file'}, and no stream.")
     else:
         load = _of_stream(
             source, rate, readers, {"endpoint_url": endpoint_url, "region": region, "aws": aws}
@@ -111,15 +118,27 @@ def _read_prices(path: Path, default: Prices) -> Prices:
             raise fail(
                 f"{path}: there is no price {unknown[0]!r}; there are {', '.join(sorted(names))}."
             )
+        for name, value in content.items():
+            is_text = isinstance(value, str)
+            is_price = type(value) in (int, float) and 0 <= value < math.inf
+            if not (is_text if name == "source" else is_price):
+                raise fail(
+                    f"{path}: {name} is {'a text' if name == 'source' else 'dollars'}, not {value!r}."
+                )
         return replace(default, **{"source": str(path), **content})
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise fail(f"{path} is no JSON object of prices: {error}") from error
+    except OSError as error:
+        raise fail(f"{path} cannot be read: {error.strerror}.") from error
 
 
 def _of_file(path: Path, rate: float | None, readers: int) -> Load:
     from headrace.shards.planning import Load
 
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise fail(f"{path} cannot be read: {error.strerror}.") from error
     if content[:2] == b"\x1f\x8b":
         try:
             content = gzip.decompress(content)
@@ -149,7 +168,7 @@ def _of_tail(path: Path, lines: list[bytes], rate: float | None, readers: int) -
             data = record.get("data")
             bare = base64.b64decode(record["dataBase64"]) if data is None else data.encode()
             at = datetime.fromisoformat(record["approximateArrivalTimestamp"]).timestamp()
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise fail(
                 f"{path}: line {number} is no record of headrace tail --json: {error}"
             ) from error

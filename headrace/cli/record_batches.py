@@ -97,8 +97,8 @@ class Putter:
             PutFailed: some records, of this batch or the one before, were not put. Those that were are counted; later
                 batches are refused.
         """
-        from headrace.client.producer import check_record
         from headrace.client.receipts import PutError
+        from headrace.client.record_checks import check_record
 
         self.finish()
         first = self._first = self._offered + 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.options import client, endpoint_option, fail
+from headrace.cli.options import NumberRange, client, endpoint_option, fail
 from headrace.cli.shards_simulate import simulate
 from headrace.cli.stream_names import explained
 from headrace.client.clock import SystemClock
@@ -44,7 +44,7 @@ def shards() -> None:
 @click.option(
     "--sample",
     "sample_s",
-    type=click.FloatRange(0.1, 60),
+    type=NumberRange(0.1, 60),
     default=2.0,
     show_default=True,
     help="How many seconds of each shard's records are read for a picture.",

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.options import explain, fail
+from headrace.cli.options import NumberRange, explain, fail
 from headrace.cli.pacing import parse_speed
 from headrace.core.extras import install_command
 from headrace.shards.prices import US_EAST_1
@@ -39,35 +39,35 @@ from headrace.shards.settings import Settings
 @click.option(
     "--period",
     "period_s",
-    type=click.FloatRange(1),
+    type=NumberRange(1),
     default=60.0,
     show_default=True,
     help="Seconds.",
 )
 @click.option(
     "--days",
-    type=click.FloatRange(0.01, 31),
+    type=NumberRange(0.01, 31),
     default=7.0,
     show_default=True,
     help="Of a generated load.",
 )
 @click.option(
     "--peak",
-    type=click.FloatRange(0.01),
+    type=NumberRange(0.01),
     default=1.3,
     show_default=True,
     help="The generated load's highest, as a share of what --shards take.",
 )
 @click.option(
     "--swing",
-    type=click.FloatRange(1),
+    type=NumberRange(1),
     default=5.0,
     show_default=True,
     help="Its days over its nights.",
 )
 @click.option(
     "--skew",
-    type=click.FloatRange(0, 3),
+    type=NumberRange(0, 3),
     default=0.8,
     show_default=True,
     help="Of its keys (Zipf).",

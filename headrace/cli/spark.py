@@ -8,7 +8,6 @@ import click
 
 from headrace.cli.options import fail
 from headrace.core.minor_versions import Minor, format_minor, minor_of
-from headrace.spark_submit.emr_differences import differences
 from headrace.spark_submit.emr_releases import UnknownRelease, release_of, releases
 from headrace.spark_submit.environments import (
     Environment,
@@ -22,7 +21,7 @@ from headrace.spark_submit.environments import remove as remove_environment
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.making import build_command
 from headrace.spark_submit.spark_home import java_for
-from headrace.spark_submit.sparks import image_pythons
+from headrace.spark_submit.sparks import differences, image_pythons
 
 _VERSION = re.compile(r"[234]\.\d+\.\d+")
 

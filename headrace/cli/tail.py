@@ -278,6 +278,9 @@ def tail(
         kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
         raise explain_stream(error, kinesis, stream) from error
     except (GroupError, ValueError) as error:
+        if isinstance(error.__cause__, ClientError):
+            kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
+            raise explain_stream(error.__cause__, kinesis, stream) from error
         raise fail(str(error)) from error
 
 

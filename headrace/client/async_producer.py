@@ -34,7 +34,11 @@ class AsyncProducer:
         self._is_started = False
 
     async def put(
-        self, data: bytes, key: str | None = None, *, explicit_hash_key: int | str | None = None
+        self,
+        data: bytes | str,
+        key: str | None = None,
+        *,
+        explicit_hash_key: int | str | None = None,
     ) -> Receipt:
         """Take a record; the receipt is awaitable. Raises as `Producer.put`."""
         await self._start()
@@ -47,7 +51,7 @@ class AsyncProducer:
                     raise
             await asyncio.sleep(next(pauses_s))
 
-    async def put_many(self, records: Iterable[tuple[bytes, str | None]]) -> Receipts:
+    async def put_many(self, records: Iterable[tuple[bytes | str, str | None]]) -> Receipts:
         """Take records, each its data and its key or None, in order. Raises as `Producer.put_many`."""
         await self._start()
         rows, receipts = list(records), Receipts()

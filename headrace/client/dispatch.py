@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.client.hash_keys import ShardMap
 from headrace.client.lanes import Lane, Lanes, hash_in, sizes_of
 from headrace.client.put_requests import Outcome, Request
-from headrace.client.receipts import Answer, Chunk, PutError, Receipt
+from headrace.client.receipts import Answer, Calls, Chunk, PutError
 from headrace.client.wire import NotSent, ServiceError
-
-Calls = list[tuple[Callable[[Receipt], Any], Receipt]]
 
 _THROTTLED = frozenset(
     {"ProvisionedThroughputExceededException", "ThrottlingException", "LimitExceededException"}
@@ -49,7 +47,6 @@ class Settled:
     acknowledged: int = 0
     failed: int = 0
     unheard: int = 0
-    arrived_bytes: int = 0
     done_bytes: int = 0
     failed_bytes: int = 0
     throttled: int = 0
@@ -59,6 +56,7 @@ class Settled:
     error: PutError | None = None
     new_shards: set[str] = field(default_factory=set[str])
     foreign: list[Foreign] = field(default_factory=list[Foreign])
+    arrived: list[Chunk] = field(default_factory=list[Chunk])
     callbacks: Calls = field(default_factory=Calls)
     done_spool_ids: list[int] = field(default_factory=list[int])
 
@@ -328,7 +326,7 @@ class Dispatch:
         # In this order: a receipt looks for the answer without the lock.
         chunk.places, chunk.answer = places, answer
         settled.acknowledged += len(chunk)
-        settled.arrived_bytes += sum(map(len, chunk.data))
+        settled.arrived.append(chunk)
         self._note_done(chunk, settled)
         settled.done_spool_ids += chunk.spool_ids or ()
 
@@ -344,6 +342,5 @@ class Dispatch:
 
     def _note_done(self, chunk: Chunk, settled: Settled) -> None:
         settled.done_bytes += chunk.bytes_
-        for index, callbacks in (chunk.callbacks or {}).items():
-            receipt = Receipt((chunk, index))
-            settled.callbacks += [(callback, receipt) for callback in callbacks]
+        for callbacks in (chunk.callbacks or {}).values():
+            settled.callbacks += callbacks

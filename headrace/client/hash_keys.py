@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 HASH_KEYS = 1 << 128
-# Keys whose shard is remembered; when it is full, it is emptied.
-_REMEMBERED_KEYS = 100_000
 
 _md5 = hashlib.md5
 
@@ -50,7 +48,7 @@ class ShardRange:
 
 
 class ShardMap:
-    """The open shards of a stream by their hash keys. Immutable but for its memory of keys; thread-safe."""
+    """The open shards of a stream by their hash keys. Immutable."""
 
     def __init__(self, shards: Iterable[ShardRange]) -> None:
         """Take open shards. Of two that overlap (a reshard between two pages), the later id wins at its start."""
@@ -59,7 +57,6 @@ class ShardMap:
             raise ValueError("a stream has at least one open shard")
         self._starts = [shard.start for shard in self.shards]
         self._by_id = {shard.shard_id: shard for shard in self.shards}
-        self._shard_of_key: dict[str, ShardRange] = {}
 
     @property
     def newest_id(self) -> str:
@@ -78,11 +75,5 @@ class ShardMap:
         return self.shards[max(0, bisect_right(self._starts, hash_key) - 1)]
 
     def shard_of_key(self, partition_key: str) -> ShardRange:
-        """Return the shard that has a partition key. Fast for keys that return."""
-        shard = self._shard_of_key.get(partition_key)
-        if shard is None:
-            shard = self.shard_of_hash(hash_key_of(partition_key))
-            if len(self._shard_of_key) >= _REMEMBERED_KEYS:
-                self._shard_of_key.clear()
-            self._shard_of_key[partition_key] = shard
-        return shard
+        """Return the shard that has a partition key."""
+        return self.shard_of_hash(hash_key_of(partition_key))

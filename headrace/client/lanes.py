@@ -19,6 +19,7 @@ SHARD_BYTES_PER_S: Final = 1 << 20
 NO_KEY: Final = "a"
 _LONGEST_BACKOFF_S: Final = 5.0
 _FIRST_BACKOFF_S: Final = 0.05
+_REMEMBERED_KEYS: Final = 100_000
 # What protobuf adds to a user record: tags, lengths, indexes.
 _OVERHEAD_BYTES: Final = 12
 
@@ -107,6 +108,7 @@ class Lanes:
         self.overhead_bytes = _OVERHEAD_BYTES if aggregated else 0
         self.by_shard = aggregated or ordered or rate_share is not None
         self.map: ShardMap | None = None
+        # Keys in ASCII alone: their characters are their bytes.
         self.of_key: dict[str, Lane] = {}
         self._of_shard: dict[str, Lane] = {}
         # Without lanes by shard: all records; and those to be sent again, so that they hold up no others.
@@ -128,9 +130,10 @@ class Lanes:
             lane = self.of_key.get(key)
             if lane is None:
                 lane = self._lane(shards.shard_of_key(key))
-                if len(self.of_key) > 100_000:
+                if len(self.of_key) > _REMEMBERED_KEYS:
                     self.of_key.clear()
-                self.of_key[key] = lane
+                if key.isascii():
+                    self.of_key[key] = lane
             return lane, None
         # One chunk after the other, each for the next shard.
         shard = shards.shards[self._next_auto % len(shards)]

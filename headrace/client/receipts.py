@@ -52,6 +52,10 @@ class BufferFull(Exception):
         self.taken = Receipts()
 
 
+# What to call when records are done, each with its receipt.
+Calls = list[tuple[Callable[["Receipt"], Any], "Receipt"]]
+
+
 class Owner(Protocol):
     """What a receipt asks of its producer."""
 
@@ -109,7 +113,7 @@ class Chunk:
         self.keys: list[str | None] = []
         self.explicit: dict[int, str] | None = None
         self.spool_ids: list[int] | None = None
-        self.callbacks: dict[int, list[Callable[[Receipt], Any]]] | None = None
+        self.callbacks: dict[int, Calls] | None = None
         self.moved: list[tuple[Chunk, int]] | None = None
         self.answer: Answer | None = None
         self.places: Sequence[int] = ()
@@ -127,6 +131,13 @@ class Chunk:
     def explicit_of(self, index: int) -> str | None:
         """Return a record's explicit hash key."""
         return None if self.explicit is None else self.explicit.get(index)
+
+    def add_callback(
+        self, place: int, callback: Callable[[Receipt], Any], receipt: Receipt
+    ) -> None:
+        """Note what to call with which receipt when a record is done."""
+        self.callbacks = self.callbacks or {}
+        self.callbacks.setdefault(place, []).append((callback, receipt))
 
     def part(self, *groups: Sequence[int]) -> list[Chunk]:
         """Move the records into new chunks, one for each group of places; every place is in one group."""
@@ -165,30 +176,45 @@ def size_of(data: bytes, key: str | None) -> int:
     return len(data) + (len(key) if key.isascii() else len(key.encode("utf-8", "surrogatepass")))
 
 
-class Receipt(tuple["Chunk", int]):
+class Receipt:
     """A record that was given to a producer: a future, and awaitable. Thread-safe.
 
-    A tuple of its chunk and its place there, because that is the cheapest object that Python makes.
+    It has no `__init__`, because an object without is the cheapest that Python makes; `receipt_of` makes one. Two
+    receipts of one record are equal.
+
+    Attributes:
+        chunk, place: where the record was when it was put.
     """
 
-    __slots__ = ()
+    __slots__ = ("chunk", "place")
+
+    chunk: Chunk
+    place: int
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Receipt):
+            return NotImplemented
+        return self.chunk is other.chunk and self.place == other.place
+
+    def __hash__(self) -> int:
+        return hash((id(self.chunk), self.place))
 
     def home(self) -> tuple[Chunk, int]:
         """Return the chunk that has the record now, and its place there."""
-        chunk, index = self
+        chunk, place = self.chunk, self.place
         while chunk.moved is not None:
-            chunk, index = chunk.moved[index]
-        return chunk, index
+            chunk, place = chunk.moved[place]
+        return chunk, place
 
     @property
     def data(self) -> bytes:
         """The data that was put."""
-        return self[0].data[self[1]]
+        return self.chunk.data[self.place]
 
     @property
     def key(self) -> str | None:
         """The partition key that was put; None when it was left to the producer."""
-        return self[0].keys[self[1]]
+        return self.chunk.keys[self.place]
 
     def done(self) -> bool:
         """Whether the record was acknowledged or has failed for good."""
@@ -222,7 +248,7 @@ class Receipt(tuple["Chunk", int]):
 
     def add_done_callback(self, callback: Callable[[Receipt], Any]) -> None:
         """Call `callback(receipt)` when it is done, in one of the producer's threads; what it raises is logged."""
-        self[0].owner.call_when_done(self, callback)
+        self.chunk.owner.call_when_done(self, callback)
 
     def __await__(self) -> Generator[Any, None, Receipt]:
         loop = asyncio.get_running_loop()
@@ -247,6 +273,13 @@ class Receipt(tuple["Chunk", int]):
         return chunk.answer.result(chunk.places[index])
 
 
+def receipt_of(chunk: Chunk, place: int) -> Receipt:
+    """Return the receipt of a chunk's record."""
+    receipt = Receipt()
+    receipt.chunk, receipt.place = chunk, place
+    return receipt
+
+
 class Receipts(Sequence[Receipt]):
     """The receipts of many records, in their order; each is made when it is asked for. Not changed by their user."""
 
@@ -258,9 +291,8 @@ class Receipts(Sequence[Receipt]):
 
     def add(self, receipt: Receipt) -> None:
         """Note one more record."""
-        chunk, place = receipt
-        self.chunks.append(chunk)
-        self.places.append(place)
+        self.chunks.append(receipt.chunk)
+        self.places.append(receipt.place)
 
     def add_all(self, others: Receipts) -> None:
         """Note more records."""
@@ -278,9 +310,8 @@ class Receipts(Sequence[Receipt]):
 
     def __getitem__(self, index: int | slice) -> Receipt | list[Receipt]:
         if isinstance(index, slice):
-            pairs = zip(self.chunks[index], self.places[index], strict=True)
-            return list(map(Receipt, pairs))
-        return Receipt((self.chunks[index], self.places[index]))
+            return list(map(receipt_of, self.chunks[index], self.places[index]))
+        return receipt_of(self.chunks[index], self.places[index])
 
     def done(self) -> bool:
         """Whether each record was acknowledged or has failed for good."""

@@ -31,6 +31,7 @@ from headrace.client.signing import Keys
 CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 30.0
 _RECEIVE_BYTES = 1 << 18
+_COPIED_BYTES = 1 << 16
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 _CLOSES = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
@@ -142,7 +143,7 @@ class Wire:
         """
         connection = self._connect()
         try:
-            connection.sendall(self._head(action, body, JSON) + body)
+            _send_all(connection, self._head(action, body, JSON), body)
             received = bytearray()
             while (end := received.find(b"\r\n\r\n")) < 0:
                 received += self._receive(connection)
@@ -166,10 +167,10 @@ class Wire:
             connection.close()
 
     def _exchange(self, action: str, body: bytes, content_type: str) -> tuple[int, bytes, bytes]:
-        message = self._head(action, body, content_type) + body
+        message = self._head(action, body, content_type), body
         was_kept = self._socket is not None
         try:
-            return self._send(self._socket or self._connect(), message)
+            return self._send(self._socket or self._connect(), *message)
         except _ClosedBeforeAnswer:
             self.close()
             if not was_kept:
@@ -180,14 +181,16 @@ class Wire:
             raise
         # The server had closed the kept connection: it has not seen this request, or not read it.
         try:
-            return self._send(self._connect(), message)
+            return self._send(self._connect(), *message)
         except BaseException:
             self.close()
             raise
 
-    def _send(self, connection: socket.socket, message: bytes) -> tuple[int, bytes, bytes]:
+    def _send(
+        self, connection: socket.socket, request_head: bytes, request_body: bytes
+    ) -> tuple[int, bytes, bytes]:
         try:
-            connection.sendall(message)
+            _send_all(connection, request_head, request_body)
         except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError) as error:
             raise _ClosedBeforeAnswer(self._sentence(error)) from error
         except OSError as error:
@@ -384,6 +387,15 @@ def service_error(status: int, body: bytes) -> ServiceError:
     code = str(members.get("__type") or "UnknownError").rpartition("#")[2]
     message = str(members.get("message") or members.get("Message") or f"HTTP status {status}")
     return ServiceError(code, message, status)
+
+
+def _send_all(connection: socket.socket, head: bytes, body: bytes) -> None:
+    """Send a request in one piece, but for a large one, whose copy would cost more than a second call."""
+    if len(body) < _COPIED_BYTES:
+        connection.sendall(head + body)
+        return
+    connection.sendall(head)
+    connection.sendall(body)
 
 
 def _tls_context() -> ssl.SSLContext:

@@ -1,4 +1,7 @@
-"""`Foundation`: the parts of a cloud that are built before its services, and that the services use."""
+"""`Foundation`: the parts of a cloud that are built before its services, and that the services use.
+
+`Moto` is moto's engine with the parts that live on its state: deliveries, executions, streams, retention.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,73 @@ from headrace.aws.server.tls import Tls
 from headrace.aws.signatures.access_keys import KeyRing
 from headrace.aws.signatures.authentication import Authentication
 from headrace.aws.signatures.sessions import RoleSessions
-from headrace.composition.moto import Moto
+from headrace.composition.moto_patches import PATCHES
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
+from headrace.deliveries.outbox import OUTBOX, OutboxWorker
+from headrace.deliveries.outside_http import post
+from headrace.moto.engine import MotoEngine
+from headrace.services.dynamodb.expiry import ItemExpiry
+from headrace.services.dynamodb.stream_reader import TableStreams
+from headrace.services.iam.answers import answer_without_moto
+from headrace.services.iam.strictness import StrictChecks
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
+from headrace.services.logs.patches import LogRetention
+from headrace.services.stepfunctions.executions import Executions
 from headrace.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Moto:
+    """moto's engine and what lives on its state.
+
+    Attributes:
+        table_streams: the streams of DynamoDB's tables, for event source mappings.
+        executions: the running state machines; stopped with the cloud.
+        outbox: the worker that makes deliveries.
+        retention: the worker that drops old log events.
+        item_expiry: the worker that deletes the items of tables whose time to live is over.
+    """
+
+    engine: MotoEngine
+    table_streams: TableStreams
+    executions: Executions
+    outbox: OutboxWorker
+    retention: LogRetention
+    item_expiry: ItemExpiry
+
+
+def build_moto(
+    *,
+    database: Database,
+    clock: Clock,
+    ids: Ids,
+    endpoint_host: Callable[[], str] = lambda: "127.0.0.1:4566",
+    sessions: RoleSessions | None = None,
+    strict: bool = False,
+) -> Moto:
+    """Return moto's parts; moto calls nothing outside before `MotoEngine.connect`."""
+    engine = MotoEngine(
+        database=database,
+        clock=clock,
+        ids=ids,
+        patches=PATCHES,
+        outbox=OUTBOX,
+        endpoint_host=endpoint_host,
+        answer_without_moto=answer_without_moto,
+        sessions=sessions,
+        check_strictly=StrictChecks().check if strict else None,
+    )
+    return Moto(
+        engine=engine,
+        table_streams=TableStreams(engine.warm_up, clock.now_ms),
+        executions=Executions(lambda change: engine.change_unwatched(change, "stepfunctions")),
+        outbox=OutboxWorker(is_ready=engine.is_loaded, save=engine.save_deliveries, post=post),
+        retention=LogRetention(engine.is_loaded),
+        item_expiry=ItemExpiry(engine, clock),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

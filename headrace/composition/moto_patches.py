@@ -10,7 +10,6 @@ from headrace.moto.patches import (
     acm,
     appconfig,
     appregistry,
-    athena,
     autoscaling,
     backup,
     batch,
@@ -25,9 +24,10 @@ from headrace.moto.patches import (
     ecr,
     ecs,
     elasticache,
-    emrcontainers,
     kafka,
     kms,
+    known_names,
+    not_run,
     rds,
     resourcegroups,
     s3,
@@ -37,7 +37,7 @@ from headrace.moto.patches import (
     tagging,
     wafv2,
 )
-from headrace.moto.patching import Patches
+from headrace.moto.patching import Patch, Patches
 from headrace.services.apigateway import bounds as apigateway_bounds
 from headrace.services.apigateway import patches as apigateway_patches
 from headrace.services.apigateway import quick_create
@@ -48,22 +48,24 @@ from headrace.services.apigateway.stages import (
     refuse_duplicates,
     show_deployments,
 )
-from headrace.services.cloudwatch import alarm_actions, anomaly_detectors, metric_streams
+from headrace.services.athena import patches as athena_patches
+from headrace.services.athena import query_calls
+from headrace.services.cloudwatch import alarm_actions, alarms, anomaly_detectors, metric_streams
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.cognito import patches as cognito_patches
 from headrace.services.dynamodb import kinesis_destinations
 from headrace.services.dynamodb import patches as dynamodb_patches
 from headrace.services.dynamodb import streams as dynamodb_streams
 from headrace.services.dynamodb.expressions import patch_expressions
-from headrace.services.events import bounds as events_bounds
 from headrace.services.events import inputs as event_inputs
+from headrace.services.events import patches as events_bounds
 from headrace.services.events import patches as events_patches
 from headrace.services.events import patterns as event_patterns
 from headrace.services.events import responses as events_responses
-from headrace.services.glue import bounds as glue_bounds
 from headrace.services.glue import missing_calls as glue_missing_calls
+from headrace.services.glue import patches as glue_bounds
 from headrace.services.glue import patches as glue_patches
-from headrace.services.iam import bounds as iam_bounds
+from headrace.services.iam import patches as iam_bounds
 from headrace.services.iam import patches as iam_patches
 from headrace.services.iam import providers as iam_providers
 from headrace.services.iam.sts import patches as sts_patches
@@ -72,21 +74,21 @@ from headrace.services.iot import patches as iot_patches
 from headrace.services.iot.mqtt import shadows as iot_shadows
 from headrace.services.kinesisanalyticsv2 import patches as kinesisanalyticsv2_patches
 from headrace.services.logs import patches as logs_patches
-from headrace.services.opensearch import elasticsearch
+from headrace.services.opensearch import patches
 from headrace.services.opensearch import patches as opensearch_patches
 from headrace.services.opensearchserverless import patches as opensearchserverless_patches
 from headrace.services.pipes import patches as pipes_patches
 from headrace.services.redshift import patches as redshift_patches
 from headrace.services.scheduler import patches as scheduler_patches
 from headrace.services.sns import patches as sns_patches
-from headrace.services.sqs import bounds as sqs_bounds
+from headrace.services.sqs import patches as sqs_bounds
 from headrace.services.sqs import patches as sqs_patches
-from headrace.services.ssm import bounds as ssm_bounds
+from headrace.services.ssm import patches as ssm_bounds
 from headrace.services.ssm import patches as ssm_patches
 from headrace.services.stepfunctions import bounds as stepfunctions_bounds
 from headrace.services.stepfunctions import patches as stepfunctions_patches
 
-PATCHES = Patches(
+_OWN = Patches(
     of_modules={
         "moto.acm.models": [acm.allow_system_tags],
         "moto.apigateway.models": [
@@ -109,18 +111,19 @@ PATCHES = Patches(
         ],
         "moto.appconfig.urls": [appconfig.add_calls],
         "moto.athena.responses": [
-            athena.allow_deletions,
-            athena.allow_updates,
-            athena.keep_statements,
+            athena_patches.allow_deletions,
+            athena_patches.allow_updates,
+            athena_patches.keep_statements,
+            query_calls.run_queries,
         ],
         "moto.autoscaling.models": [autoscaling.undo_partial_groups],
         "moto.autoscaling.responses": [autoscaling.allow_updates],
         "moto.backup.models": [backup.forget_deleted_plans],
-        "moto.batch.models": [batch.correct_environments, bound_loops],
+        "moto.batch.models": [batch.correct_environments, batch.describe_nodes, bound_loops],
         "moto.batch_simple.models": [bound_loops],
-        "moto.emrcontainers.models": [emrcontainers.refuse_job_runs],
         "moto.budgets.responses": [budgets.allow_updates],
-        "moto.cloudfront.responses": [cloudfront.delete_key_groups],
+        "moto.cloudfront.responses": [cloudfront.delete_key_groups, cloudfront.keep_comments],
+        "moto.cloudwatch.models": [use_clock],
         "moto.cloudwatch.responses": [
             anomaly_detectors.add_calls,
             metric_streams.add_calls,
@@ -132,6 +135,7 @@ PATCHES = Patches(
         "moto.cognitoidp.models": [
             cognito_patches.share_key,
             cognito_patches.name_users_first,
+            cognito_patches.show_domains,
         ],
         "moto.cognitoidp.responses": [
             cognito_patches.allow_deletions,
@@ -150,12 +154,16 @@ PATCHES = Patches(
         "moto.ecr.models": [ecr.match_by_wildcards],
         "moto.ecr.responses": [ecr.refuse_login],
         "moto.ecs.models": [ecs.read_arns, bound_loops],
-        "moto.elasticache.models": [bound_loops],
+        "moto.elasticache.models": [elasticache.show_groups, bound_loops],
         "moto.elasticache.responses": [elasticache.allow_deletions, elasticache.allow_updates],
         "moto.events.models": [events_bounds.match_in_time],
         "moto.events.responses": [events_responses.patch_responses],
         "moto.events.utils": [event_inputs.patch_event_templates],
-        "moto.glue.models": [glue_bounds.match_tables_in_time, glue_patches.patch],
+        "moto.glue.models": [
+            glue_bounds.match_tables_in_time,
+            glue_patches.patch,
+            glue_patches.show_connections,
+        ],
         "moto.glue.responses": [
             glue_missing_calls.allow_deletions,
             glue_missing_calls.allow_updates,
@@ -166,7 +174,10 @@ PATCHES = Patches(
         "moto.glue.utils": [glue_bounds.match_partitions_in_time],
         "moto.iam.access_control": [iam_bounds.match_by_wildcards],
         "moto.iam.models": [iam_providers.refuse_as_aws],
-        "moto.iam.responses": [iam_providers.add_client_id_calls],
+        "moto.iam.responses": [
+            iam_providers.add_client_id_calls,
+            iam_providers.keep_password_reset,
+        ],
         "moto.iot.models": [
             iot_bounds.match_by_wildcards,
             iot_bounds.check_statements,
@@ -181,7 +192,7 @@ PATCHES = Patches(
         "moto.kms.models": [kms.correct_keys],
         "moto.memorydb.models": [bound_loops],
         "moto.opensearch.models": [opensearch_patches.patch],
-        "moto.es.urls": [elasticsearch.allow_updates],
+        "moto.es.urls": [patches.allow_updates],
         "moto.opensearchserverless.models": [
             opensearchserverless_patches.create_by_patterns,
             opensearchserverless_patches.keep_descriptions,
@@ -222,6 +233,7 @@ PATCHES = Patches(
         "moto.wafv2.models": [wafv2.correct_web_acls],
     },
     at_start=[
+        alarms.patch,
         alarm_actions.patch,
         core.patch,
         iam_patches.patch,
@@ -237,4 +249,23 @@ PATCHES = Patches(
         ssm_patches.patch,
         sts_patches.patch,
     ],
+)
+# For many modules each: what one mechanism refuses.
+_REFUSALS: tuple[tuple[tuple[str, ...], Patch], ...] = (
+    (tuple(known_names.MODULES), known_names.refuse_known_names),
+    (not_run.MODULES, not_run.refuse_runs),
+)
+PATCHES = Patches(
+    {
+        **_OWN.of_modules,
+        **{
+            name: [
+                *(refuse for names, refuse in _REFUSALS if name in names),
+                *_OWN.of_modules.get(name, ()),
+            ]
+            for names, _ in _REFUSALS
+            for name in names
+        },
+    },
+    _OWN.at_start,
 )

@@ -1,10 +1,18 @@
-"""Builds every part of a cloud, once, in the order in which they need each other."""
+"""Builds every part of a cloud, once, in the order in which they need each other.
+
+The access keys, the decisions on callers' permissions, and the cloud's own pages are built here too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
 
+from headrace.adapters.resource_names import ResourceKeys, ResourceNames
+from headrace.adapters.resource_policies import ResourcePolicies
+from headrace.adapters.resource_tags import ResourceTags
 from headrace.adapters.telemetry import LogQueue, MetricQueue
 from headrace.aws.gateway.browser_rules import BrowserRules
 from headrace.aws.gateway.dispatch import Gateway
@@ -13,31 +21,146 @@ from headrace.aws.gateway.hosts import Hosts
 from headrace.aws.gateway.origins import AllowedOrigins
 from headrace.aws.gateway.own_addresses import OwnAddresses
 from headrace.aws.server.tls import Tls
-from headrace.aws.signatures.access_keys import KeyRing
+from headrace.aws.signatures.access_keys import KeyRing, read_keys, secrets_of
 from headrace.aws.signatures.authentication import Authentication
 from headrace.aws.signatures.sessions import RoleSessions, session_secret
 from headrace.composition.dashboard import build_dashboard
-from headrace.composition.foundation import Foundation
-from headrace.composition.moto import Moto, build_moto
-from headrace.composition.pages import build_pages
-from headrace.composition.permissions import build_decisions, build_key_ring
+from headrace.composition.foundation import Foundation, Moto, build_moto
 from headrace.composition.services import Services, build_services
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
 from headrace.dashboard.api import Dashboard
+from headrace.dashboard.static_files import page_file
 from headrace.moto.current_cloud import Connections, Handled
+from headrace.moto.engine import MotoEngine
+from headrace.moto.memory.iam import trust_policy_of
+from headrace.pages import sqs_messages
 from headrace.pages.access import PageAccess
+from headrace.pages.emr import EmrPages
+from headrace.pages.emr_serverless import ServerlessPages
+from headrace.pages.health import Health
+from headrace.pages.routes import Routes
+from headrace.pages.site import build_site
+from headrace.pages.spark import SparkPages
 from headrace.permissions.decisions.decisions import Decisions
-from headrace.permissions.decisions.report_file import ReportKeeper
+from headrace.permissions.decisions.report import ReportKeeper
 from headrace.services.apigateway.invocation.front import ExecuteApi
+from headrace.services.emr.api import FOLDER as EMR_FOLDER
+from headrace.services.emr_serverless.api import FOLDER as EMR_SERVERLESS_FOLDER
+from headrace.services.iam.callers import MotoUsersAndRoles
 from headrace.services.iot.mqtt.listener import Mqtt
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.s3.cors import BucketRules
 from headrace.services.s3.object_store import TableStorage
+from headrace.services.sqs.patches import list_messages
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.store.database import Database
+
+
+def build_pages(
+    base: Foundation,
+    services: Services,
+    *,
+    decisions: Decisions,
+    guard: PageAccess | None,
+    history: HistoryOnDemand,
+    is_started: Callable[[], bool],
+    mqtt: Callable[[], dict[str, int] | None],
+    dashboard: Dashboard,
+) -> Routes:
+    """Return the pages of a cloud; with `--auth`, `guard` decides who may see them."""
+    config, clock = base.config, base.clock
+    spark = SparkPages(
+        emr=EmrPages(clock, services.emr.store, config.data_dir / EMR_FOLDER),
+        serverless=ServerlessPages(
+            clock, services.emr_serverless.store, config.data_dir / EMR_SERVERLESS_FOLDER
+        ),
+        history=history,
+        sparks=services.sparks,
+        data_dir=config.data_dir,
+        endpoint_url=base.endpoint_url,
+    )
+    state = Health(
+        is_started=is_started,
+        moto=base.moto.engine.status,
+        services=lambda: base.gateway.owned,
+        losses=lambda: [*services.kinesis.losses, *services.firehose.losses],
+        mqtt=mqtt,
+        endpoint_url=base.endpoint_url,
+        data_dir=config.data_dir,
+        knows=lambda request: guard is None or guard.knows(request, clock.now_ms()),
+    )
+    engine = base.moto.engine
+
+    def list_loaded(
+        account: str, region: str, name: str, show_invisible: bool, show_delayed: bool, now_ms: int
+    ) -> list[dict[str, Any]] | None:
+        engine.warm_up()
+        return list_messages(account, region, name, show_invisible, show_delayed, now_ms)
+
+    return build_site(
+        apis=base.gateway.owned.values(),
+        spark=spark,
+        state=state,
+        rules=base.gateway.faults,
+        decisions=decisions,
+        receive_response=services.cloudformation.receive_response,
+        search=services.search.answer,
+        endpoint_url=base.endpoint_url,
+        page=page_file,
+        dashboard=dashboard.routes(),
+        messages=sqs_messages.routes(list_loaded, region=config.region, clock=clock, ids=base.ids),
+    )
+
+
+def build_key_ring(
+    config: Config, *, ids: Ids, moto: MotoEngine, sessions: RoleSessions
+) -> KeyRing:
+    """Return the keys that `--auth` accepts."""
+    return KeyRing(
+        secrets_of(config.data_dir, ids),
+        listed=None if config.auth_keys is None else read_keys(config.auth_keys),
+        others=moto.memory.access_key,
+        has_others=lambda: moto.ready,
+        sessions=sessions,
+    )
+
+
+def build_decisions(base: Foundation) -> Decisions:
+    """Return the decisions on permissions. The gateway finds policies and keys of owned services' resources."""
+    engine, gateway = base.moto.engine, base.gateway
+    memory = engine.memory
+    people = MotoUsersAndRoles(
+        base.sessions,
+        is_ready=lambda: engine.ready,
+        load=engine.warm_up,
+        version=lambda: memory.policies_version,
+    )
+    policies = ResourcePolicies(
+        gateway,
+        trust_policy=trust_policy_of,
+        owned=gateway.owned,
+        # Read from moto's state directly: moto's services need them too, in the middle of their requests.
+        held=dict.fromkeys(
+            ("sqs", "sns", "events", "logs", "kms", "execute-api"), memory.policy_of
+        ),
+        version=lambda: memory.policies_version,
+    )
+    keys = ResourceKeys(owned=gateway.owned, in_moto=memory.key_of, key_named=memory.key_named)
+    return Decisions(
+        base.config.iam,
+        clock=base.clock,
+        sessions=base.sessions,
+        people=people,
+        resource_policy=policies.of,
+        find=ResourceNames(gateway, keys.of).find,
+        grants=memory.grants_on,
+        tags=ResourceTags(gateway, held=memory.tags_of).of,
+        account=base.config.account_id,
+        region=base.config.region,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +222,9 @@ def build_parts(
     for api in services.apis(strict=config.strict):
         gateway.register(api)
     apis = ExecuteApi(
-        engine.warm_up, functions=services.lambda_, control=gateway, clock=clock, ids=ids
-    )
+        engine.warm_up, functions=services.lambda_, control=gateway, clock=clock, ids=ids,
+        host=lambda: urlsplit(endpoint_url()).hostname or "",
+    )  # fmt: skip
     mqtt = Mqtt(
         config, database=database, clock=clock, ids=ids, engine=engine, tls=tls,
         note=decisions.note_decided,
@@ -116,6 +240,7 @@ def build_parts(
             storage=TableStorage(services.s3, clock),
             warehouses=services.warehouses,
             executions=base.moto.executions,
+            queries=services.athena,
             apis=apis.answer_call,
             devices=mqtt.broker,
             handled=handled,

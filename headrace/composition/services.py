@@ -14,6 +14,8 @@ from headrace.composition.foundation import Foundation
 from headrace.core.ports import FunctionInvoker, StreamReader
 from headrace.core.stream_router import StreamRouter
 from headrace.permissions.decisions.decisions import Decisions
+from headrace.services.athena.queries import Queries
+from headrace.services.athena.query_calls import begin, finish
 from headrace.services.cloudcontrol.api import build_cloudcontrol, cloudcontrol_api
 from headrace.services.cloudcontrol.backend import CloudControl
 from headrace.services.cloudformation.api import build_cloudformation, cloudformation_api
@@ -80,6 +82,7 @@ class Services:
     cloudformation: CloudFormation
     cloudcontrol: CloudControl
     tagging: Tagging
+    athena: Queries
 
     def apis(self, *, strict: bool) -> list[ServiceApi]:
         """Return the `ServiceApi` of each service, for the gateway."""
@@ -112,6 +115,7 @@ class Services:
             self.emr_serverless,
             self.cloudformation,
             self.cloudcontrol,
+            self.athena,
         ]
 
 
@@ -225,6 +229,16 @@ def build_services(base: Foundation, decisions: Decisions) -> Services:
             types=cloudformation.single_resources,
         ),
         tagging=build_tagging(base.gateway),
+        athena=Queries(
+            control=base.gateway,
+            objects=objects,
+            guard=decisions,
+            clock=base.clock,
+            store=lambda change: base.moto.engine.change_unwatched(change, "athena"),
+            begin=begin,
+            finish=finish,
+            temp_dir=base.config.data_dir / "tmp",
+        ),
     )
 
 

@@ -1,6 +1,8 @@
 """Answers requests to AWS's host names within this cloud: they never leave the machine.
 
 APIs answer (`ID.execute-api.REGION.amazonaws.com`); every other name of AWS is refused.
+
+This cloud plays AWS, so it never sends a request to the real one.
 """
 
 from __future__ import annotations
@@ -10,8 +12,33 @@ from contextvars import ContextVar
 from urllib.parse import urlsplit
 
 from headrace.aws.calls.errors import AwsError
-from headrace.core.aws_hosts import api_of_host, is_aws_host
 from headrace.moto.current_cloud import CURRENT
+
+# Documented: the ends of the host names of all partitions (`headrace.core.arn.url_suffix_of`), and the newer `on.aws`.
+_SUFFIXES = (
+    "amazonaws.com",
+    "amazonaws.com.cn",
+    "amazonaws.eu",
+    "api.aws",
+    "on.aws",
+    "c2s.ic.gov",
+    "sc2s.sgov.gov",
+    "csp.hci.ic.gov",
+    "cloud.adc-e.uk",
+)
+
+
+def is_aws_host(host: str) -> bool:
+    """Whether a host name, without a port, is one of AWS's services."""
+    name = host.lower().rstrip(".")
+    return any(name == suffix or name.endswith(f".{suffix}") for suffix in _SUFFIXES)
+
+
+def api_of_host(host: str) -> str:
+    """Return the id of the API in a name such as `ID.execute-api.REGION.amazonaws.com`; empty for any other name."""
+    labels = host.lower().rstrip(".").split(".")
+    return labels[0] if is_aws_host(host) and labels[1:2] == ["execute-api"] else ""
+
 
 # How many APIs may call each other within one request; AWS has no such bound, but time-outs.
 MOST_CALLS = 5

@@ -85,6 +85,28 @@ class Devices(Protocol):
         ...
 
 
+class QueryRunner(Protocol):
+    """Runs Athena's queries: `Queries` of `headrace.services.athena`."""
+
+    def submit(self, query: Any) -> None:
+        """Run a `headrace.services.athena.queries.Query`. Raises AwsError."""
+        ...
+
+    def state_of(self, query_id: str) -> str:
+        """Return QUEUED or RUNNING; empty when a query neither waits nor runs."""
+        ...
+
+    def cancel(self, query_id: str) -> None:
+        """End a query."""
+        ...
+
+    def page(
+        self, location: str, offset: int, count: int, *, is_text: bool
+    ) -> tuple[list[list[str | None]], int]:
+        """Return rows of a result from a byte's offset on, and where the next begin. Raises ObjectNotFound."""
+        ...
+
+
 class SearchHome(Protocol):
     """The store of OpenSearch domains' indexes."""
 
@@ -169,6 +191,7 @@ class Connections:
         storage: stores the files of S3 Tables' tables.
         warehouses: stores the tables of Redshift clusters.
         executions: runs state machines.
+        queries: runs queries.
         devices: IoT's MQTT clients.
         apis: answers requests to APIs.
         handled: counts what rules, topics, queues and tables handle.
@@ -184,6 +207,7 @@ class Connections:
     storage: TableStorage | None = None
     warehouses: Warehouses | None = None
     executions: RunningExecutions | None = None
+    queries: QueryRunner | None = None
     devices: Devices | None = None
     apis: Apis | None = None
     handled: Handled = field(default_factory=Handled)
@@ -221,6 +245,7 @@ class CurrentCloud:
         self.search, self.warehouses = connections.search, connections.warehouses
         self.storage = connections.storage
         self.executions, self.apis = connections.executions, connections.apis
+        self.queries = connections.queries
         self.devices = connections.devices
         self.handled, self.stream_changed = connections.handled, connections.stream_changed
 

@@ -4,6 +4,8 @@ The state is moto's, in memory; a request's changes are in the database before t
 may change state run one at a time; reads run concurrently, and wait until the changes that they may have seen are
 stored. moto is imported and its state loaded on first use (or by `warm_up`). A process has one moto: the cloud that was
 called last has it, and another cloud loads its own state again when it is called.
+
+Imports and patches moto, and clears its state, as in a new process.
 """
 
 from __future__ import annotations
@@ -13,11 +15,14 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Generator, Mapping
-from typing import Any
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
+from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.protocols.moto_imports import IMPORTING
+from headrace.aws.protocols.moto_imports import IMPORTING, load_moto
 from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.sessions import RoleSessions
 from headrace.core.clock import Clock
@@ -25,9 +30,8 @@ from headrace.core.ids import Ids
 from headrace.moto.current_cloud import CURRENT, NOTHING, Connections
 from headrace.moto.in_process import ANSWERED, InProcessCalls
 from headrace.moto.long_polls import LONG_POLLS, wait_for_messages
-from headrace.moto.memory.access_keys import account_of
-from headrace.moto.memory.memory import MotoMemory
-from headrace.moto.patching import Patches
+from headrace.moto.memory.memory import MotoMemory, account_of
+from headrace.moto.patching import Patches, patch_at_start, watch_imports
 from headrace.moto.requests.conversion import run_entry, service_of
 from headrace.moto.requests.kinds import Kind
 from headrace.moto.requests.preparation import (
@@ -38,11 +42,45 @@ from headrace.moto.requests.preparation import (
 )
 from headrace.moto.requests.profiles import PROFILES
 from headrace.moto.requests.refusals import error_response, find_missing_action, refusal
-from headrace.moto.start import start_empty
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, Rows
 from headrace.moto.storage.journal import Entry
 from headrace.moto.storage.storage import MotoStorage
 from headrace.store.database import Database
+
+
+def start_empty(patches: Patches) -> None:
+    """Import and patch moto, and empty it. The caller holds moto's lock and the import lock."""
+    watch_imports(patches)
+    load_moto()
+    patch_at_start(patches)
+    from moto.core.base_backend import AccountSpecificBackend, BackendDict
+    from moto.core.config import default_user_config
+
+    # AWS managed policies (AdministratorAccess, ...) exist from the start, as on AWS.
+    iam: Any = cast("Any", default_user_config)["iam"]
+    iam["load_aws_managed_policies"] = True
+    accounts: Any = AccountSpecificBackend
+    accounts._generate_regions = _regions  # noqa: SLF001 - botocore's list lacks regions that AWS has since
+    backends: Any = BackendDict
+    for instance in list(backends._instances):  # noqa: SLF001 - moto's own reset creates all of them first
+        instance.clear()
+    backends._instances.clear()  # noqa: SLF001
+
+
+def _regions(backends: Any, service: str) -> list[str]:
+    """Return all regions of a service, in every partition; those of EC2 too, which every region has."""
+    session = backends.get_session()
+    return [
+        region
+        for partition in session.get_available_partitions()
+        for region in sorted(
+            {
+                *session.get_available_regions(service, partition_name=partition),
+                *session.get_available_regions("ec2", partition_name=partition),
+            }
+        )
+    ]
+
 
 log = logging.getLogger(__name__)
 

@@ -167,7 +167,7 @@ def _readers(
             "EMR (Spark)",
             f"{_count(cores, 'core')}, {max(2 * cores, shards)} partitions",
             cores * MONTH_HOURS * prices.emr_core_hour,
-            "assumed: 5 MiB/s and the price of a core; measure your own job",
+            "assumed: 5 MiB/s a core; measure your own job",
         ),
     )
 

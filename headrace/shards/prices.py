@@ -20,10 +20,10 @@ class Prices:
         advantage_gb_in, advantage_gb_out, advantage_least_gb: on demand with the account's commitment of 25 MiB/s.
         firehose_gb: delivered, of records in whole 5 KiB.
         million_invocations, lambda_gb_s: Lambda.
-        emr_core_hour: a core of an m5 on demand with EMR's own fee (assumed).
+        emr_core_hour: a core of an m5 on demand with EMR's own fee: $0.192 and $0.048 for the four of an m5.xlarge.
         consumer_shard_hour, fan_out_gb: enhanced fan-out of provisioned shards.
         channel_gb, advantage_channel_gb: a channel's delivery to S3, on demand.
-        million_queue_requests: of a Kinesis queue (assumed: as SQS's).
+        million_queue_requests: of a Kinesis queue (assumed: as SQS's; AWS's guide of queues names no price).
     """
 
     source: str

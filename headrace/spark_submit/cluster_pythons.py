@@ -15,8 +15,7 @@ from pathlib import Path
 
 from headrace.core.minor_versions import format_minor, minor_of
 from headrace.spark_submit.emr_releases import Release
-from headrace.spark_submit.environments import find_cached
-from headrace.spark_submit.pythons import find_python
+from headrace.spark_submit.environments import find_cached, find_python
 from headrace.spark_submit.sparks import JobSpark
 
 _FOLDER = "python"

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from headrace.core.clock import Clock
 from headrace.spark_submit.context import Command
-from headrace.spark_submit.controller_log import note_in
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.limits import CANCEL_GRACE_S
+from headrace.spark_submit.logs import note_in
 from headrace.spark_submit.process import JobProcess
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,7 @@
-"""A job's logs: finds the cause of a failure in them, and stores them in S3."""
+"""A job's logs: finds the cause of a failure in them, and stores them in S3.
+
+Writes a job's log `controller`, which has one line for each event of the job, in EMR's format.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,25 @@ from pathlib import Path
 
 from headrace.core.clock import Clock
 from headrace.core.ports import BucketNotFound, ObjectStore
+from headrace.core.values import moment
 from headrace.spark_submit.access import AccessDenied
-from headrace.spark_submit.controller_log import CONTROLLER
 from headrace.spark_submit.limits import KEEP_LOGS_EVERY_S, LONGEST_MESSAGE, STDERR_TAIL_BYTES
+
+CONTROLLER = "controller"
+
+
+def note(controller: Path, now_ms: int, text: str) -> None:
+    """Add a line to a controller log, in EMR's format. Raises OSError."""
+    with controller.open("a", errors="replace") as file:
+        file.write(f"{moment(now_ms):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + f"Z INFO {text}\n")
+
+
+def note_in(folder: Path, now_ms: int, text: str) -> None:
+    """Add a line to the log `controller` of the job in a folder, if it has one. Raises OSError."""
+    controller = folder / CONTROLLER
+    if controller.is_file():
+        note(controller, now_ms, text)
+
 
 log = logging.getLogger(__name__)
 

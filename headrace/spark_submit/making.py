@@ -19,8 +19,6 @@ from headrace.core.clock import SystemClock
 from headrace.core.minor_versions import format_minor, minor_of
 from headrace.spark_submit import connector
 from headrace.spark_submit.context import Command
-from headrace.spark_submit.controller_log import CONTROLLER, note
-from headrace.spark_submit.emr_differences import facts_of
 from headrace.spark_submit.emr_releases import release_of
 from headrace.spark_submit.environments import (
     CACHE_VARIABLE,
@@ -30,7 +28,8 @@ from headrace.spark_submit.environments import (
     python_for,
 )
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.sparks import JobSpark
+from headrace.spark_submit.logs import CONTROLLER, note
+from headrace.spark_submit.sparks import JobSpark, facts_of
 
 log = logging.getLogger(__name__)
 

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 SEPARATOR = b",\n"
+_START = '{"SequenceNumber":"'
+_KEY = '","PartitionKey":"'
 
 _FRAME = struct.Struct("<IIIIIQQ")
 _FRAME_START = struct.Struct("<II")
@@ -68,9 +70,45 @@ def encode(payload: bytes, count: int, data_bytes: int, first_index: int, arriva
     return b"".join((_FRAME_START.pack(_FRAME_MAGIC, crc), rest, payload))
 
 
+def arrival_of(arrival_ms: int) -> str:
+    """Return the part of a record between its sequence number and its data."""
+    return f'","ApproximateArrivalTimestamp":{arrival_ms / 1000:.3f},"Data":"'
+
+
+def render_one(number: str, data: str, key: str, arrival: str, tail: str) -> str:
+    """Return one record as `render` does; `arrival` is of `arrival_of`."""
+    return f'{_START}{number}{arrival}{data}{_KEY if key else ""}{key}"{tail}}}'
+
+
+def render(
+    numbers: Sequence[str], data: Sequence[str], keys: Sequence[str], arrival_ms: int, tail: str
+) -> bytes:
+    """Return records as GetRecords sends them, joined by SEPARATOR; an empty key is none, and is left out.
+
+    Whole columns are placed in one list, which is joined once: this takes half the time of formatting each record.
+    """
+    arrival = arrival_of(arrival_ms)
+    if len(numbers) == 1:
+        return render_one(numbers[0], data[0], keys[0], arrival, tail).encode("ascii")
+    parts = [f'"{tail}}},\n{_START}', "", arrival, "", _KEY, ""] * len(numbers)
+    parts[0] = _START
+    parts[1::6] = numbers
+    parts[3::6] = data
+    parts[5::6] = keys
+    if "" in keys:
+        parts[4::6] = [_KEY if key else "" for key in keys]
+    parts.append(f'"{tail}}}')
+    return "".join(parts).encode("ascii")
+
+
 def join(records: Sequence[bytes]) -> bytes:
     """Return the payload of a batch."""
     return SEPARATOR.join(records)
+
+
+def cut(payload: bytes | memoryview, first: int, count: int) -> bytes:
+    """Return the payload of some of a batch's records."""
+    return join(bytes(payload).split(SEPARATOR, first + count)[first : first + count])
 
 
 def split(payload: bytes) -> list[bytes]:

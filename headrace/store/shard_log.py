@@ -8,6 +8,7 @@ Records are rendered as the JSON that GetRecords sends once, when they are put.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -18,7 +19,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from headrace.store import frame
-from headrace.store.batch import Batch
+from headrace.store.batch import Batch, SharedFrame
 from headrace.store.fsync import sync_path
 from headrace.store.losses import (
     NOTHING_KNOWN,
@@ -34,35 +35,9 @@ from headrace.store.segment import Segment, SegmentDeleted
 from headrace.store.sequence import STEP, SequenceBase
 from headrace.store.walk import first_arrived_at, frames
 
-_START = '{"SequenceNumber":"'
-_KEY = '","PartitionKey":"'
-
-
-def render(
-    numbers: Sequence[str], data: Sequence[str], keys: Sequence[str], arrival_ms: int, tail: str
-) -> bytes:
-    """Return records as GetRecords sends them, joined by `frame.SEPARATOR`; an empty key is none, and is left out.
-
-    Whole columns are placed in one list, which is joined once: this takes half the time of formatting each record.
-    """
-    arrival = f'","ApproximateArrivalTimestamp":{arrival_ms / 1000:.3f},"Data":"'
-    if len(numbers) == 1:
-        key = _KEY + keys[0] if keys[0] else ""
-        text = f'{_START}{numbers[0]}{arrival}{data[0]}{key}"{tail}}}'
-        return text.encode("ascii")
-    parts = [f'"{tail}}},\n{_START}', "", arrival, "", _KEY, ""] * len(numbers)
-    parts[0] = _START
-    parts[1::6] = numbers
-    parts[3::6] = data
-    parts[5::6] = keys
-    if "" in keys:
-        parts[4::6] = [_KEY if key else "" for key in keys]
-    parts.append(f'"{tail}}}')
-    return "".join(parts).encode("ascii")
-
-
 log = logging.getLogger(__name__)
 
+_MOST_SHARED = 256
 ROLL_AT_BYTES = 128 * 1024 * 1024
 # Retention deletes whole segments: a segment that spans more time keeps old records longer.
 ROLL_AFTER_MS = 3_600_000
@@ -121,6 +96,8 @@ class ShardLog:
         self._roll_at_bytes = roll_at_bytes
         self._zero_second, self._zero = -1, 0
         self._unsynced: list[Segment] = []
+        # The frame that `append_shared` still adds to; it is written before any other.
+        self._shared: SharedFrame | None = None
         self._folder_synced = False
         opened = open_segments(folder, identity, known)
         self._segments: list[Segment] = opened.segments
@@ -188,7 +165,7 @@ class ShardLog:
             index, count = segment.end_index, len(data)
             value = self._number_zero(arrival_ms) + STEP * index
             numbers = list(map(str, range(value, value + STEP * count, STEP)))
-            payload = render(numbers, data, keys, arrival_ms, tail)
+            payload = frame.render(numbers, data, keys, arrival_ms, tail)
             self._write(segment, payload, count, data_bytes, arrival_ms)
         return numbers
 
@@ -211,8 +188,49 @@ class ShardLog:
             self._write(segment, payload, count, data_bytes, arrival_ms)
         return number
 
+    def append_shared(
+        self, data: str, key: str, data_bytes: int, now_ms: int, tail: str
+    ) -> tuple[str, SharedFrame]:
+        """Add a record to a frame that is not written yet; return its sequence number, and the frame.
+
+        Nobody may be told that the record is stored before `SharedFrame.write` has returned True. The log writes the
+        frame itself before anything that follows: another append, a later millisecond, or its end. The arguments are as
+        for `append_columns`, of one record with a key.
+
+        Raises LogClosed.
+        """
+        with self.lock:
+            shared = self._shared
+            if shared is None or now_ms > shared.arrival_ms or len(shared.sizes) >= _MOST_SHARED:
+                segment, arrival_ms = self._next(now_ms)
+                number = self._number_zero(arrival_ms) + STEP * segment.end_index
+                shared = self._shared = SharedFrame(number, arrival_ms, self.write_shared)
+            return shared.add(data, key, data_bytes, tail), shared
+
+    def write_shared(self, shared: SharedFrame) -> None:
+        """Write a shared frame if it still waits; see `SharedFrame.is_written`."""
+        if shared.is_written:
+            return
+        # With the lock also to look: another thread may be writing it.
+        with self.lock:
+            if self._shared is shared:
+                self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        """Write the frame that waits, if there is one. The caller holds `lock`."""
+        shared, self._shared = self._shared, None
+        if shared is None:
+            return
+        payload, sizes = shared.payload, shared.sizes
+        # A full disk leaves `is_written` False: each of the requests is told so when it is answered again.
+        with contextlib.suppress(LogFull):
+            self._write(self._segments[-1], payload, len(sizes), sum(sizes), shared.arrival_ms)
+            shared.is_written = True
+
     def _next(self, now_ms: int) -> tuple[Segment, int]:
         """Return the index and the arrival time of the next records. The caller holds `lock`."""
+        if self._shared is not None:
+            self._write_waiting()
         if self.closed:
             raise LogClosed
         segment = self._segments[-1]
@@ -326,12 +344,14 @@ class ShardLog:
                     bytes_each = header.data_bytes / header.count
                     room = int((max_data_bytes - data_bytes) // max(bytes_each, 1))
                     if room < take:
-                        take = max(room, 0 if count else 1)
+                        # To cut a frame costs more than all else here: half of what may be read is enough without.
+                        is_enough = 2 * data_bytes >= max_data_bytes
+                        take = 0 if count and is_enough else max(room, 0 if count else 1)
                     if take <= 0:
                         return Batch(payloads, starts, count, data_bytes, index, last_arrival)
                     whole = take == header.count
                     if not whole:
-                        payload = frame.join(frame.split(bytes(payload))[skip : skip + take])
+                        payload = frame.cut(payload, skip, take)
                     payloads.append(payload)
                     starts.append((index, header.arrival_ms))
                     count += take
@@ -423,10 +443,13 @@ class ShardLog:
 
     def end(self) -> None:
         """Take no more records; existing ones stay readable. The caller holds `lock`."""
+        self._write_waiting()
         self.closed = True
         self._segments[-1].close()
 
     def close_files(self) -> None:
         """Close the files; append nothing after this."""
+        with self.lock:
+            self._write_waiting()
         for segment in self._segments:
             segment.close()

@@ -42,7 +42,7 @@ from headrace.services.lambda_.runtime.platform_log import (
     format_iso_time,
 )
 from headrace.testing import environment as variables_of
-from headrace.testing.function_variables import FunctionVariables, default_session_of
+from headrace.testing.function_variables import FunctionVariables, Modules, default_session_of
 from headrace.testing.handlers import (
     FunctionNotLoadable,
     LambdaContext,
@@ -52,7 +52,6 @@ from headrace.testing.handlers import (
     log_line,
     not_loadable,
 )
-from headrace.testing.modules import Modules
 
 # One lock for the process, because modules and standard output are shared. Reentrant: a function may invoke another.
 _RUNNING = threading.RLock()

@@ -24,7 +24,7 @@ from headrace.cli.record_batches import PRODUCER_OPTIONS, Putter
 from headrace.cli.replay import replay_events
 from headrace.cli.running_cloud import LOG_FILE, health
 from headrace.client import Producer
-from headrace.services.firehose.aggregates import split_aggregate
+from headrace.services.firehose.processing import split_aggregate
 from headrace.store.data_dir import LOCK_FILE
 from scripts import reference
 from scripts.pipeline.run import FLIGHTS, ROOT, Check, Run, StageError, command

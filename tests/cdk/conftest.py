@@ -5,9 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from aws_cdk.assertions import Template
 
-from cdk.app import build, new_app
+from tests.support import late_jsii
+
+late_jsii.install()  # before the import of aws_cdk
+
+from aws_cdk.assertions import Template  # noqa: E402
+
+from cdk.app import build, new_app  # noqa: E402
 
 
 @pytest.fixture(scope="session")

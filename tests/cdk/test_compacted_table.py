@@ -80,3 +80,23 @@ def test_a_cluster_and_a_bucket_of_others_are_taken(tmp_path: Path) -> None:
 def test_runs_that_would_come_too_late_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"1 to 720 minutes, not 1440\."):
         synthesize(tmp_path, every=Duration.days(1))
+
+
+def test_an_iceberg_table_has_a_database_in_the_folder(tmp_path: Path) -> None:
+    template = synthesize(tmp_path, iceberg=("lake", "shop"))
+    (database,) = template.find_resources("AWS::Glue::Database").values()
+    assert "/compacted/" in json.dumps(database["Properties"]["DatabaseInput"]["LocationUri"])
+    (schedule,) = template.find_resources("AWS::Scheduler::Schedule").values()
+    assert "iceberg://lake/shop" in json.dumps(schedule["Properties"]["Target"])
+    policies = json.dumps(template.find_resources("AWS::IAM::Policy"))
+    assert "glue:UpdateTable" in policies
+    assert "table/lake/shop" in policies
+
+
+def test_an_iceberg_table_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    for arguments, sentence in (
+        ({"iceberg": ("lake", "Shop")}, "A Glue table's name must match"),
+        ({"iceberg": ("lake", "shop"), "release": "emr-7.13.0"}, "with Spark 4, .* not emr-7.13.0"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            synthesize(tmp_path, **arguments)

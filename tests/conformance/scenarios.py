@@ -3,7 +3,8 @@
 A file is a JSON list of scenarios: `name`, `evidence` (a list of sentences or addresses), `steps`, and `slow` when it
 takes long. The steps:
 
-- A call: `call` (an operation, as boto3 names its method), `params`, `service` where it is another than the folder's,
+- A call: `call` (an operation, as boto3 names its method), `params`, `service`, `account`
+  and `region` where they are others,
   and its `answer`: `status` and every member that botocore reads of it, of an error `Error`. Only what differs between
   any two requests is left out (request ids). Without `answer` it prepares what the evidence does not show, and must
   succeed. `keep`, such as `{"arn 1": "Role.Arn"}`, keeps members of such an answer for later steps.
@@ -14,6 +15,7 @@ takes long. The steps:
 - A request: `http` with `method`, `path`, `query`, `headers`, `body`, or a `url` instead of the path, the query and
   the host, and an `answer` of `status`, `headers` (those that are compared; null: it has none) and `body`.
 - `advance_s`: the clock goes on by so much.
+- `by query`, in a call of SQS: what differs of the step by the query protocol, beside the members of errors.
 
 In parameters and answers, `<id 1>` is something that AWS gave: wherever it stands it is the same. `<arn 1>` must be an
 ARN, `<uuid 1>` a UUID, `<name 1>` a word, `<digits 1>` a number's digits. Of what differs from place to place, `<time>`
@@ -44,6 +46,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
+from tests.support.clients import SQS_BY_QUERY
+from tests.support.cloud import ACCOUNT, REGION
 
 Scenario = dict[str, Any]
 
@@ -56,6 +60,9 @@ _KINDS = {
 }
 _PLACEHOLDER = re.compile(rf"<({'|'.join(_KINDS)}) (\d+)>")
 _LONGEST_WAIT_ROUNDS = 1000
+# Names of LocalStack's tests of SQS's JSON protocol.
+_BY_JSON = re.compile(r"\[sqs(?=[-\]].+/services/sqs/)")
+_WITHOUT_DETAIL = {"delete_message_batch", "change_message_visibility_batch"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +71,58 @@ class World:
 
     Attributes:
         service: the service that a call is for when its step names none.
-        client: gives a boto3 client of a service; it must check no parameters and never try again.
+        client: gives a boto3 client of a service, in an `account` and a `region`; it must check no parameters and
+            never try again.
         advance: lets the clock go on by so many seconds.
         send: answers a raw request; the body comes back as bytes.
     """
 
     service: str
-    client: Callable[[str], Any]
+    client: Callable[..., Any]
     advance: Callable[[float], None]
     send: Callable[[HttpRequest], HttpResponse]
 
 
 def load(folder: Path) -> Iterator[Scenario]:
-    """Yield the scenarios of all files of a folder; each gets `topic`, the file's name."""
+    """Yield the scenarios of all files of a folder; each gets `topic`, the file's name.
+
+    Those of SQS that AWS was recorded to answer by both of its protocols come twice.
+    """
     for path in sorted(folder.glob("*.json")):
         for scenario in json.loads(path.read_text()):
             yield {**scenario, "topic": path.stem}
+            if any(_BY_JSON.search(sentence) for sentence in scenario["evidence"]):
+                yield {**_by_query(scenario), "topic": path.stem}
+
+
+def _by_query(scenario: Scenario) -> Scenario:
+    """Return the twin of a scenario of SQS that calls by forms, with the answers that were recorded then."""
+    evidence = [_BY_JSON.sub("[sqs_query", sentence) for sentence in scenario["evidence"]]
+    steps = [_step_by_query(step) for step in scenario["steps"]]
+    return {
+        **scenario,
+        "name": f"{scenario['name']} by query",
+        "evidence": evidence,
+        "steps": steps,
+    }
+
+
+def _step_by_query(step: dict[str, Any]) -> dict[str, Any]:
+    call = step.get("call", "create_queue")
+    if step.get("service", "sqs") != "sqs" or call == "create_queue":
+        return step  # LocalStack's tests make queues by JSON in both variants.
+    by_query = {**step, "service": SQS_BY_QUERY}
+    if "Error" in step.get("answer", {}):
+        error = {**step["answer"]["Error"], "Detail": None}
+        del error["QueryErrorCode"]
+        if call in _WITHOUT_DETAIL:
+            del error["Detail"]
+        by_query["answer"] = {"status": step["answer"]["status"], "Error": error}
+    if "MessageSystemAttributeNames" in step.get("params", {}):  # a younger member
+        names = step["params"]["MessageSystemAttributeNames"]
+        by_query["params"] = {"AttributeNames": names, **step["params"]}
+        del by_query["params"]["MessageSystemAttributeNames"]
+    return by_query | step.get("by query", {})
 
 
 def cases(scenarios: list[Scenario]) -> list[Any]:
@@ -141,7 +184,8 @@ def play(scenario: Scenario, world: World) -> list[str]:
 def _asked(step: dict[str, Any], world: World, known: dict[str, str]) -> dict[str, Any]:
     if "http" in step:
         return _http_answer(step, world, known)
-    client = world.client(step.get("service", world.service))
+    place = {"account": step.get("account", ACCOUNT), "region": step.get("region", REGION)}
+    client = world.client(step.get("service", world.service), **place)
     return answer(client, step["call"], parameters(step.get("params", {}), known))
 
 

@@ -245,8 +245,15 @@ def test_deletions_free_room_on_a_full_disk_and_nothing_else_is_half_done(disk: 
     assert [p for p in check(data_dir) if "state.sqlite" not in str(p.path)] == []
 
 
-@pytest.mark.parametrize("size_mib", [200, 40])
-@pytest.mark.parametrize("is_filled_first", [False, True])
+@pytest.mark.parametrize(
+    ("size_mib", "is_filled_first"),
+    [
+        (200, False),
+        (40, True),
+        pytest.param(200, True, marks=pytest.mark.slow),
+        pytest.param(40, False, marks=pytest.mark.slow),
+    ],
+)
 def test_a_stopped_cloud_starts_without_a_free_byte_and_frees_room(
     tmp_path: Path, size_mib: int, is_filled_first: bool
 ):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.dashboard.account import CallRefused
-from headrace.dashboard.feed import events
+from headrace.dashboard.api import events
 from headrace.dashboard.inventory import Inventory
 from headrace.dashboard.meter import Totals
 from headrace.dashboard.rings import MINUTES_KEPT, SECONDS_KEPT, Rings

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from headrace.services.firehose import aggregates
+from headrace.services.firehose import processing
 from tests.lambdas.folders import load_module
 
 user_records = load_module("aggregate", "user_records").user_records
@@ -49,6 +49,6 @@ class FakeKinesis:
 def taken_apart(data: bytes) -> list[bytes]:
     """Return the data of what a record holds, as `lambdas/aggregate` and Firehose see it."""
     users = user_records(data)
-    firehoses = aggregates.split_aggregate(data)
+    firehoses = processing.split_aggregate(data)
     assert users == ([data] if firehoses is None else [payload for _, payload in firehoses])
     return users

@@ -21,6 +21,7 @@ from botocore.exceptions import ClientError
 
 from headrace.aws.signatures.access_keys import Secrets, read_secrets
 from tests.security.browser import JS
+from tests.support.forked_command import run_headrace
 from tests.support.server import ServerProcess, wait_until
 
 ROLE = "arn:aws:iam::000000000000:role/worker"
@@ -105,12 +106,12 @@ class Started:
     def command(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run `headrace` with no keys but those of the data directory, or of `environment`."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
-        return subprocess.run(
-            [sys.executable, "-m", "headrace.cli.main", *arguments],
-            env={**kept, "AWS_ENDPOINT_URL": self.server.endpoint_url,
-                 "HEADRACE_DATA_DIR": str(self.server.data_dir), **environment},
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+        variables = {
+            **kept,
+            "AWS_ENDPOINT_URL": self.server.endpoint_url,
+            "HEADRACE_DATA_DIR": str(self.server.data_dir),
+        }
+        return run_headrace(*arguments, environment={**variables, **environment})
 
 
 @pytest.fixture(scope="module")
@@ -348,10 +349,7 @@ def test_a_cloud_in_the_background_says_its_key_and_keeps_it_out_of_the_log(tmp_
     data_dir = tmp_path / "data"
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "headrace.cli.main", *arguments, "--data-dir", str(data_dir)],
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+        return run_headrace(*arguments, "--data-dir", str(data_dir))
 
     up = run("up", "--detach", "--port", "0", "--host", "0.0.0.0", "--auth-keys", str(keys))
     try:

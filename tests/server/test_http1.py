@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.server.http1_usual import KeptHead, usual_request
 from tests.support.wire import Wire, server_at, settle
 
 
@@ -76,6 +77,49 @@ def test_one_piece_or_two(
     whole = head.encode("latin-1") + body
     cut = data.draw(st.integers(1, len(whole) - 1)) if data else 5
     assert taken(whole) == taken(whole[:cut], whole[cut:])
+
+
+LINES = st.sampled_from(
+    [
+        "Host: t",
+        "host: u",
+        "X-Amz-Target: A.B",
+        "X-Amz-Target: A.C",
+        "User-Agent: sdk",
+        "Authorization: a",
+        "Authorization: b",
+        "X-Amz-Date: 1",
+        "Connection: close",
+        "Expect: 100-continue",
+        "no field",
+        "X: \x01",
+        "Y: \xe9",
+    ]
+)
+HEADS = st.lists(LINES, max_size=6).map(
+    lambda lines: "".join(f"{line}\r\n" for line in ["Host: t", *lines])
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(HEADS, BODIES), min_size=2, max_size=4))
+def test_what_is_kept_of_a_head_changes_no_request(sent: list[tuple[str, bytes]]):
+    kept = KeptHead()
+    for lines, body in sent:
+        head = f"POST / HTTP/1.1\r\n{lines}Content-Length: {len(body)}\r\n\r\n"
+        data = head.encode("latin-1") + body
+        assert usual_request(data, kept) == usual_request(data)
+
+
+def test_a_second_head_is_parsed_from_the_first_field_that_varies():
+    begin = b"POST / HTTP/1.1\r\nHost: t\r\nX-Amz-Target: A.B\r\n"
+    kept = KeptHead()
+    for date in (b"1", b"2"):
+        data = begin + b"X-Amz-Date: " + date + b"\r\nContent-Length: 0\r\n\r\n"
+        request = usual_request(data, kept)
+        assert request is not None
+        assert request.headers["x-amz-date"] == date.decode()
+        assert kept.begin == begin
 
 
 def test_what_sdks_send_takes_the_short_way(monkeypatch: pytest.MonkeyPatch):

@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 
 from headrace.cli import running_cloud
 from headrace.store import data_dir as data_directory
+from tests.support.forked_command import run_headrace
 from tests.support.policies import TRUST_TEXT
 from tests.support.server import ServerProcess, wait_until
 
@@ -51,13 +51,6 @@ def request(operation: str, body: bytes, *headers: str) -> bytes:
         *headers,
     ]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
-
-
-def headrace(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "headrace.cli.main", *arguments],
-        capture_output=True, text=True, check=False, input=stdin, timeout=60,
-    )  # fmt: skip
 
 
 # --- HTTP -------------------------------------------------------------------------------------
@@ -196,13 +189,13 @@ def test_an_operation_that_nobody_has_is_an_error(server: ServerProcess):
 def test_put_and_tail(server: ServerProcess):
     where = ["--endpoint-url", server.endpoint_url]
     server.client("kinesis").create_stream(StreamName="cli", ShardCount=2)
-    done = headrace("put", "cli", *where, stdin="one\ntwo\nthree\n")
+    done = run_headrace("put", "cli", *where, stdin="one\ntwo\nthree\n")
     assert (done.returncode, done.stdout) == (0, "3 records put into cli\n")
     server.client("kinesis").split_shard(
         StreamName="cli", ShardToSplit="shardId-000000000000", NewStartingHashKey=str(2**125)
     )
-    assert headrace("put", "cli", "four", "--key", "k", *where).returncode == 0
-    done = headrace("tail", "cli", "--from", "TRIM_HORIZON", "--drain", "--json", *where)
+    assert run_headrace("put", "cli", "four", "--key", "k", *where).returncode == 0
+    done = run_headrace("tail", "cli", "--from", "TRIM_HORIZON", "--drain", "--json", *where)
     records = [json.loads(line) for line in done.stdout.splitlines()]
     assert sorted(record["data"] for record in records) == ["four", "one", "three", "two"]
 
@@ -212,7 +205,7 @@ def test_replay_of_a_file(server: ServerProcess, tmp_path: Path):
     events = [{"carrier": "AA", "event_time": f"2026-01-01T00:00:{s:02d}Z"} for s in range(3)]
     file = tmp_path / "events.jsonl"
     file.write_text("".join(json.dumps(event) + "\n" for event in events))
-    done = headrace(
+    done = run_headrace(
         "replay", str(file), "--stream", "replay", "--speed", "100x",
         "--endpoint-url", server.endpoint_url,
     )  # fmt: skip
@@ -233,7 +226,7 @@ def test_replay_of_a_file(server: ServerProcess, tmp_path: Path):
     ],
 )
 def test_bad_input_gets_one_sentence(server: ServerProcess, arguments: list[str], sentence: str):
-    done = headrace(*arguments, "--endpoint-url", server.endpoint_url)
+    done = run_headrace(*arguments, "--endpoint-url", server.endpoint_url)
     assert done.returncode != 0
     assert sentence in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -265,7 +258,7 @@ def test_a_misspelt_stream_is_answered_with_the_nearest(
     (tmp_path / "queries").write_text(queries)
     files = {"EVENTS": str(tmp_path / "events"), "QUERIES": str(tmp_path / "queries")}
     arguments = [files.get(one, one) for one in arguments]
-    done = headrace(*arguments, "--endpoint-url", server.endpoint_url, stdin="line\n")
+    done = run_headrace(*arguments, "--endpoint-url", server.endpoint_url, stdin="line\n")
     assert done.returncode == 1
     assert "ResourceNotFoundException: Stream clikcs under account" in done.stderr
     assert done.stderr.endswith("; did you mean 'clicks'?\n")
@@ -274,13 +267,15 @@ def test_a_misspelt_stream_is_answered_with_the_nearest(
 
 def test_up_down_and_status(tmp_path: Path):
     data_dir = str(tmp_path / "data")
-    assert headrace("status", "--data-dir", data_dir).returncode == 1
-    up = headrace("up", "--detach", "--port", "0", "--data-dir", data_dir, "--region", "eu-west-1")
+    assert run_headrace("status", "--data-dir", data_dir).returncode == 1
+    up = run_headrace(
+        "up", "--detach", "--port", "0", "--data-dir", data_dir, "--region", "eu-west-1"
+    )
     assert up.returncode == 0, up.stderr
     try:
-        status = json.loads(headrace("status", "--json", "--data-dir", data_dir).stdout)
+        status = json.loads(run_headrace("status", "--json", "--data-dir", data_dir).stdout)
         assert status["status"] == "ok"
-        exports = headrace("env", "--data-dir", data_dir).stdout
+        exports = run_headrace("env", "--data-dir", data_dir).stdout
         program = f"{exports}\nenv"
         before = {**os.environ, "AWS_SESSION_TOKEN": "old", "AWS_PROFILE": "production"}
         shell = subprocess.run(
@@ -291,23 +286,25 @@ def test_up_down_and_status(tmp_path: Path):
         assert after["AWS_REGION"] == after["AWS_DEFAULT_REGION"] == "eu-west-1"
         assert (after["AWS_ACCESS_KEY_ID"], after["AWS_SECRET_ACCESS_KEY"]) == ("test", "test")
         assert not {"AWS_SESSION_TOKEN", "AWS_PROFILE"} & after.keys()
-        second = headrace("up", "--port", "0", "--data-dir", data_dir)
+        second = run_headrace("up", "--port", "0", "--data-dir", data_dir)
         assert second.returncode == 1
         assert f"is running on {data_dir}, at {status['endpoint_url']}; use that" in second.stderr
-        third = headrace("up", "--detach", "--port", "7399", "--data-dir", data_dir)
+        third = run_headrace("up", "--detach", "--port", "7399", "--data-dir", data_dir)
         assert third.returncode == 1
         assert f"at {status['endpoint_url']}; use that one" in third.stderr
         assert f"headrace up --port 7399 --data-dir {data_dir}-7399" in third.stderr
-        assert headrace("up", "--detach", "--data-dir", data_dir).returncode == 0
-        taken = headrace("up", "--port", status["endpoint_url"].rsplit(":", 1)[1], "--ephemeral")
+        assert run_headrace("up", "--detach", "--data-dir", data_dir).returncode == 0
+        taken = run_headrace(
+            "up", "--port", status["endpoint_url"].rsplit(":", 1)[1], "--ephemeral"
+        )
         assert taken.returncode == 1
         assert "Cannot listen on 127.0.0.1" in taken.stderr
         assert f"a headrace on {data_dir} (pid {status['pid']}) listens there" in taken.stderr
-        assert "A cloud is running" in headrace("check", "--data-dir", data_dir).stderr
+        assert "A cloud is running" in run_headrace("check", "--data-dir", data_dir).stderr
     finally:
-        down = headrace("down", "--data-dir", data_dir)
+        down = run_headrace("down", "--data-dir", data_dir)
     assert (down.returncode, down.stdout) == (0, "headrace is stopped\n")
-    assert "is sound" in headrace("check", "--data-dir", data_dir).stdout
+    assert "is sound" in run_headrace("check", "--data-dir", data_dir).stdout
 
 
 def test_a_cloud_that_does_not_answer_is_not_said_to_be_none(tmp_path: Path):
@@ -316,14 +313,14 @@ def test_a_cloud_that_does_not_answer_is_not_said_to_be_none(tmp_path: Path):
         os.kill(server.pid, signal.SIGSTOP)
         try:
             for command in (["status"], ["down"], ["up", "--detach", "--port", "0"]):
-                done = headrace(*command, *where)
+                done = run_headrace(*command, *where)
                 assert done.returncode == 1
                 assert done.stderr.startswith(f"Error: The headrace on {server.data_dir} does not")
                 assert done.stderr.count("\n") == 1
         finally:
             os.kill(server.pid, signal.SIGCONT)
         # Its place is still known.
-        assert json.loads(headrace("status", "--json", *where).stdout)["pid"] == server.pid
+        assert json.loads(run_headrace("status", "--json", *where).stdout)["pid"] == server.pid
 
 
 def test_the_lock_that_the_command_looks_at_is_the_clouds():
@@ -331,11 +328,11 @@ def test_the_lock_that_the_command_looks_at_is_the_clouds():
 
 
 def test_an_ephemeral_cloud_leaves_nothing():
-    up = headrace("up", "--detach", "--ephemeral", "--port", "0")
+    up = run_headrace("up", "--detach", "--ephemeral", "--port", "0")
     assert up.returncode == 0, up.stderr
     folder = up.stdout.strip().rsplit(" ", 1)[1]
     assert Path(folder).is_dir()
-    assert headrace("down", "--data-dir", folder).returncode == 0
+    assert run_headrace("down", "--data-dir", folder).returncode == 0
     assert not Path(folder).exists()
 
 
@@ -347,7 +344,7 @@ def test_check_finds_a_flipped_bit(tmp_path: Path):
     data = bytearray(segment.read_bytes())
     data[-20] ^= 1
     segment.write_bytes(data)
-    done = headrace("check", "--data-dir", str(tmp_path / "data"))
+    done = run_headrace("check", "--data-dir", str(tmp_path / "data"))
     assert done.returncode == 1
     assert str(segment) in done.stdout
     assert "1 problem in" in done.stderr

@@ -8,13 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.glue import GlueCatalog
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from headrace.cdc.compaction import Compaction
+from headrace.cdc.events import CaptureError
+from headrace.cdc.iceberg import IcebergRows
+from headrace.client.clock import SystemClock
 from spark_jobs import compact
+from spark_jobs.common import iceberg
 from spark_jobs.common.files import Files
+from spark_jobs.common.iceberg import LINES
 from tests.spark_jobs.feed import Feed, arguments
+from tests.support.cloud import InProcessCloud
 
 pytestmark = [
     pytest.mark.spark,
@@ -49,7 +56,7 @@ def run(spark: SparkSession, feed: Feed, folder: Path, *more: str) -> dict[str, 
 def rows(spark: SparkSession, folder: Path) -> dict[tuple[str, str], Any]:
     output = (folder / "output").as_uri()
     manifest = json.loads((folder / "output" / "manifest.json").read_text())
-    table = spark.read.schema(compact.TABLE).parquet(*(f"{output}/{f}" for f in manifest["files"]))
+    table = spark.read.schema(LINES).parquet(*(f"{output}/{f}" for f in manifest["files"]))
     lines = table.where("not is_deleted").collect()
     found = {(line["table"], line["key"]): json.loads(line["row"]) for line in lines}
     assert len(found) == len(lines)
@@ -62,6 +69,56 @@ def integral(batches: list[list[Event]]) -> dict[tuple[str, str], Any]:
         whole.take(json.dumps(event).encode(), event["origin"], 0)
     keys = ((t, k, v.row) for t, keys in whole.tables.items() for k, v in keys.items())
     return {(table, key): row for table, key, row in keys if row is not None}
+
+
+@pytest.mark.slow
+def test_an_iceberg_table_is_the_integral_of_the_stream_whatever_dies(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with InProcessCloud(tmp_path / "data") as cloud:
+        location = (tmp_path / "lake").as_uri()
+        glue = cloud.client("glue")
+        glue.create_database(DatabaseInput={"Name": "lake", "LocationUri": location})
+        catalog = GlueCatalog("glue", client=glue)
+        monkeypatch.setattr(iceberg, "open_catalog", lambda _: catalog)
+        output = ("--output", "iceberg://lake/shop")
+        batches, feed = history(random.Random(37), 45), Feed(spark, tmp_path / "input")
+        for batch in batches:
+            feed.put(batch)
+        real, deaths = GlueCatalog.commit_table, ["before", "", "after"]
+
+        def commit(self: GlueCatalog, *arguments: Any) -> Any:
+            death = deaths.pop(0) if deaths else ""
+            if death == "before":
+                raise OSError("killed before the commit")
+            answer = real(self, *arguments)
+            if death == "after":
+                raise OSError("killed after the commit")
+            return answer
+
+        monkeypatch.setattr(GlueCatalog, "commit_table", commit)
+        for step in ("before", "after"):
+            with pytest.raises(StreamingQueryException, match=f"killed {step} the commit"):
+                run(spark, feed, tmp_path / "job", *output)
+        counts = run(spark, feed, tmp_path / "job", *output)
+        table = catalog.load_table(("lake", "shop"))
+        lines = [line for line in table.scan().to_arrow().to_pylist() if not line["is_deleted"]]
+        rows = {(line["table"], line["key"]): json.loads(line["row"]) for line in lines}
+        assert rows == integral(batches)
+        assert counts["rows"] == len(rows) == len(lines)
+        # Another checkpoint, and another program, do not take it over.
+        with pytest.raises(ValueError, match="does not belong to the checkpoint"):
+            run(spark, feed, tmp_path / "other", *output)
+        kinesis = cloud.client("kinesis")
+        kinesis.create_stream(StreamName="s", ShardCount=1)
+        with pytest.raises(CaptureError, match="is the output of the Spark job compact"):
+            IcebergRows(catalog, "lake", "shop", SystemClock()).advance(kinesis, "s")
+
+
+@pytest.mark.parametrize("output", ["iceberg://lake", "iceberg://lake/a/b", "iceberg:///t"])
+def test_a_table_is_named_with_its_database(tmp_path: Path, output: str) -> None:
+    with pytest.raises(SystemExit, match="--output is a folder or iceberg://DATABASE/TABLE"):
+        compact.JOB.parse(arguments(tmp_path, "--output", output))
 
 
 @pytest.mark.slow

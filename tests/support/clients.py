@@ -12,14 +12,18 @@ from collections.abc import Callable
 from typing import Any
 
 import boto3
+import botocore.session
 from botocore.awsrequest import AWSResponse
 from botocore.client import ClientMeta
 from botocore.config import Config as BotocoreConfig
+from moto.core.loaders import create_loader
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.moto.requests.conversion import aws_response, http_request_of
 
 ENDPOINT_URL = "http://127.0.0.1:4566"
+SQS_BY_QUERY = "sqs by query"
+_NAME_IN_FORMS = "locationNameForQueryCompatibility"
 
 
 def client_of(
@@ -34,7 +38,8 @@ def client_of(
 ) -> Any:
     """Return a boto3 client whose requests `handle` answers; it validates nothing itself and never retries.
 
-    `addressing` is S3's: `path` or `virtual`. `account` may be any access key, with a session's `token`.
+    `addressing` is S3's: `path` or `virtual`. `account` may be any access key, with a session's `token`. The service
+    `SQS_BY_QUERY` is SQS as SDKs of before November 2023 speak it.
     """
 
     return _with_session_of_its_own(
@@ -66,8 +71,8 @@ def _made(
     addressing: str,
     token: str | None,
 ) -> Any:
-    return boto3.client(
-        service,
+    return _session(service).client(
+        "sqs" if service == SQS_BY_QUERY else service,
         region_name=region,
         aws_access_key_id=account,
         aws_secret_access_key="test",
@@ -79,6 +84,44 @@ def _made(
             s3={"addressing_style": addressing},
         ),
     )
+
+
+def _session(service: str) -> Any:
+    """Return boto3, or a session of its own with the older model of SQS."""
+    if service != SQS_BY_QUERY:
+        return boto3
+    session = botocore.session.Session()
+    session.register_component("data_loader", _OldModels(session.get_component("data_loader")))
+    return boto3.Session(botocore_session=session)
+
+
+class _OldModels:
+    """botocore's models, but SQS with the protocol and the names of forms that it had before November 2023."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def load_service_model(self, service: str, kind: str, api_version: str | None = None) -> Any:
+        if (service, kind) != ("sqs", "service-2"):
+            return self._loader.load_service_model(service, kind, api_version)
+        model = _with_names_of_forms(create_loader().load_service_model(service, kind, api_version))
+        model["metadata"] |= {"protocol": "query", "protocols": ["query"]}
+        del model["metadata"]["awsQueryCompatible"]
+        return model
+
+
+def _with_names_of_forms(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_names_of_forms(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    members = {name: _with_names_of_forms(one) for name, one in value.items()}
+    if _NAME_IN_FORMS in members:
+        members["locationName"] = members.pop(_NAME_IN_FORMS)
+    return members
 
 
 def _with_session_of_its_own(client: Any, session: _Session) -> Any:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 
 from headrace.cli.main import main
 
 # From linux/capability.h: reading and writing whatever the mode says, which root may.
 _DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2
+# A command that does not end is killed.
+_LONGEST_S = 120
 
 
 def obey_modes() -> None:
@@ -28,16 +34,42 @@ def obey_modes() -> None:
     assert libc.capset(header, data) == 0
 
 
-def run(*arguments: str, prepare: Callable[[], None] = obey_modes) -> tuple[int, str, str]:
-    """Run the command in a child of this process; return its exit code and what it printed."""
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+def run(
+    *arguments: str,
+    prepare: Callable[[], None] = obey_modes,
+    stdin: str = "",
+    environment: Mapping[str, str] | None = None,
+) -> tuple[int, str, str]:
+    """Run the command in a child of this process; return its exit code and what it printed.
+
+    Args:
+        arguments: what follows `headrace`.
+        prepare: called in the child first.
+        stdin: what the command reads.
+        environment: its variables instead of this process's.
+    """
+    with (
+        tempfile.TemporaryFile("w+") as given,
+        tempfile.TemporaryFile("w+") as out,
+        tempfile.TemporaryFile("w+") as err,
+    ):
+        given.write(stdin)
+        given.seek(0)
         pid = os.fork()
         if pid == 0:
             code = 99
             try:
-                os.dup2(out.fileno(), 1)
-                os.dup2(err.fileno(), 2)
+                signal.alarm(_LONGEST_S)
+                for descriptor, file in enumerate((given, out, err)):
+                    os.dup2(file.fileno(), descriptor)
+                sys.stdin = open(0, closefd=False)  # noqa: SIM115
                 sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+                # What pytest has set for the test is none of the command's.
+                warnings.simplefilter("ignore")
+                logging.getLogger().handlers.clear()
+                if environment is not None:
+                    os.environ.clear()
+                    os.environ.update(environment)
                 prepare()
                 sys.argv = ["headrace", *arguments]
                 main()
@@ -53,3 +85,11 @@ def run(*arguments: str, prepare: Callable[[], None] = obey_modes) -> tuple[int,
         out.seek(0)
         err.seek(0)
         return code, out.read(), err.read()
+
+
+def run_headrace(
+    *arguments: str, stdin: str = "", environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the command with this user's rights, as `subprocess.run` would in a process of its own."""
+    code, out, err = run(*arguments, prepare=list, stdin=stdin, environment=environment)
+    return subprocess.CompletedProcess(("headrace", *arguments), code, out, err)

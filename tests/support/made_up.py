@@ -4,9 +4,10 @@
 the change back: the deployment goes on as if nothing had happened. What a service refuses with a made-up value is in
 `made_up_refused.json`, which `python -m tests.support.made_up` writes.
 
-A member that no read shows is dropped when moto's memory after the call is the same without it and with another value,
-whatever else the call has: beside the example's members, beside all others, and beside all others without each one of
-the example's, since some of moto's calls look at one member only if another is missing.
+Some members take effect only without others, or when a member that says a kind has another value: a member that is
+not shown beside all others is tried again beside the example's, without each of them that is optional, and with their
+other kinds. A member that then is not shown needs a reason in `not_shown.json`, which says where its value is; without
+one it is dropped, as its callers see it.
 """
 
 from __future__ import annotations
@@ -15,34 +16,31 @@ import contextlib
 import copy
 import itertools
 import json
-import random
 import re
 import sys
 import threading
 import time
-import types
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from botocore.model import ListShape, MapShape, Shape, StructureShape
-from moto.moto_api._internal import mock_random
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.model import operation_model
 from headrace.aws.gateway.dispatch import Gateway
 from headrace.moto.dropped_members import TRIED_FILE, dropped_members
 from headrace.moto.storage.changes import CHANGES
-from headrace.moto.storage.pickles import backends_of
 from headrace.services.iam.fidelity import moto_tables
 from tests.support.cloud import InProcessCloud
 from tests.support.read_back import leaves_of
 from tests.support.read_whole import Recorded, is_write, unread
 
-REFUSED_FILE = Path(__file__).parent.parent / "api" / "moto" / "made_up_refused.json"
+_FOLDER = Path(__file__).parent.parent / "api" / "moto"
+REFUSED_FILE = _FOLDER / "made_up_refused.json"
+NOT_SHOWN: dict[str, dict[str, str]] = json.loads((_FOLDER / "not_shown.json").read_text())
 # Strings, in the order in which they are tried against a member's pattern; {} is a number of its own.
 _TEXTS = (
     "value-{}", "value{}", "Value{}", "v{}", "{}", "10.{}.0.0/16", "arn:aws:iam::000000000000:role/value-{}",
@@ -51,6 +49,8 @@ _TEXTS = (
     "2030-01-01T00:00:00Z", "000000{:06}", "vpc-{:08}", "{{}}", "us-east-1", "true", "1.{}",
 )  # fmt: skip
 _LEVELS = 5
+# A member with more values than this says no kind.
+_MOST_KINDS = 8
 _ANY = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}
 _POLICY = {"Version": "2012-10-17", "Statement": [_ANY]}
 # Types of moto's services that are written by hand, and that no other example has.
@@ -127,9 +127,6 @@ CODED: dict[str, Any] = {
 _JOURNALLED = frozenset({"lakeformation"})
 # A key of a map, and what is below it.
 _MADE_UP_KEY = re.compile(r"\.[vV]?(?:alue)?-?\d+(?:\..*)?$")
-# The time of a call, in seconds, milliseconds or as text; made-up times are in 2030.
-_TODAY = datetime.now(UTC)
-_NOW = re.compile(_TODAY.strftime(r"%Y-%m-|%Y%m\d\d") + f"|{str(int(_TODAY.timestamp()))[:5]}")
 # They answer once, or change nothing that a read shows.
 _TOKENS = re.compile("token|dryrun|requestid", re.IGNORECASE)
 
@@ -245,28 +242,27 @@ class Trials:
     Attributes:
         refused: the paths that are left out, by `service Operation`; found again when the rest is refused.
         tables: the fidelity tables of moto's services.
-        learns: whether `refused` is found out where it is not true any more, and what is dropped.
-        unseen: the members that no read shows, by `service Operation`; `failed`: what was refused nevertheless.
-        given: the paths that were tried.
-        dropped: of `unseen`, when it learns: what is nowhere in moto's memory after the call.
+        learns: whether `refused` is found out where it is not true any more.
+        unseen: the members that no read shows and that have no reason, by `service Operation`; `failed`: what was
+            refused nevertheless.
+        tops: the members that were tried; `given`: the paths of all values in them.
     """
 
     refused: dict[str, list[str]]
     tables: Mapping[str, Any]
     learns: bool = False
     unseen: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    tops: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     given: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    dropped: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     failed: dict[str, str] = field(default_factory=dict[str, str])
     done: set[str] = field(default_factory=set[str])
     calls: list[Recorded] = field(default_factory=list[Recorded])
     is_trying: bool = False
 
-    def keeps(self, name: str, path: str) -> bool:
-        """Return whether a call showed a member, or one inside it, or kept it in memory."""
+    def shows(self, name: str, path: str) -> bool:
+        """Return whether a call showed a member, or one inside it, or has a reason for it."""
         return any(
-            (one == path or one.startswith(f"{path}."))
-            and not any(one == d or one.startswith(f"{d}.") for d in self.dropped.get(name, []))
+            (one == path or one.startswith(f"{path}.")) and one not in self.unseen.get(name, [])
             for one in self.given.get(name, [])
         )
 
@@ -310,13 +306,10 @@ class Trials:
         maker = Maker()
         values = {path: maker.value(shape_at(shape, path)) for path in paths}
 
-        def attempt(chosen: list[str], *, reads: bool = True) -> tuple[list[str], str]:
-            params = copy.deepcopy(recorded.params)
-            for path in chosen:
-                put(params, path, copy.deepcopy(values[path]))
+        def attempt(params: dict[str, Any], *, reads: bool = True) -> tuple[list[str], str]:
             with taken_back(cloud):
                 try:
-                    answer = run(params)
+                    answer = run(copy.deepcopy(params))
                 except (AwsError, NotImplementedError, KeyError, TypeError, ValueError) as error:
                     return [], f"{type(error).__name__}: {error}"[:300]
                 if not reads:
@@ -326,9 +319,15 @@ class Trials:
                 shown = unread(gateway, [tried], self.tables, others, maker.texts)
                 return shown.get(name, []), ""
 
+        def with_values(some: list[str], base: dict[str, Any] | None = None) -> dict[str, Any]:
+            params = copy.deepcopy(recorded.params if base is None else base)
+            for path in some:
+                put(params, path, copy.deepcopy(values[path]))
+            return params
+
         def taken(beside: list[str], some: list[str]) -> list[str]:
             """Return those of some members that are not refused beside others, and beside each other."""
-            if not some or not attempt([*beside, *some], reads=False)[1]:
+            if not some or not attempt(with_values([*beside, *some]), reads=False)[1]:
                 return some
             if len(some) == 1:
                 return []
@@ -338,123 +337,73 @@ class Trials:
 
         known = self.refused.get(name, [])
         rest = [path for path in paths if path not in known]
-        if self.learns and attempt(rest, reads=False)[1]:
+        if self.learns and attempt(with_values(rest), reads=False)[1]:
             kept = taken([], paths)
             self.refused[name] = [path for path in paths if path not in kept]
         chosen = [path for path in paths if path not in self.refused.get(name, [])]
         if not chosen:
             return
+        self.tops[name] = chosen
         self.given[name] = paths_in({path: values[path] for path in chosen})
-        missing, refusal = attempt(chosen)
+        missing, refusal = attempt(with_values(chosen))
         if refusal:
             self.failed[name] = refusal
-        own = tuple(f"{path}." for path in chosen)
         # What the example itself gives is read back after the deployment.
-        missing = [path for path in missing if path in chosen or path.startswith(own)]
-        if missing:
-            self.unseen[name] = sorted({_MADE_UP_KEY.sub("", path) for path in missing})
-        if missing and self.learns:
-            lab = _Lab(shape, recorded.params, {path: values[path] for path in chosen}, run, cloud)
-            dropped = [path for path in self.unseen[name] if not lab.has_effect(path)]
-            self.dropped[name] = lab.shortest(dropped, self.refused.get(name, []))
+        left = {path for path in missing if any(_has([path], one) for one in chosen)}
+        left -= {path for path in left if reason_of(name, _MADE_UP_KEY.sub("", path))}
+        for base in surroundings(shape, recorded.params):
+            is_alone = base is recorded.params
+            left = _still_unseen(left, chosen, base, is_alone, with_values, attempt)
+        self.unseen[name] = sorted({_MADE_UP_KEY.sub("", path) for path in left})
 
 
-@dataclass(slots=True)
-class _Lab:
-    """Tells whether a call's members leave a mark in moto's memory.
+def _still_unseen(
+    left: set[str],
+    chosen: list[str],
+    base: dict[str, Any],
+    is_alone: bool,
+    with_values: Callable[[list[str], dict[str, Any]], dict[str, Any]],
+    attempt: Callable[[dict[str, Any]], tuple[list[str], str]],
+) -> set[str]:
+    """Return which paths are not shown beside other parameters either; each member is tried alone if `is_alone`."""
+    tops = [path for path in chosen if _has(left, path)]
+    unseen, refusal = attempt(with_values(tops, base)) if tops else ([], "")
+    left &= left if refusal else set(unseen)
+    for path in tops if refusal or is_alone else ():
+        unseen, refusal = attempt(with_values([path], base))
+        if not refusal:
+            left -= {one for one in left if _has([one], path)} - set(unseen)
+    return left
 
-    Attributes:
-        shape: the call's input shape; `own`: the example's parameters; `values`: the made-up ones, by path.
-        marked: by member, parameters of which it leaves a mark; None when it never does.
-    """
 
-    shape: Any
-    own: dict[str, Any]
-    values: Mapping[str, Any]
-    run: Callable[[Any], Any]
-    cloud: Any
-    memories: dict[str, Counter[str] | None] = field(default_factory=dict[str, Any])
-    marked: dict[str, dict[str, Any] | None] = field(default_factory=dict[str, Any])
+def _has(paths: Iterable[str], top: str) -> bool:
+    """Return whether one of some paths is a member's, or inside it."""
+    return any(path == top or path.startswith(f"{top}.") for path in paths)
 
-    def has_effect(self, path: str) -> bool:
-        """Return whether memory differs without a member, or with another value of it."""
-        top = next(one for one in self.values if path == one or path.startswith(f"{one}."))
-        if top not in self.marked:
-            marked = (params for params in self._surroundings(top) if self._differs(params, top))
-            self.marked[top] = next(marked, None)
-        params = self.marked[top]
-        return params is not None and (path == top or self._differs(params, path))
 
-    def _differs(self, params: dict[str, Any], path: str) -> bool:
-        member, maker = shape_at(self.shape, path), Maker(itertools.count(71))
-        memory = self._memory_after(params)
-        for change in (lambda _: None, lambda value: maker.other(member, value)):
-            after = None if memory is None else self._memory_after(edit(params, path, change))
-            more = 0 if memory is None or after is None else _difference(memory, after)
-            if more and more > self._noise(params, memory):
-                return True
-        return False
+def surroundings(shape: Any, own: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield an example's parameters, whole and with fewer optional members, and with other kinds."""
+    optional = [name for name in own if name not in shape.required_members]
+    least = {name: value for name, value in own.items() if name not in optional}
+    yield own
+    yield from ({key: value for key, value in own.items() if key != name} for name in optional)
+    for kind, other in _other_kinds(shape, own):
+        top = kind.partition(".")[0]
+        for params in (own, {**least, top: own[top]}):
+            params = copy.deepcopy(params)
+            put(params, kind, other)
+            yield params
 
-    def _surroundings(self, top: str) -> Iterator[dict[str, Any]]:
-        whole = copy.deepcopy(self.own)
-        for one, value in self.values.items():
-            put(whole, one, copy.deepcopy(value))
-        yield whole
-        alone = copy.deepcopy(self.own)
-        put(alone, top, copy.deepcopy(self.values[top]))
-        yield alone
-        optional = [
-            name
-            for name in self.own
-            if name not in self.shape.required_members and name != top.partition(".")[0]
-        ]
-        without = {key: value for key, value in whole.items() if key not in optional}
-        yield without
-        if self._memory_after(without) is None:
-            for name in optional:
-                yield {key: value for key, value in whole.items() if key != name}
 
-    def _noise(self, params: dict[str, Any], memory: Counter[str]) -> int:
-        """Return by how much memory differs after the same call."""
-        again = self._memory_after(params, again=True)
-        return 0 if again is None else _difference(memory, again)
-
-    def _memory_after(self, params: dict[str, Any], *, again: bool = False) -> Counter[str] | None:
-        """Return the values in memory after a call; None when it is refused."""
-        key = json.dumps([params, again], sort_keys=True, default=repr)
-        if key not in self.memories:
-            self.memories[key] = self._measure(copy.deepcopy(params))
-        return self.memories[key]
-
-    def _measure(self, params: dict[str, Any]) -> Counter[str] | None:
-        services: set[str] = set()
-        mock_random.seed(7)
-        random.seed(7)
-        with taken_back(self.cloud, services):
-            try:
-                self.run(params)
-            except (AwsError, NotImplementedError, KeyError, TypeError, ValueError):
-                return None
-            return Counter(leaf for one in services for leaf in leaves(one))
-
-    def shortest(self, dropped: list[str], refused: list[str]) -> list[str]:
-        """Return the dropped paths; for those of a member of which everything is dropped, the member's own."""
-        all_paths = paths_in(self.values)
-        shortened: set[str] = set()
-        for path in dropped:
-            names = path.split(".")
-            outer = [".".join(names[: at + 1]) for at in range(len(names))]
-            shortened.add(
-                next(
-                    one
-                    for one in outer
-                    if any(one == top or one.startswith(f"{top}.") for top in self.values)
-                    and not any(other.startswith(f"{one}.") for other in refused)
-                    and {leaf for leaf in all_paths if leaf == one or leaf.startswith(f"{one}.")}
-                    <= set(dropped)
-                )
-            )
-        return sorted(shortened)
+def _other_kinds(shape: Any, own: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the paths of the members that have a few values alone, with each value that the example does not have."""
+    for name, value in own.items():
+        member, inner = shape.members[name], f"{path}.{name}" if path else name
+        if isinstance(member, StructureShape) and isinstance(value, Mapping):
+            yield from _other_kinds(member, value, inner)
+        choices = getattr(member, "enum", None) or ()
+        if len(choices) <= _MOST_KINDS:
+            yield from ((inner, one) for one in choices if one != value)
 
 
 def paths_in(values: Mapping[str, Any]) -> list[str]:
@@ -464,32 +413,6 @@ def paths_in(values: Mapping[str, Any]) -> list[str]:
         for path, value in values.items()
         for leaf, _ in leaves_of({path.rpartition(".")[2]: value}, path.rpartition(".")[0])
     ]
-
-
-def _difference(one: Counter[str], other: Counter[str]) -> int:
-    return max((one - other).total(), (other - one).total())
-
-
-def leaves(package: str) -> Iterator[str]:
-    """Yield all plain values in the memory of a service of moto's but times, as text, as often as they are there."""
-    seen, left = set[int](), list[Any](backends_of(package).values())
-    while left:
-        one = left.pop()
-        if one is None or isinstance(one, str | bytes | int | float):
-            text = one.decode("latin1") if isinstance(one, bytes) else str(one)
-            if not _NOW.match(text):
-                yield text
-            continue
-        if id(one) in seen or isinstance(one, type | types.ModuleType | types.FunctionType):
-            continue
-        seen.add(id(one))
-        if isinstance(one, Mapping):
-            left += [*one.keys(), *one.values()]
-        elif isinstance(one, list | tuple | set | frozenset | deque):
-            left += one
-        elif isinstance(one, datetime) and not _NOW.match(one.isoformat()):
-            yield one.isoformat()
-        left += getattr(one, "__dict__", {}).values()
 
 
 @contextlib.contextmanager
@@ -517,157 +440,55 @@ def taken_back(cloud: Any, services: set[str] | None = None) -> Iterator[None]:
                 kept.must_load_again = False
 
 
-_SECRET = "a secret: no read shows it"
-_PARTS_SHOWN = "DescribeVpcAttribute and DescribeSubnets show it without Value"
-# Why a member that no fitting read shows is not ignored.
-_HAVE_EFFECTS: dict[str, dict[str, str]] = {
-    "apigateway CreateDomainName": dict.fromkeys(
-        ("certificateBody", "certificateChain", "certificatePrivateKey"),
-        "an uploaded certificate: AWS's reads do not show it either",
-    ),
-    "apigatewayv2 CreateApi": {"Target": "quick create: test_quick_create.py sees its route"},
-    "autoscaling CreateLaunchConfiguration": {
-        "InstanceId": "the instance whose settings are taken",
-        "UserData": "shown decoded",
-    },
-    "cloudtrail CreateTrail": {"EnableLogFileValidation": "shown as LogFileValidationEnabled"},
-    "cognito-idp AdminCreateUser": {"TemporaryPassword": _SECRET},
-    "cognito-idp CreateUserPoolDomain": {
-        "CustomDomainConfig.CertificateArn": "decides the domain of CloudFrontDistribution"
-    },
-    "dms CreateEndpoint": {"Password": _SECRET, "ResourceIdentifier": "the end of its ARN"},
-    "dms CreateReplicationInstance": {
-        "ResourceIdentifier": "the end of its ARN",
-        "VpcSecurityGroupIds": "shown as VpcSecurityGroups",
-    },
-    "dynamodb CreateTable": {"SSESpecification": "shown as SSEDescription"},
-    "ec2 AllocateAddress": {"Address": "shown as PublicIp"},
-    "ec2 CreateVpc": {"AmazonProvidedIpv6CidrBlock": "shown as Ipv6CidrBlockAssociationSet"},
-    **{
-        f"ec2 AuthorizeSecurityGroup{way}": dict.fromkeys(
-            (
-                "CidrIp",
-                "FromPort",
-                "IpProtocol",
-                "SourceSecurityGroupName",
-                "SourceSecurityGroupOwnerId",
-                "ToPort",
-            ),
-            "the older form of IpPermissions, which goes first",
-        )
-        for way in ("Egress", "Ingress")
-    },
-    "ec2 CreateRoute": {
-        "DestinationPrefixListId": "another destination",
-        **dict.fromkeys(
-            ("CarrierGatewayId", "NatGatewayId", "TransitGatewayId"),
-            "another target than GatewayId",
-        ),
-    },
-    "ec2 RunInstances": {
-        "InstanceMarketOptions.MarketType": "shown as InstanceLifecycle",
-        "Monitoring.Enabled": "shown as the state of Monitoring",
-        **dict.fromkeys(
-            ("DisableApiStop", "InstanceInitiatedShutdownBehavior"),
-            "DescribeInstanceAttribute shows it",
-        ),
-    },
-    "ec2 CreateVpcEndpoint": {"SecurityGroupIds": "shown as Groups"},
-    "ec2 ModifySubnetAttribute": dict.fromkeys(
-        ("AssignIpv6AddressOnCreation.Value", "EnableResourceNameDnsARecordOnLaunch.Value"),
-        _PARTS_SHOWN,
-    ),
-    "ec2 ModifyVpcAttribute": dict.fromkeys(
-        ("EnableDnsHostnames.Value", "EnableNetworkAddressUsageMetrics.Value"), _PARTS_SHOWN
-    ),
-    "efs CreateFileSystem": {"Backup": "DescribeBackupPolicy shows it"},
-    "elbv2 CreateTargetGroup": {"ProtocolVersion": "of groups by HTTP alone"},
-    **{
-        name: {
-            "AdvancedSecurityOptions.MasterUserOptions": _SECRET,
-            "AdvancedSecurityOptions.SAMLOptions": "AWS's reads do not show the master user either",
-        }
-        for name in ("es CreateElasticsearchDomain", "opensearch CreateDomain")
-    },
-    "glue CreateDatabase": {"Tags": "GetTags asks by an ARN that no answer shows"},
-    "glue CreateTrigger": {
-        "Schedule": "of scheduled triggers alone",
-        "StartOnCreation": "its State is ACTIVATED then",
-    },
-    "guardduty CreateDetector": {
-        f"DataSources.{source}": "shown as a status"
-        for source in ("Kubernetes.AuditLogs.Enable", "S3Logs.Enable")
-    },
-    "route53 CreateHealthCheck": {
-        "HealthCheckConfig.HealthThreshold": "of calculated checks alone"
-    },
-    "ssm CreateDocument": {"Attachments": "GetDocument shows it as AttachmentsContent"},
-    "ssm PutParameter": dict.fromkeys(("Policies", "Tags", "Tier"), "test_read_back.py sees it"),
-    "apigateway CreateDeployment": dict.fromkeys(
-        ("cacheClusterEnabled", "cacheClusterSize", "stageName", "tracingEnabled", "variables"),
-        "a setting of the stage of stageName",
-    ),
-    "apigateway PutRestApi": dict.fromkeys(
-        ("failOnWarnings", "mode", "parameters"), "says how the body is taken"
-    ),
-    "ec2 CreateSubnet": {"AvailabilityZoneId": "the zone by its other name"},
-    "events CreateConnection": {
-        f"AuthParameters.{outer}.{kind}Parameters.Value": (
-            "marked as secret: the connection's secret has it, and no read shows it"
-        )
-        for outer in ("InvocationHttpParameters", "OAuthParameters.OAuthHttpParameters")
-        for kind in ("Body", "Header", "QueryString")
-    },
-    "glue CreateTable": {"Name": "the name of its TableInput goes first"},
-    "iot CreateThing": {"attributePayload.merge": "says how the attributes are taken"},
-    "rds CreateDBCluster": {"EnableHttpEndpoint": "of Aurora Serverless alone"},
-    "redshift CreateCluster": {"NumberOfNodes": "of a multi-node cluster alone"},
-    "s3tables CreateTable": {"metadata": "in the metadata file: test_s3tables.py reads it"},
-    "secretsmanager CreateSecret": {
-        "SecretBinary": "tests of secrets read it: SecretString goes first"
-    },
-    "stepfunctions CreateStateMachine": {"publish": "makes a version: tests of versions see it"},
-}
-_ELSEWHERE = "kept: the reads that fit do not show it, or by another name"
-
-
-def effect_of(name: str, path: str) -> str:
-    """Return why a member that leaves no mark is not dropped; "" for one that is."""
-    for start, reason in _HAVE_EFFECTS.get(name, {}).items():
+def reason_of(name: str, path: str) -> str:
+    """Return where the value of a member is that no read shows; "" when nobody has said it."""
+    for start, reason in NOT_SHOWN.get(name, {}).items():
         if path == start or path.startswith(f"{start}."):
             return reason
     return "the count of what is beside it" if path.endswith(".Quantity") else ""
 
 
-def write(results: list[Trials]) -> None:
-    """Write of the calls that were tried: `made_up_refused.json`, `not_shown.json` and moto's `tried_members.json`."""
-    files = REFUSED_FILE, REFUSED_FILE.with_name("not_shown.json"), TRIED_FILE
-    refused, shown, dropped = (json.loads(file.read_text()) for file in files)
+def learned(results: list[Trials]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what trials refused, by `service Operation`, and what they dropped, by service and operation."""
+    refused: dict[str, list[str]] = {}
+    dropped: dict[str, dict[str, list[str]]] = {}
     for name in sorted({name for trials in results for name in trials.done}):
+
+        def of_all(
+            paths: Callable[[Trials], Mapping[str, list[str]]], name: str = name
+        ) -> set[str]:
+            return {path for one in results for path in paths(one).get(name, [])}
+
+        # Two examples may give a call other members, beside which others are refused.
+        refused[name] = sorted(of_all(lambda one: one.refused))
+        unseen = of_all(lambda one: one.unseen)
+        unseen = {path for path in unseen if not any(one.shows(name, path) for one in results)}
         service, operation = name.split()
-        refused[name] = []
-        shown.pop(name, None)
-        dropped.get(service, {}).pop(operation, None)
-        shown |= {name: dict(_HAVE_EFFECTS[name])} if name in _HAVE_EFFECTS else {}
-        for trials in results:
-            if trials.refused.get(name):
-                # Two examples may give a call other members, beside which others are refused.
-                refused[name] = sorted({*refused.get(name, []), *trials.refused[name]})
-            lost = [
-                path
-                for path in trials.dropped.get(name, [])
-                if not effect_of(name, path) and not any(t.keeps(name, path) for t in results)
-            ]
-            if lost:
-                calls = dropped.setdefault(service, {})
-                calls[operation] = sorted({*calls.get(operation, []), *lost})
-            for path in trials.unseen.get(name, []):
-                if not any(path == one or path.startswith(f"{one}.") for one in lost):
-                    shown.setdefault(name, {})[path] = effect_of(name, path) or _ELSEWHERE
-    refused = {name: paths for name, paths in refused.items() if paths}
-    dropped = {service: calls for service, calls in dropped.items() if calls}
-    for file, content in zip(files, (refused, shown, dropped), strict=True):
-        file.write_text(json.dumps(content, indent=0, sort_keys=True) + "\n")
+        known = of_all(lambda one: one.given) | {*refused[name]}
+        dropped.setdefault(service, {})[operation] = _shortest(
+            unseen, known, of_all(lambda one: one.tops)
+        )
+    return _filled(refused), _filled({service: _filled(one) for service, one in dropped.items()})
+
+
+def _shortest(dropped: set[str], known: set[str], tops: set[str]) -> list[str]:
+    """Return the dropped paths; for those of a member of which everything is dropped, the member's own."""
+
+    def outermost(path: str) -> str:
+        names = path.split(".")
+        outer = (".".join(names[:count]) for count in range(1, len(names) + 1))
+        return next(
+            one
+            for one in outer
+            if any(one == top or one.startswith(f"{top}.") for top in tops)
+            and {path for path in known if path == one or path.startswith(f"{one}.")} <= dropped
+        )
+
+    return sorted({outermost(path) for path in dropped})
+
+
+def _filled(calls: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: one for name, one in calls.items() if one}
 
 
 def _tables() -> dict[str, dict[str, Any]]:
@@ -682,7 +503,7 @@ def _tables() -> dict[str, dict[str, Any]]:
 
 
 def main(groups: list[str]) -> None:
-    """Try every call of the stacks of all examples, or of some, and write what comes of it."""
+    """Try every call of the stacks of all examples, and write what comes of it; of some groups, print it."""
     import tempfile
 
     import pytest
@@ -709,7 +530,12 @@ def main(groups: list[str]) -> None:
         sys.stdout.write(f"{group} {status} {len(trials.done)} calls {seconds:.0f} s\n")
         sys.stdout.flush()
         results.append(trials)
-        write(results)
+    texts = [json.dumps(one, indent=0, sort_keys=True) + "\n" for one in learned(results)]
+    for file, text in zip((REFUSED_FILE, TRIED_FILE), texts, strict=True):
+        if groups:
+            sys.stdout.write(text)
+        else:
+            file.write_text(text)
 
 
 def _status_of(cfn: Any, name: str) -> str:

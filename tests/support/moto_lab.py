@@ -9,7 +9,7 @@ from typing import Any, Self
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.gateway.dispatch import Gateway
-from headrace.composition.moto import build_moto
+from headrace.composition.foundation import build_moto
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import CallerIdentity
@@ -63,7 +63,8 @@ class MotoLab:
         self.database = Database(self.folder / "state.sqlite")
         parts = build_moto(database=self.database, clock=self.clock, ids=self.ids)
         self.moto, self.outbox, self.retention = parts.engine, parts.outbox, parts.retention
-        self.executions = parts.executions
+        self.executions, self.item_expiry = parts.executions, parts.item_expiry
+        self.table_streams = parts.table_streams
         self.moto.connect(
             Connections(
                 control=self.outside,

@@ -253,3 +253,54 @@ def never_given(service: str, cases: list[Case]) -> list[str]:
             if all(name in case.without for case in of_operation)
         ]
     return lines
+
+
+def overlooked(service: str, cases: list[Case]) -> list[str]:
+    """Return the members inside others that no case of their operation gives, nor leaves out for a reason.
+
+    Of a member whose value is asked of the client, everything counts as given.
+    """
+    lines: list[str] = []
+    for operation in sorted({case.operation for case in cases}):
+        shape: Any = operation_model(service, operation).input_shape
+        of_operation = [case for case in cases if case.operation == operation]
+        known = [
+            *(path for case in of_operation for path in case.without),
+            *(path for case in of_operation for path, one in case.given.items() if callable(one)),
+        ]
+        given = {
+            path
+            for case in of_operation
+            for path in _given(
+                params_of(
+                    service,
+                    replace(
+                        case,
+                        given={p: {} if callable(one) else one for p, one in case.given.items()},
+                    ),
+                )
+            )
+        }
+        left = [
+            path
+            for path in _paths(shape)
+            if path.rpartition(".")[0] in given
+            and path not in given
+            # A structure inside itself is the same again.
+            and path.rpartition(".")[2] != path.rpartition(".")[0].rpartition(".")[2]
+            and not any(path == one or path.startswith(f"{one}.") for one in known)
+        ]
+        lines += [f"{operation}.{path}" for path in left]
+    return lines
+
+
+def _given(value: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths of everything in parameters."""
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for name, member in value.items():
+            yield from _given(member, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _given(item, path)

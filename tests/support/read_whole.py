@@ -28,8 +28,13 @@ _VERBS = re.compile(
 _WORD = re.compile("[A-Z][a-z0-9]*|[A-Z]+")
 # These have tests of their own.
 _OWNED = frozenset({"kinesis", "s3", "lambda", "redshift-serverless", "firehose", "emr"})
-# It waits a minute for work, and shows nothing.
-_WAITS = "GetActivityTask"
+# One waits a minute for work, the others list what AWS offers.
+_SHOW_NOTHING = frozenset(
+    {"GetActivityTask", "DescribeInstanceTypes", "DescribeInstanceTypeOfferings"}
+)
+_NOT_BUILT = set[tuple[str, str]]()
+# What an alarm sends when it changes its state is kept by nobody.
+_KEEP_NOTHING = frozenset({"PutEvents"})
 # CloudFormation's own tags, which every resource has.
 _OWN = "aws:cloudformation:"
 
@@ -64,7 +69,8 @@ class Recorder:
 
 def is_write(call: Recorded) -> bool:
     """Return whether a call keeps something in one of moto's services."""
-    return bool(_VERBS.match(call.operation) and call.params and call.service not in _OWNED)
+    keeps = _VERBS.match(call.operation) and call.operation not in _KEEP_NOTHING
+    return bool(keeps and call.params and call.service not in _OWNED)
 
 
 def unread(
@@ -120,7 +126,12 @@ def _reads(gateway: Any, call: Recorded, calls: list[Recorded]) -> Iterator[Any]
     known = [*_strings(call.answer), *_strings(call.params)]
     elsewhere = [pair for one in others for pair in (*_strings(one.answer), *_strings(one.params))]
     for name in service_model(call.service).operation_names:
-        if name == _WAITS or not name.startswith(_READS) or not any(noun in name for noun in nouns):
+        if (
+            name in _SHOW_NOTHING
+            or (call.service, name) in _NOT_BUILT
+            or not name.startswith(_READS)
+            or not any(noun in name for noun in nouns)
+        ):
             continue
         shape = operation_model(call.service, name).input_shape
         params = _fill(shape, known, elsewhere, call)
@@ -128,8 +139,18 @@ def _reads(gateway: Any, call: Recorded, calls: list[Recorded]) -> Iterator[Any]
             continue
         try:
             answer = gateway.call(call.service, name, params)
-        except (AwsError, NotImplementedError, KeyError, TypeError, ValueError, AttributeError):
-            continue  # a read that does not know this resource shows nothing of it
+        except (
+            AwsError,
+            NotImplementedError,
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+        ) as no:
+            # A read that does not know this resource shows nothing of it; one that is not built never does.
+            if getattr(no, "code", "") == "UnknownOperationException":
+                _NOT_BUILT.add((call.service, name))
+            continue
         yield {"asked": params, "answer": answer}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Protocol
 from urllib.parse import parse_qsl, unquote
 
-from headrace.aws.calls.operation import Call
+from headrace.aws.calls.operation import Call, SharedWrite
 from headrace.aws.signatures.signers import Signer
 
 
@@ -36,6 +36,34 @@ class FileSlice:
     offset_bytes: int
     length_bytes: int
     file: IO[bytes] | None = None
+
+
+class WebSocket(Protocol):
+    """The server's side of an open WebSocket. Thread-safe."""
+
+    def send(self, data: str | bytes) -> bool:
+        """Send a message; False when the connection has ended. Never waits."""
+        ...
+
+    def end(self) -> None:
+        """End the connection."""
+        ...
+
+
+class WebSocketUser(Protocol):
+    """What a WebSocket serves. Its methods are called in turn; the last two on threads, so that they may wait."""
+
+    def opened(self, socket: WebSocket) -> None:
+        """Take the open connection; never waits."""
+        ...
+
+    def received(self, message: str | bytes) -> None:
+        """Take a message."""
+        ...
+
+    def closed(self, code: int, reason: str) -> None:
+        """Note the end; 1006 without a word of the client's."""
+        ...
 
 
 DROPPED = 0
@@ -85,6 +113,7 @@ class HttpRequest:
         call: set by the gateway.
         signer: who signed a request to a resource's own endpoint; set by `Gateway.admit`, None for nobody.
         chunk_signatures: with `--auth`, checks the chunks of a body that is signed chunk by chunk.
+        may_share: see `Call.may_share`.
     """
 
     method: str
@@ -98,6 +127,7 @@ class HttpRequest:
     call: Call | None = None
     signer: Signer | None = None
     chunk_signatures: ChunkSignatures | None = None
+    may_share: bool = False
 
     @property
     def decoded_path(self) -> str:
@@ -118,6 +148,8 @@ class HttpResponse:
     Attributes:
         waits: Futures, such as of an fsync, that must be done before the answer is sent; see
         `headrace.aws.server.waiting`. failure: returns the answer to send instead when one of `waits` failed.
+        websocket: of an answer 101, what the connection serves from then on.
+        shared: see `Call.shared`; only an answer to a request with `may_share` has one.
     """
 
     status: int
@@ -125,6 +157,8 @@ class HttpResponse:
     body: Body = b""
     waits: list[Future[None]] | None = None
     failure: Callable[[], HttpResponse] | None = None
+    websocket: WebSocketUser | None = None
+    shared: SharedWrite | None = None
 
 
 Answer = HttpResponse | Future[HttpResponse]

@@ -9,10 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from headrace.aws.calls.permits import Permit
 from headrace.core.ports import CallerIdentity
+
+
+class SharedWrite(Protocol):
+    """A write that several requests of one turn of the event loop share."""
+
+    def write(self) -> bool:
+        """Write unless that was tried; return whether it succeeded. Without success, nothing was written."""
+        ...
+
 
 Action = Callable[[Any, "Call", Any], Any]
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -30,6 +39,8 @@ class Call:
             waiting, so that it may run on the event loop.
         permit: checks the caller's permissions; None for callers who may do everything.
         acting: the identity of a service that calls in process; None for a client's request.
+        may_share: the action may put its write off, to the end of the event loop's turn, into `shared`.
+        shared: the answer may only go out once this write has succeeded; otherwise the request is answered again.
     """
 
     account: str
@@ -43,6 +54,8 @@ class Call:
     waits: list[Future[None]] = field(default_factory=list[Future[None]])
     permit: Permit | None = None
     acting: CallerIdentity | None = None
+    may_share: bool = False
+    shared: SharedWrite | None = None
 
 
 def operation(name: str) -> Callable[[_F], _F]:

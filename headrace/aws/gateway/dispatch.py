@@ -191,6 +191,7 @@ class Gateway:
                 functools.partial(answered, request, call),
             )
         else:
+            call.may_share = request.may_share
             answer = answered(request, call)
         if owned is None:
             return answer
@@ -302,8 +303,11 @@ class Gateway:
         try:
             operation, params = operation_parser.operation_of(service, request)
             call.permit.ask(service, operation, params, account=call.account, region=call.region)
-        except operation_parser.Unreadable:
-            return None  # the service reports what is wrong with it
+        except operation_parser.Unreadable as error:
+            # What nobody could ask for is not passed on: moto may read more than this parser.
+            if self.permissions is None or not self.permissions.enforces:
+                return None
+            return error_answer(request, service, error.refusal, call.request_id)
         except AwsError as error:
             return error_answer(request, service, error, call.request_id)
         return None

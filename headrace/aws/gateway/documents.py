@@ -52,12 +52,14 @@ _RESTRAINTS = (
 ADMIN = "/_headrace"
 # The dashboard's API.
 API = "/_headrace/api/"
-_ADMIN_PREFIXES = (f"{ADMIN}/", "/_localstack/")
+# LocalStack's list of a queue's messages.
+SQS_MESSAGES = "/_aws/sqs/messages"
+_ADMIN_PREFIXES = (f"{ADMIN}/", "/_localstack/", f"{SQS_MESSAGES}/")
 
 
 def is_admin(path: str) -> bool:
     """Whether a path is one of the cloud's own pages. Function URLs may have such paths too: check them first."""
-    return path.startswith(_ADMIN_PREFIXES) or path == ADMIN
+    return path.startswith(_ADMIN_PREFIXES) or path in (ADMIN, SQS_MESSAGES)
 
 
 def page(

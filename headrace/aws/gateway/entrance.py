@@ -26,7 +26,9 @@ log = logging.getLogger(__name__)
 # Of IoT's devices that speak MQTT over WebSocket; S3 would take it for a bucket's name.
 _MQTT_PATH = "/mqtt"
 # Other requests are the gateway's, unless their host is a resource's own.
-_MAYBE_OWN = ("/_", _MQTT_PATH)
+_MAYBE_OWN = ("/restapis/", "/_", _MQTT_PATH)
+# Of clients of WebSocket APIs, after the stage.
+_CONNECTIONS = "/@connections/"
 
 
 class PageGuard(Protocol):
@@ -114,11 +116,9 @@ class Entrance:
         return self._answer_or_handler(request, is_plain=self._is_plain(request.headers))
 
     def _answer_or_handler(self, request: HttpRequest, *, is_plain: bool) -> Answer | Handler:
-        if not is_plain:
-            handler = self._visit
-        else:
-            # Unless it begins so, neither the host nor the path is the cloud's own or a function's.
-            handler = self._answer if request.path.startswith(_MAYBE_OWN) else self._gateway.handle
+        # Of a plain request neither the host nor, unless it says so, the path is the cloud's own or a function's.
+        of_path = self._answer if _may_be_own(request.path) else self._gateway.handle
+        handler = of_path if is_plain else self._visit
         try:
             return handler(request) if self._gateway.inline.has(request) else handler
         except Exception:
@@ -129,7 +129,7 @@ class Entrance:
         """Answer a request."""
         if not self._is_plain(request.headers):
             return self._visit(request)
-        if not request.path.startswith(_MAYBE_OWN):
+        if not _may_be_own(request.path):
             return self._gateway.handle(request)
         return self._answer(request)
 
@@ -181,6 +181,10 @@ class Entrance:
         if self._page_guard is not None:
             self._page_guard.hide_cookie(request)
         return self._gateway.admit(request, service)
+
+
+def _may_be_own(path: str) -> bool:
+    return path.startswith(_MAYBE_OWN) or _CONNECTIONS in path
 
 
 def _refuse_websocket(request: HttpRequest) -> HttpResponse | None:

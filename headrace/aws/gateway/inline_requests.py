@@ -21,21 +21,18 @@ class InlineRequests:
         self.permissions: Permissions | None = None
         self._faults = faults
         self._authentication = authentication
-        # The inline operations of services, by the part before the dot in `X-Amz-Target`.
-        self._operations: dict[str, frozenset[str]] = {}
+        # The targets (`X-Amz-Target`) of the services' inline operations.
+        self._targets: set[str] = set()
 
     def add(self, api: ServiceApi) -> None:
         """Add the operations of a service that never block."""
-        if api.inline:
-            self._operations[api.profile.target_prefix] = frozenset(api.inline)
+        prefix = api.profile.target_prefix
+        self._targets.update(f"{prefix}.{operation}" for operation in api.inline)
 
     def has(self, request: HttpRequest) -> bool:
         """Whether a request never blocks and may run on the event loop's thread."""
         target = request.headers.get("x-amz-target")
-        if target is None or self._faults.is_slow:
-            return False
-        prefix, _, operation = target.rpartition(".")
-        if operation not in self._operations.get(prefix, ()):
+        if target not in self._targets or self._faults.is_slow:
             return False
         authentication, permissions = self._authentication, self.permissions
         if (

@@ -19,7 +19,7 @@ import cbor2
 import msgspec
 
 from headrace.aws.calls.errors import AwsError, serialization_error
-from headrace.aws.calls.model import operation_model
+from headrace.aws.calls.model import operation_model, protocol_of
 from headrace.aws.protocols.shape_functions import (
     LIST_NOT_EXPECTED,
     Convert,
@@ -122,10 +122,6 @@ def decode_rest_json(service: str, operation: str, body: bytes) -> dict[str, Any
         value = decode_body(body, JSON_1_1)
     except AwsError as error:
         raise _unreadable(service, body, error) from error
-    if payload is None:
-        # API Gateway's second API writes its members otherwise than the model.
-        names = {member.serialization.get("name"): name for name, member in shape.members.items()}
-        value = {names.get(name, name): item for name, item in value.items()}
     decoded = cast(
         "dict[str, Any]", _decoder(service, operation)({payload: value} if payload else value)
     )
@@ -165,7 +161,8 @@ def _unreadable(service: str, body: bytes, error: AwsError) -> AwsError:
 def _decoder(service: str, operation: str) -> Convert:
     shape = operation_model(service, operation).input_shape
     assert shape is not None
-    return ShapeCompiler(decoder_of).compile(shape)
+    is_rest = protocol_of(service) == "rest-json"
+    return ShapeCompiler(decoder_of, by_wire_names=is_rest).compile(shape)
 
 
 # --- encoding ---------------------------------------------------------------------------------

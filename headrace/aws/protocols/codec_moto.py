@@ -151,11 +151,15 @@ def _holds(value: Any, searched: object) -> bool:
 
 
 def serialize_output(
-    service: str, operation: str, output: Mapping[str, Any] | None, request_id: str
+    service: str,
+    operation: str,
+    output: Mapping[str, Any] | None,
+    request_id: str,
+    protocol: str = "",
 ) -> HttpResponse:
-    """Return the response of a successful operation."""
+    """Return the response of a successful operation, by the service's first protocol unless another is named."""
     values = dict(output or {})
-    response = _response(_serializer(service, operation, request_id).serialize(values))
+    response = _response(_serializer(service, operation, request_id, protocol).serialize(values))
     status = values.get(_status_member(service, operation))
     return response if status is None else replace(response, status=int(status))
 
@@ -172,13 +176,13 @@ def _status_member(service: str, operation: str) -> str:
 
 
 def serialize_error(
-    service: str, operation: str | None, error: AwsError, request_id: str
+    service: str, operation: str | None, error: AwsError, request_id: str, protocol: str = ""
 ) -> HttpResponse:
     """Return the response of a failed operation; `operation` is None when it is unknown.
 
     Written by hand: moto looks the code up in the model, and most of AWS's codes are in no model.
     """
-    protocol = _model(service).protocol
+    protocol = protocol or _model(service).protocol
     if protocol == "rest-json":
         body = json.dumps(_json_error(service, error)).encode()
         headers = [("Content-Type", "application/json"), ("x-amzn-ErrorType", error.code)]
@@ -237,12 +241,12 @@ def without_controls(body: bytes, content_type: str) -> bytes:
     return body.translate(_WITHOUT_CONTROLS) if "xml" in content_type else body
 
 
-def _serializer(service: str, operation: str, request_id: str) -> Any:
+def _serializer(service: str, operation: str, request_id: str, protocol: str) -> Any:
     load_moto()
     from moto.core.serialize import SerializationContext, get_serializer_class
 
     model = _model(service)
-    serializer_class = get_serializer_class(service, model.protocol)
+    serializer_class = get_serializer_class(service, protocol or model.protocol)
     return serializer_class(
         model.operation_model(operation), context=SerializationContext(request_id)
     )

@@ -13,7 +13,15 @@ from headrace.aws.protocols import codec_json, codec_moto
 
 
 class Unreadable(Exception):
-    """The request is for no operation, or its parameters cannot be read."""
+    """The request is for no operation, or its parameters cannot be read.
+
+    Attributes:
+        refusal: the error that AWS answers, or, when that cannot be told, a denial.
+    """
+
+    def __init__(self, refusal: AwsError) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
 
 
 def operation_of(service: str, request: HttpRequest) -> tuple[str, dict[str, Any]]:
@@ -28,5 +36,8 @@ def operation_of(service: str, request: HttpRequest) -> tuple[str, dict[str, Any
         operation = target.rpartition(".")[2]
         content_type = request.headers.get("content-type", codec_json.JSON_1_1)
         return operation, codec_json.decode_input(service, operation, request.body, content_type)
-    except (AwsError, UnknownServiceError, OperationNotFoundError) as error:
-        raise Unreadable(str(error)) from error
+    except AwsError as error:
+        raise Unreadable(error) from error
+    except (UnknownServiceError, OperationNotFoundError) as error:
+        sentence = f"headrace cannot tell which permission this request needs ({error})"
+        raise Unreadable(AwsError("AccessDeniedException", sentence, 403)) from error

@@ -110,8 +110,10 @@ class OwnedService:
             )
         if answer is None:
             return self._answer_parsed(request, call)
-        if call.waits and isinstance(answer, HttpResponse):
-            self._wait_for(answer, request, call)
+        if isinstance(answer, HttpResponse):
+            if call.waits:
+                self._wait_for(answer, request, call)
+            answer.shared = call.shared
         return answer
 
     def _answer_parsed(self, request: HttpRequest, call: Call) -> HttpResponse:

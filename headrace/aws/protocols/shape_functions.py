@@ -31,11 +31,25 @@ _NOT_BASE64 = re.compile("[^A-Za-z0-9+/=]|=[^=]")
 _MOST_SHOWN = 1000
 
 
-class ShapeCompiler:
-    """Compiles a shape into one function, recursive shapes included; `leaf` returns the functions of scalars."""
+def _wire_names(shape: StructureShape) -> dict[str, str]:
+    """Return the members' names by those that rest-json writes into a body, where these are others."""
+    return {
+        wire_name: name
+        for name, member in shape.members.items()
+        if "location" not in member.serialization
+        and (wire_name := member.serialization.get("name", name)) != name
+    }
 
-    def __init__(self, leaf: Callable[[Shape], Convert]) -> None:
+
+class ShapeCompiler:
+    """Compiles a shape into one function, recursive shapes included; `leaf` returns the functions of scalars.
+
+    With `by_wire_names`, structures come with the names that rest-json writes: some models have others.
+    """
+
+    def __init__(self, leaf: Callable[[Shape], Convert], *, by_wire_names: bool = False) -> None:
         self._leaf = leaf
+        self._by_wire_names = by_wire_names
         self._structures: dict[str, Convert] = {}
 
     def compile(self, shape: Shape) -> Convert:
@@ -54,6 +68,7 @@ class ShapeCompiler:
         if known is not None:
             return known
         members: dict[str, Convert] = {}
+        wire_names = _wire_names(shape) if self._by_wire_names else {}
 
         def convert(value: Any) -> Any:
             if not isinstance(value, Mapping):
@@ -61,6 +76,8 @@ class ShapeCompiler:
                     LIST_NOT_EXPECTED if isinstance(value, list) else "Expected null"
                 )
             pairs = cast("Mapping[str, Any]", value)
+            if wire_names:
+                pairs = {wire_names.get(name, name): item for name, item in pairs.items()}
             return {
                 name: function(item)
                 for name, item in pairs.items()

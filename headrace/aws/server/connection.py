@@ -8,10 +8,16 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Protocol
 
 from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse
+from headrace.aws.calls.operation import SharedWrite
 from headrace.aws.server.bounds import Bounds
 from headrace.aws.server.exchange import Exchange
 from headrace.aws.server.request_body import Bodies
 
+# The first bytes of a client that speaks HTTP/2. They stand here, since h2 is imported for such a client only.
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+# A server's first and last frames: SETTINGS, and GOAWAY with ENHANCE_YOUR_CALM and no stream begun, so that a client
+# sends its requests again on another connection.
+CALM_DOWN = bytes.fromhex("000000040000000000000008070000000000000000000000000b")
 # Takes a request's method, its path with a question mark and its query, and its headers (as `HttpRequest.headers`).
 Refuse = Callable[[str, str, Mapping[str, str]], HttpResponse | None]
 
@@ -114,8 +120,23 @@ class RequestTaker(Receiver, Protocol):
         """Note how many bytes of answers a connection's client has not read."""
         ...
 
-    def write_at_turns_end(self, transport: asyncio.Transport, data: bytes) -> None:
-        """Write an answer once all requests that are there have been answered."""
+    @property
+    def puts_off(self) -> bool:
+        """Whether answers are put off to the turn's end: so many connections are open that it pays."""
+        ...
+
+    def write_at_turns_end(
+        self,
+        transport: asyncio.Transport,
+        data: bytes,
+        shared: SharedWrite | None,
+        answer_again: Callable[[HttpRequest], None],
+        request: HttpRequest,
+    ) -> None:
+        """Write an answer once all requests that are there have been answered.
+
+        If the write that it shares fails, `answer_again` gets the request instead.
+        """
         ...
 
     def write_unwritten(self) -> None:
@@ -124,6 +145,10 @@ class RequestTaker(Receiver, Protocol):
 
     async def answer(self, exchange: Exchange, owner: object) -> HttpResponse:
         """Run the request's handler, unless it already runs, and wait for the answer. Never raises."""
+        ...
+
+    async def run(self, owner: object, service: str, call: Callable[[], None]) -> None:
+        """Run a call on a thread, in its turn; not when the server stops. Raises what it raises, and NoThread."""
         ...
 
     def call_when_done(self, answer: HttpResponse, then: Callable[[], None]) -> None:

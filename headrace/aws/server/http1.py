@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from typing import cast
 
-from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse
-from headrace.aws.server.connection import RequestTaker
+from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse, WebSocketUser
+from headrace.aws.server.connection import PREFACE, RequestTaker
 from headrace.aws.server.exchange import Exchange
-from headrace.aws.server.host_names import WELL_FORMED, is_host
-from headrace.aws.server.http1_answers import BODILESS, head
+from headrace.aws.server.http1_answers import BODILESS, WRITE_APART_ABOVE_BYTES, head
 from headrace.aws.server.http1_reader import RequestReader
+from headrace.aws.server.http1_usual import KeptHead, usual_request
 from headrace.aws.server.http1_writer import AnswerWriter
-from headrace.aws.server.http2 import Http2Connection
-from headrace.aws.server.http2_setup import PREFACE
 from headrace.aws.server.lingering import Lingering
 from headrace.aws.server.request_body import RequestBody
 from headrace.aws.server.tasks import log_failure
@@ -24,58 +21,6 @@ from headrace.aws.server.waiting import finish_waits
 from headrace.aws.surplus import Surplus
 
 log = logging.getLogger(__name__)
-
-
-# Parses an HTTP/1.1 request in the form that SDKs send, complete in one piece; `http1_reader` reads all others.
-
-# A request of this form is parsed here in a third of the time that the parser's callbacks into Python take. The parser
-# reads every request that is unusual in any way.
-_USUAL_START = b"POST / HTTP/1.1\r\n"
-_MOST_USUAL_BYTES = 64 * 1024
-_MOST_USUAL_HEADERS = 64
-_UNUSUAL = frozenset({"connection", "expect", "transfer-encoding", "upgrade"})
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_MOST_KEPT = 1000
-_names: dict[str, str] = {}
-
-
-def _lower_name(name: str) -> str | None:
-    """Return a header's name in lower case; None when it is not a token."""
-    lower = _names.get(name)
-    if lower is None and _TOKEN.fullmatch(name):
-        lower = name.lower()
-        if len(_names) < _MOST_KEPT:
-            _names[name] = lower
-    return lower
-
-
-def usual_request(data: bytes) -> HttpRequest | None:
-    """Return the request when `data` is exactly one complete usual request, else None."""
-    if not data.startswith(_USUAL_START):
-        return None
-    end = data.find(b"\r\n\r\n", 0, _MOST_USUAL_BYTES)
-    if end < 0:
-        return None
-    text = data[len(_USUAL_START) : end].decode("latin-1")
-    lines = text.split("\r\n")
-    if len(lines) > _MOST_USUAL_HEADERS or not "".join(lines).isprintable():
-        return None
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        lower = _lower_name(name)
-        if lower is None or not colon or lower in headers:
-            return None
-        headers[lower] = value.strip(" \t")
-    length = headers.get("content-length", "")
-    if not length.isdecimal() or len(length) > 10 or int(length) != len(data) - end - 4:
-        return None
-    if not _UNUSUAL.isdisjoint(headers):
-        return None
-    host = headers.get("host")
-    if host not in WELL_FORMED and (host is None or not is_host(host)):
-        return None
-    return HttpRequest("POST", "/", "", headers, data[end + 4 :])
 
 
 class Http1Connection(asyncio.Protocol):
@@ -88,6 +33,7 @@ class Http1Connection(asyncio.Protocol):
     def __init__(self, server: RequestTaker) -> None:
         self._server = server
         self._bounds = server.bounds
+        self._kept = KeptHead()
         self._reader = RequestReader(server, say_continue=self._say_continue)
         self._writer = AnswerWriter(server, self)
         self._transport: asyncio.Transport | None = None
@@ -225,6 +171,9 @@ class Http1Connection(asyncio.Protocol):
 
     def _hand_over(self) -> None:
         """Hand the connection to HTTP/2: the client began with its preface."""
+        # Imported by the first client that speaks it: few do, and it takes as long as a service.
+        from headrace.aws.server.http2 import Http2Connection
+
         assert self._transport is not None
         transport, first = self._transport, self._first[len(PREFACE) :]
         self.connection_lost(None)
@@ -232,6 +181,24 @@ class Http1Connection(asyncio.Protocol):
         transport.set_protocol(successor)
         successor.connection_made(transport)
         successor.data_received(first)
+
+    def _speak_websocket(self, user: WebSocketUser, service: str) -> None:
+        """Hand the connection to a WebSocket, which its client may have left meanwhile."""
+        # Imported by the first client, as HTTP/2 is.
+        from headrace.aws.server.websockets import WebSocketConnection
+
+        transport, first = self._transport, self._reader.rest + bytes(self._held)
+        successor = WebSocketConnection(self._server, user, service)
+        user.opened(successor)
+        if transport is None:
+            successor.connection_lost(None)
+            return
+        self.connection_lost(None)
+        transport.set_protocol(successor)
+        successor.connection_made(transport)
+        transport.resume_reading()
+        if first:
+            successor.data_received(first)
 
     def _speak_tls(self, first: bytes) -> bool:
         """Hand the connection to TLS, whose client began with a handshake. Return False without a certificate."""
@@ -341,7 +308,7 @@ class Http1Connection(asyncio.Protocol):
         """
         self._since_s = self._server.now_s
         reader = self._reader
-        request = usual_request(data)
+        request = usual_request(data, self._kept)
         if request is None or reader.is_arriving or self._held:
             if len(data) > max(self._bounds.turn_bytes, reader.body_left_bytes):
                 self._held += data
@@ -352,22 +319,34 @@ class Http1Connection(asyncio.Protocol):
             elif reader.rest:
                 self._held[:0], reader.rest = reader.rest, b""
             return bool(self._held or reader.ready)
+        request.may_share = may_put_off and self._server.puts_off
         answer = self._server.at_once(request)
+        # A handler that runs later, on a thread, must not.
+        request.may_share = False
         if (
             isinstance(answer, HttpResponse)
             and isinstance(answer.body, bytes)
             and not answer.waits
             and answer.status not in BODILESS
+            and len(answer.body) < WRITE_APART_ABOVE_BYTES
             and self._transport is not None
         ):
             whole = head(answer, len(answer.body)) + answer.body
             if may_put_off:
-                self._server.write_at_turns_end(self._transport, whole)
+                self._server.write_at_turns_end(
+                    self._transport, whole, answer.shared, self._answer_again, request
+                )
             else:
                 self._transport.write(whole)
         else:
             self._begin_with(Exchange(request), answer)
         return False
+
+    def _answer_again(self, request: HttpRequest) -> None:
+        """Answer a request by itself: the write that it shared failed, with nothing written."""
+        if self._transport is not None:
+            self._begin_with(Exchange(request), self._server.at_once(request))
+            self._advance()
 
     def _begin(self, exchange: Exchange) -> None:
         """Answer a request at once if possible; else start a task for it."""
@@ -402,7 +381,9 @@ class Http1Connection(asyncio.Protocol):
                 is_written = self._writer.write(exchange, answer)
             else:
                 is_written = await self._writer.write_long(exchange, answer)
-            if is_written and not exchange.keep_alive:
+            if answer.websocket is not None:
+                self._speak_websocket(answer.websocket, exchange.request.service)
+            elif is_written and not exchange.keep_alive:
                 self._close_after(exchange)
         except ConnectionError:
             self.abort()

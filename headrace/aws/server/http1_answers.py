@@ -12,7 +12,7 @@ _STATUS_LINES = {
 }
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]+")
 # Statuses without a body; 0 drops the connection.
-BODILESS = frozenset({0, 204, 304})
+BODILESS = frozenset({0, 101, 204, 304})
 # Header and body of a small answer are joined into one packet; for a large one the copy would cost more.
 WRITE_APART_ABOVE_BYTES = 256 * 1024
 

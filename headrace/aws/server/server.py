@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import cast
 
 from headrace.aws.calls.http import DROPPED, Answer, FileSlice, Handler, HttpRequest, HttpResponse
+from headrace.aws.calls.operation import SharedWrite
 from headrace.aws.server.answer_parts import answer_in_memory, file_parts, iterator_parts
 from headrace.aws.server.bounds import Bounds
 from headrace.aws.server.connection import Connection, Refuse
@@ -39,6 +40,19 @@ COMPLAIN_EVERY_S = 30.0
 # From so many connections on, the answers of a turn are written together.
 _MANY_CONNECTIONS = 8
 _LARGEST_PUT_OFF_BYTES = 64 * 1024
+# See `Server.write_at_turns_end`.
+_PutOff = tuple[
+    asyncio.Transport, bytes, SharedWrite | None, Callable[[HttpRequest], None], HttpRequest
+]
+
+
+def _succeeds(shared: SharedWrite) -> bool:
+    """Return whether a shared write succeeds; a defect of one must not cost the others their answers."""
+    try:
+        return shared.write()
+    except Exception:
+        log.exception("a write that requests share failed")
+        return False
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -117,7 +131,7 @@ class Server:
         self._done: deque[Callable[[], None]] = deque()
         self._told = False
         # Answers that are written when the loop's turn ends.
-        self._unwritten: list[tuple[asyncio.Transport, bytes]] = []
+        self._unwritten: list[_PutOff] = []
 
     async def start(self, bound: socket.socket) -> None:
         """Accept connections on a bound socket, which the server owns from then on."""
@@ -328,6 +342,12 @@ class Server:
         request.body, request.body_file = body.data, body.file
         return had_to
 
+    async def run(self, owner: object, service: str, call: Callable[[], None]) -> None:
+        """See `RequestTaker.run`."""
+        if self._server is None or not self._server.is_serving():
+            return  # it stops: nothing more is run
+        await self._pool.submit(owner, service, call).done
+
     def call_when_done(self, answer: HttpResponse, then: Callable[[], None]) -> None:
         """Call `then` on the event loop once the answer's waits are done.
 
@@ -348,25 +368,40 @@ class Server:
         while self._done:
             self._done.popleft()()
 
-    def write_at_turns_end(self, transport: asyncio.Transport, data: bytes) -> None:
-        """Write an answer once all requests that are there have been answered.
+    @property
+    def puts_off(self) -> bool:
+        """See `RequestTaker.puts_off`."""
+        return len(self._connections) >= _MANY_CONNECTIONS
+
+    def write_at_turns_end(
+        self,
+        transport: asyncio.Transport,
+        data: bytes,
+        shared: SharedWrite | None,
+        answer_again: Callable[[HttpRequest], None],
+        request: HttpRequest,
+    ) -> None:
+        """Write an answer once all requests that are there have been answered; see `RequestTaker`.
 
         Each write wakes a client, which then takes the processor from the requests that wait: with 32 clients, writing
         the answers of a turn together serves 13 % more requests. Few clients would only wait longer, and a large
         answer is not held beside others.
         """
-        if len(self._connections) < _MANY_CONNECTIONS or len(data) > _LARGEST_PUT_OFF_BYTES:
+        if shared is None and (not self.puts_off or len(data) > _LARGEST_PUT_OFF_BYTES):
             transport.write(data)
             return
         if not self._unwritten:
             asyncio.get_running_loop().call_soon(self.write_unwritten)
-        self._unwritten.append((transport, data))
+        self._unwritten.append((transport, data, shared, answer_again, request))
 
     def write_unwritten(self) -> None:
         """Write now what `write_at_turns_end` has put off."""
         unwritten, self._unwritten = self._unwritten, []
-        for transport, data in unwritten:
-            transport.write(data)
+        for transport, data, shared, answer_again, request in unwritten:
+            if shared is None or _succeeds(shared):
+                transport.write(data)
+            else:
+                answer_again(request)
 
     def parts(
         self, exchange: Exchange, owner: object, answer: HttpResponse

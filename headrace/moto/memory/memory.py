@@ -3,25 +3,80 @@
 A poller checks its queue two or three times a second while the queue is empty. A ReceiveMessage would take half a
 millisecond of parsing and serialising; this takes microseconds. Tags are read without a request: moto's services read
 them during a request of their own, which another request must not interrupt.
+
+Looks up access keys that moto's IAM and STS have created: users' keys, and those of assumed roles.
 """
+
+from __future__ import annotations
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 # ruff: noqa: SLF001 - moto stores a topic's tags in a private attribute
-
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
+from datetime import UTC
 from typing import Any, cast
 
 from headrace.aws.signatures.access_keys import AccessKey
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory import iam
-from headrace.moto.memory.access_keys import find_access_key
 from headrace.moto.memory.keys import grants_on, key_arn, key_in_moto, state_of_key
 from headrace.moto.memory.policies import policy_in_moto
 from headrace.moto.memory.principals import exists_for
 from headrace.permissions.decisions.key_uses import Grant
+
+
+def find_access_key(key_id: str) -> AccessKey | None:
+    """Return an active key; None when no key has that id. moto must be loaded.
+
+    `headrace.aws.signatures.sessions` reads the keys of headrace's own sessions, whose tokens name their owner.
+    """
+    from moto.iam.models import iam_backends
+    from moto.sts.models import sts_backends
+
+    for account, partitions in list(iam_backends.items()):
+        for backend in list(partitions.values()):
+            key = backend.access_keys.get(key_id)
+            if key is not None and key.user_name is not None:
+                return _of_user(account, backend, key)
+    for account, partitions in list(sts_backends.items()):
+        for backend in list(partitions.values()):
+            session = backend.get_assumed_role_from_access_key(key_id)
+            if session is not None:
+                return _of_session(account, session)
+    return None
+
+
+def account_of(key_id: str) -> str | None:
+    """Return the account of a user's key, active or not; None when no user has that key. moto must be loaded."""
+    if not key_id.startswith(("AKIA", "ASIA", "LSIA")):
+        return None
+    from moto.iam.models import iam_backends
+
+    # Not moto's own lookup, which creates a backend for every partition.
+    for account, regions in list(iam_backends.items()):
+        if any(key_id in backend.access_keys for backend in list(regions.values())):
+            return str(account)
+    return None
+
+
+def _of_user(account: str, backend: Any, key: Any) -> AccessKey | None:
+    user = backend.users.get(key.user_name)
+    # The backend's own list in moto keeps deleted keys.
+    if user is None or key not in user.access_keys or key.status != "Active":
+        return None
+    return AccessKey(key.access_key_id, key.secret_access_key, account=account)
+
+
+def _of_session(account: str, session: Any) -> AccessKey:
+    expires = session.expiration
+    aware = expires if expires.tzinfo is not None else expires.replace(tzinfo=UTC)
+    return AccessKey(
+        session.access_key_id,
+        session.secret_access_key,
+        session.session_token,
+        account,
+        round(aware.timestamp() * 1000),
+    )
 
 
 def tags_in_moto(arn: str) -> dict[str, str]:

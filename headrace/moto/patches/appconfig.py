@@ -10,7 +10,9 @@ reached its last percentage, not by its share of the hosts. Alarms of an environ
 from __future__ import annotations
 
 import base64
+import hmac
 import json
+import secrets
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -377,29 +379,34 @@ def _show_deployment(deployment: dict[str, Any]) -> dict[str, Any]:
 
 def _start_session(request: Any, _url: str, _headers: Any) -> Any:
     """Answer StartConfigurationSession: the token says what is asked for."""
-    asked = json.loads(request.get_data() or b"{}")
-    names = [
-        str(asked.get(f"{name}Identifier") or "")
-        for name in ("Application", "Environment", "ConfigurationProfile")
-    ]
     try:
-        _find_target(_backend_of(request), *names)
+        asked = json.loads(request.get_data() or b"{}")
+        names = [
+            str(asked.get(f"{name}Identifier") or "")
+            for name in ("Application", "Environment", "ConfigurationProfile")
+        ]
+        poll_s = int(asked.get("RequiredMinimumPollIntervalInSeconds") or 60)
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        return _refused("BadRequestException", "The request cannot be read.", 400)
+    backend = _backend_of(request)
+    try:
+        _find_target(backend, *names)
     except LookupError as error:
         return _refused("ResourceNotFoundException", str(error.args[0]), 404)
-    poll_s = int(asked.get("RequiredMinimumPollIntervalInSeconds") or 60)
-    token = _token([*names, poll_s, 0])
+    token = _token(backend, [*names, poll_s, 0])
     return 201, {"Content-Type": "application/json"}, json.dumps({"InitialConfigurationToken": token})  # fmt: skip
 
 
 def _answer_latest(request: Any, url: str, _headers: Any) -> Any:
     """Answer GetLatestConfiguration: nothing when the client has the newest one already."""
-    try:
-        token = parse_qs(urlsplit(url).query)["configuration_token"][0]
-        *names, poll_s, seen = json.loads(base64.urlsafe_b64decode(token))
-    except (KeyError, ValueError):
+    backend = _backend_of(request)
+    token = parse_qs(urlsplit(url).query).get("configuration_token", [""])[0]
+    parts = _read_token(backend, token)
+    if parts is None:
         return _refused("BadRequestException", "Configuration token is invalid.", 400)
+    *names, poll_s, seen = parts
     try:
-        environment, profile = _find_target(_backend_of(request), *names)
+        environment, profile = _find_target(backend, *names)
     except LookupError as error:
         return _refused("ResourceNotFoundException", str(error.args[0]), 404)
     deployed = next(
@@ -418,7 +425,7 @@ def _answer_latest(request: Any, url: str, _headers: Any) -> Any:
     version = _find_version(profile, deployed["ConfigurationVersion"])
     headers = {
         "Content-Type": str(version.content_type),
-        "Next-Poll-Configuration-Token": _token([*names, poll_s, number]),
+        "Next-Poll-Configuration-Token": _token(backend, [*names, poll_s, number]),
         "Next-Poll-Interval-In-Seconds": str(poll_s),
         "Version-Label": str(version.version_label or ""),
     }
@@ -469,8 +476,36 @@ def _pick(name: str, among: list[tuple[str, str, Any]]) -> Any:
     return next((one for id_, label, one in among if name in (id_, label)), None)
 
 
-def _token(parts: list[Any]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode()
+# Documented: a token is valid for up to 24 hours.
+_TOKEN_LASTS_MS = 24 * 60 * _MINUTE_MS
+
+
+def _token(backend: Any, parts: list[Any]) -> str:
+    """Return a token that only this backend makes: reading by it asks for no permission to the configuration."""
+    plain = json.dumps([*parts, CURRENT.clock.now_ms()]).encode()
+    return base64.urlsafe_b64encode(_seal(backend, plain) + plain).decode()
+
+
+def _read_token(backend: Any, token: str) -> list[Any] | None:
+    """Return the parts of a token; None for one that is forged, changed or too old."""
+    try:
+        data = base64.urlsafe_b64decode(token.encode("ascii"))
+    except ValueError:
+        return None
+    seal, plain = data[:_SEAL_BYTES], data[_SEAL_BYTES:]
+    if not hmac.compare_digest(seal, _seal(backend, plain)):
+        return None
+    *parts, issued_ms = json.loads(plain)
+    return parts if CURRENT.clock.now_ms() < issued_ms + _TOKEN_LASTS_MS else None
+
+
+_SEAL_BYTES = 16
+
+
+def _seal(backend: Any, plain: bytes) -> bytes:
+    if getattr(backend, "token_key", None) is None:
+        backend.token_key = secrets.token_hex(_SEAL_BYTES)
+    return hmac.digest(backend.token_key.encode(), plain, "sha256")[:_SEAL_BYTES]
 
 
 def _refused(code: str, sentence: str, status: int) -> Any:

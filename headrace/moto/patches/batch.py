@@ -1,4 +1,4 @@
-"""Batch: compute environments as AWS describes them."""
+"""Batch: compute environments and job definitions as AWS describes them."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
@@ -28,6 +28,18 @@ def correct_environments(module: Any) -> None:
         return create(self, service_role=role, **named)
 
     module.BatchBackend.create_compute_environment = create_compute_environment
+
+
+def describe_nodes(module: Any) -> None:
+    """Show the nodes of a multi-node job definition, which moto keeps and does not show."""
+    describe = module.JobDefinition.describe
+
+    @functools.wraps(describe)
+    def describe_with_nodes(self: Any) -> dict[str, Any]:
+        nodes = {} if self.node_properties is None else {"nodeProperties": self.node_properties}
+        return {**describe(self), **nodes}
+
+    module.JobDefinition.describe = describe_with_nodes
 
 
 def _get_linked_role(iam: Any) -> str:

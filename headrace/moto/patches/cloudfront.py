@@ -1,10 +1,11 @@
-"""CloudFront: key groups are deleted, and have one name each."""
+"""CloudFront: key groups are deleted, and have one name each; keys and key groups have comments."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
 from __future__ import annotations
 
 import functools
+import importlib
 from typing import Any
 
 
@@ -38,3 +39,30 @@ def delete_key_groups(module: Any) -> None:
 
     for call in (get_key_group, create_key_group, delete_key_group):
         setattr(response, call.__name__, call)
+
+
+def keep_comments(module: Any) -> None:
+    """Keep the comments of public keys and key groups: moto shows an empty one, and none."""
+    models: Any = importlib.import_module("moto.cloudfront.models")
+    group_config = models.KeyGroup.key_group_config.fget
+
+    def key_group_config(self: Any) -> dict[str, Any]:
+        return {**group_config(self), "Comment": getattr(self, "comment", None)}
+
+    models.KeyGroup.key_group_config = property(key_group_config)
+    for operation, config, held in (
+        ("create_public_key", "PublicKeyConfig", "PublicKey"),
+        ("create_key_group", "KeyGroupConfig", "KeyGroup"),
+    ):
+        create = getattr(module.CloudFrontResponse, operation)
+        setattr(module.CloudFrontResponse, operation, _with_comment(create, config, held))
+
+
+def _with_comment(create: Any, config: str, held: str) -> Any:
+    @functools.wraps(create)
+    def create_with_comment(self: Any) -> Any:
+        answer = create(self)
+        answer.result[held].comment = self._get_param(f"{config}.Comment")
+        return answer
+
+    return create_with_comment

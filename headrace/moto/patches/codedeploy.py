@@ -40,6 +40,7 @@ def add_missing_calls(module: Any) -> None:
         shown = info(group)
         alarms = group.alarm_configuration
         shown["alarmConfiguration"] = alarms if isinstance(alarms, dict) else {}
+        shown["autoScalingGroups"] = [{"name": name} for name in group.auto_scaling_groups]
         if shown["computePlatform"] == "Lambda" and shown["deploymentConfigName"] == _FOR_SERVERS:
             # Documented: the default configuration of a deployment group for functions.
             shown["deploymentConfigName"] = "CodeDeployDefault.LambdaAllAtOnce"

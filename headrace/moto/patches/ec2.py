@@ -99,8 +99,24 @@ def _endpoints(backend: Any) -> None:
 
 
 def _route_tables(backend: Any) -> None:
-    """Give a subnet one route table; moto answers that it has the second, and leaves it with the first."""
+    """Give a subnet one route table; moto answers that it has the second, and leaves it with the first.
+
+    The association of a virtual private gateway is shown, as that of an internet gateway is.
+    """
     from moto.ec2.exceptions import EC2ClientError
+    from moto.ec2.models.route_tables import RouteTable
+
+    shown_by_moto: Any = vars(RouteTable)["associations"].fget
+
+    def associations(self: Any) -> list[dict[str, Any]]:
+        shown: list[dict[str, Any]] = shown_by_moto(self)
+        for one in shown:
+            if not (one["Main"] or "SubnetId" in one):
+                one["GatewayId"] = self._associations[one["RouteTableAssociationId"]]
+        return shown
+
+    table_type: Any = RouteTable
+    table_type.associations = property(associations)
 
     associate, reassociate = backend.associate_route_table, backend.replace_route_table_association
 

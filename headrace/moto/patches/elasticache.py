@@ -1,10 +1,11 @@
-"""ElastiCache: deletions and updates."""
+"""ElastiCache: deletions, updates, and the groups of a cluster."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownLambdaType=false
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from headrace.moto.updating import assign, recreate
@@ -41,6 +42,48 @@ def allow_deletions(module: Any) -> None:
         return EmptyResult()
 
     module.ElastiCacheResponse.delete_cache_subnet_group = delete_cache_subnet_group
+
+
+def show_groups(module: Any) -> None:
+    """Show a cluster's groups, topic and endpoint by AWS's names; moto keeps them and does not show them.
+
+    Their statuses are those of a cluster that is available (documented).
+    """
+    cluster: Any = module.CacheCluster
+
+    def show(name: str, value: Callable[[Any], Any]) -> None:
+        setattr(cluster, name, property(value))
+
+    show(
+        "cache_parameter_group",
+        lambda one: (
+            one.cache_parameter_group_name
+            and {
+                "CacheParameterGroupName": one.cache_parameter_group_name,
+                "ParameterApplyStatus": "in-sync",
+            }
+        ),
+    )
+    show(
+        "cache_security_groups",
+        lambda one: [
+            {"CacheSecurityGroupName": name, "Status": "active"}
+            for name in one.cache_security_group_names
+        ],
+    )
+    show(
+        "security_groups",
+        lambda one: [
+            {"SecurityGroupId": name, "Status": "active"} for name in one.security_group_ids
+        ],
+    )
+    show(
+        "notification_configuration",
+        lambda one: (
+            one.notification_topic_arn
+            and {"TopicArn": one.notification_topic_arn, "TopicStatus": "active"}
+        ),
+    )
 
 
 def allow_updates(module: Any) -> None:

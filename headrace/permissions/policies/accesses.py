@@ -21,8 +21,7 @@ from headrace.permissions.requests.extras import (
 from headrace.permissions.requests.keys import key_permissions
 from headrace.permissions.requests.lambda_ import kinesis_permissions, lambda_permissions
 from headrace.permissions.requests.request import Find, Request, RequiredPermission, find_nothing
-from headrace.permissions.requests.resources import resources_of
-from headrace.permissions.requests.table import prefix_of
+from headrace.permissions.requests.table import prefix_of, resources_of
 
 _RULES: dict[str, Callable[[Request], tuple[RequiredPermission, ...] | None]] = {
     "kinesis": kinesis_permissions,

@@ -1,14 +1,20 @@
-"""AWS's actions and resource types, from `authorization.json` (scripts/service_authorization.py names its source)."""
+"""AWS's actions and resource types, from `authorization.json` (scripts/service_authorization.py names its source).
+
+Finds the ARNs that a request's parameters name, by the ARN templates of the action's resource types.
+"""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from headrace.permissions.requests.request import Request
 
 _TABLE = Path(__file__).parents[1] / "authorization.json"
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -103,3 +109,134 @@ def _resource_type(name: str, form: str) -> ResourceType:
     variables = tuple(variable for variable in parts[1::2] if variable not in _OF_EVERY_ARN)
     length = sum(len(part) for part in parts[::2])
     return ResourceType(name, form, variables, re.compile("".join(row), re.DOTALL), length)
+
+
+# The parameters for a variable of an ARN template, when their names differ; by service and resource type.
+_NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
+    ("athena", "workgroup"): {"WorkGroupName": ("WorkGroup", "WorkGroupName")},
+    ("cloudwatch", "alarm"): {"AlarmName": ("AlarmName", "AlarmNames")},
+    ("cloudwatch", "dashboard"): {"DashboardName": ("DashboardName", "DashboardNames")},
+    ("cloudwatch", "metric-stream"): {"MetricStreamName": ("Name",)},
+    ("dynamodb", "table"): {"TableName": ("TableName", "SourceTableName", "TargetTableName")},
+    ("ecr", "repository"): {"RepositoryName": ("repositoryName", "repositoryNames")},
+    ("elasticmapreduce", "cluster"): {"ClusterId": ("ClusterId", "JobFlowId", "JobFlowIds")},
+    ("emr-serverless", "session"): {"SessionId": ("sessionId", "resourceId")},
+    ("events", "api-destination"): {"ApiDestinationName": ("Name",)},
+    ("events", "connection"): {"ConnectionName": ("Name",)},
+    ("events", "endpoint"): {"EndpointName": ("Name",)},
+    ("events", "event-bus"): {"EventBusName": ("EventBusName", "Name")},
+    ("glue", "crawler"): {"CrawlerName": ("Name", "CrawlerName")},
+    ("glue", "job"): {"JobName": ("JobName", "Name")},
+    ("glue", "trigger"): {"TriggerName": ("Name",)},
+    ("glue", "workflow"): {"WorkflowName": ("Name",)},
+    ("iam", "group"): {"GroupNameWithPath": ("GroupName",)},
+    ("iam", "instance-profile"): {"InstanceProfileNameWithPath": ("InstanceProfileName",)},
+    ("iam", "policy"): {"PolicyNameWithPath": ("PolicyName",)},
+    ("iam", "role"): {"RoleNameWithPath": ("RoleName",)},
+    ("iam", "server-certificate"): {"CertificateNameWithPath": ("ServerCertificateName",)},
+    ("iam", "user"): {"UserNameWithPath": ("UserName",)},
+    ("lambda", "layerVersion"): {"LayerVersion": ("VersionNumber",)},
+    ("logs", "log-group"): {
+        "LogGroupName": ("logGroupName", "logGroupNames", "logGroupIdentifier", "logGroupIdentifiers")
+    },
+    ("pipes", "pipe"): {"Name": ("Name",)},
+    ("redshift", "cluster"): {"ClusterName": ("ClusterIdentifier",)},
+    ("redshift-data", "cluster"): {"ClusterName": ("ClusterIdentifier",)},
+    # AWS's ARN has the workgroup's id there, which a request does not contain.
+    ("redshift-data", "workgroup"): {"WorkgroupId": ("WorkgroupName",)},
+    ("scheduler", "schedule"): {"GroupName": ("GroupName",), "ScheduleName": ("Name",)},
+    ("scheduler", "schedule-group"): {"GroupName": ("Name",)},
+    ("sns", "topic"): {"TopicName": ("Name",)},
+    ("ssm", "document"): {"DocumentName": ("Name", "DocumentName")},
+    ("ssm", "parameter"): {"ParameterNameWithoutLeadingSlash": ("Name", "Names", "Path")},
+    ("states", "activity"): {"ActivityName": ("name",)},
+    ("states", "statemachine"): {"StateMachineName": ("name",)},
+}  # fmt: skip
+_DEFAULTS = {
+    ("athena", "WorkGroupName"): "primary",
+    ("events", "EventBusName"): "default",
+    ("scheduler", "GroupName"): "default",
+}
+
+
+def resources_of(prefix: Prefix, action: Action, request: Request) -> tuple[str, ...]:
+    """Return the ARNs that the request names: its ARNs of a matching type, else templates filled with its names.
+
+    When the action requires a resource and the request names none, the template has `*` for missing values; for an
+    action without resources the result is `*`.
+    """
+    kinds = [prefix.resources[name] for name in (*action.required, *action.optional)]
+    texts = _texts(request)
+    named = tuple(
+        dict.fromkeys(itertools.chain(*(_list_arns(prefix, k, texts, request) for k in kinds)))
+    )
+    if named:
+        return named
+    if not action.required:
+        return ("*",)
+    kind = prefix.resources[action.required[0]]
+    known = {
+        name: variables_values[0]
+        for name, variables_values in _values(prefix, kind, texts).items()
+        if variables_values
+    }
+    return (kind.fill(known, request.account, request.region),)
+
+
+def _list_arns(
+    prefix: Prefix, kind: ResourceType, texts: dict[str, list[str]], request: Request
+) -> Iterator[str]:
+    has_any = False
+    for values in texts.values():
+        for value in values:
+            if value.startswith("arn:") and prefix.type_of(value) == kind.name:
+                has_any = True
+                yield value
+    if has_any:
+        return
+    by_variable = _values(prefix, kind, texts)
+    if by_variable and all(by_variable.values()):
+        for row in itertools.product(*by_variable.values()):
+            yield kind.fill(
+                dict(zip(by_variable, row, strict=True)), request.account, request.region
+            )
+
+
+def _values(
+    prefix: Prefix, kind: ResourceType, texts: dict[str, list[str]]
+) -> dict[str, list[str]]:
+    """Return the request's value for each variable of the template; an ARN of another type is no value."""
+    names = _NAMES.get((prefix.name, kind.name), {})
+    by_variable: dict[str, list[str]] = {}
+    for variable in kind.variables:
+        values = [
+            value
+            for name in names.get(variable, (variable,))
+            for value in texts.get(name.lower(), ())
+            if not value.startswith("arn:")
+        ]
+        default = _DEFAULTS.get((prefix.name, variable))
+        if not values and default:
+            values = [default]
+        by_variable[variable] = [_bare(variable, value) for value in values]
+    return by_variable
+
+
+def _bare(variable: str, value: str) -> str:
+    """Return a name in the form that ARNs have."""
+    if variable == "ParameterNameWithoutLeadingSlash":
+        return value.lstrip("/")
+    return value
+
+
+def _texts(request: Request) -> dict[str, list[str]]:
+    """Return the request's parameters that are texts or lists of texts, by their names in lower case."""
+    texts_by_name: dict[str, list[str]] = {}
+    for name, value in request.parameters.items():
+        listed = cast("list[Any]", value) if isinstance(value, list) else [value]
+        texts = [
+            str(text) for text in listed if isinstance(text, str | int) and not isinstance(text, bool) and text != ""
+        ]  # fmt: skip
+        if texts:
+            texts_by_name[name.lower()] = texts
+    return texts_by_name

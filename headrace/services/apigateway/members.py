@@ -135,12 +135,12 @@ def _with_cache_keys(put: Any) -> Any:
 
 
 def _without_empty(to_json: Any) -> Any:
-    """Leave out empty responses and templates."""
+    """Leave out empty responses, templates and addresses."""
 
     @functools.wraps(to_json)
     def describe(self: Any) -> dict[str, Any]:
         shown = to_json(self)
-        for name in ("methodResponses", "integrationResponses", "responseTemplates"):
+        for name in ("methodResponses", "integrationResponses", "responseTemplates", "uri"):
             if not shown.get(name):
                 shown.pop(name, None)
         return shown
@@ -176,6 +176,8 @@ def _describe_stage(to_json: Any) -> Any:
         for name in ("description", "variables"):
             if not shown.get(name):
                 shown.pop(name, None)
+        if self.canary_settings:
+            shown["canarySettings"] = self.canary_settings
         if (created_s := getattr(self, "created_s", None)) is not None:
             shown |= {"createdDate": created_s, "lastUpdatedDate": self.updated_s}
         return shown

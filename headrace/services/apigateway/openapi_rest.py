@@ -207,7 +207,7 @@ class _Import:
             authorizer_credentials=definition.get("authorizerCredentials"),
             identity_source=source,
             identiy_validation_expression=definition.get("identityValidationExpression"),
-            authorizer_result_ttl=definition.get("authorizerResultTtlInSeconds", 300),
+            authorizer_result_ttl=definition.get("authorizerResultTtlInSeconds"),
         )
         self._authorizers[name] = (
             authorizer.id,

@@ -12,7 +12,7 @@ import json
 from typing import Any
 from urllib.parse import unquote
 
-from headrace.services.apigateway import members
+from headrace.services.apigateway import members, updates
 
 _TEXTS = {"/name": "name", "/description": "description", "/apiKeySource": "api_key_source"}
 _TYPES, _ENDPOINTS = "/endpointConfiguration/types", "/endpointConfiguration/vpcEndpointIds"
@@ -24,6 +24,7 @@ _MEDIA_TYPES = "/binaryMediaTypes"
 def patch(module: Any) -> None:
     """Replace methods of `moto.apigateway.models`."""
     members.patch(module)
+    updates.patch_models(module)
     module.RestAPI.apply_patch_operations = _patch_api
     apply = module.Authorizer.apply_operations
 
@@ -81,6 +82,9 @@ def patch(module: Any) -> None:
         for patch_operation in others:
             if patch_operation["path"].startswith(_OF_STAGE):
                 _throttle(self.api_stages, patch_operation)
+        for api_stage in self.api_stages:
+            if not api_stage["throttle"]:
+                del api_stage["throttle"]
         for name in ("limit", "offset"):
             if isinstance(self.quota.get(name), str):
                 self.quota[name] = int(self.quota[name])
@@ -156,11 +160,29 @@ def patch_responses(module: Any) -> None:
     """Import OpenAPI definitions, and allow tags of APIs, API keys and usage plans; moto supports those of stages."""
     response: Any = module.APIGatewayResponse
     members.patch_responses(response)
+    updates.patch_responses(response)
     response.create_rest_api = _import_after(response.create_rest_api)
     response.import_rest_api = response.create_rest_api
     response.put_rest_api = _put_api
+    response.get_resource = _without_methods(response.get_resource)
+    response.get_resources = _without_methods(response.get_resources)
     for name, change in (("get_tags", _get), ("tag_resource", _tag), ("untag_resource", _untag)):
         setattr(response, name, _of_any(getattr(response, name), change))
+
+
+def _without_methods(get: Any) -> Any:
+    """Show the names of a resource's methods alone, unless they are asked for (`embed`, recorded as for stacks)."""
+
+    @functools.wraps(get)
+    def get_resources(self: Any) -> Any:
+        answer = json.loads(get(self))
+        if "methods" not in self.querystring.get("embed", []):
+            for resource in answer.get("item", [answer]):
+                if "resourceMethods" in resource:
+                    resource["resourceMethods"] = {name: {} for name in resource["resourceMethods"]}
+        return json.dumps(answer)
+
+    return get_resources
 
 
 def _query_of(response: Any) -> dict[str, str]:

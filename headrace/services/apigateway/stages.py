@@ -18,6 +18,7 @@ def refuse_duplicates(module: Any) -> None:
     The sentences are those that Terraform's users report (observed by others).
     """
     api, backend = module.Api, module.ApiGatewayV2Backend
+    api.__init__ = _with_own_scheme(api.__init__)
     create_stage, create_route = api.create_stage, api.create_route
     create_mapping, delete_domain = backend.create_api_mapping, backend.delete_domain_name
     delete_response = api.delete_integration_response
@@ -70,6 +71,16 @@ def refuse_duplicates(module: Any) -> None:
         create_new_mapping,
         delete_domain_with_mappings,
     )
+
+
+def _with_own_scheme(init: Any) -> Any:
+    @functools.wraps(init)
+    def make(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        if self.protocol_type == "WEBSOCKET":
+            self.api_endpoint = self.api_endpoint.replace("https://", "wss://")
+
+    return make
 
 
 def _refuse(status: int, code: str, sentence: str) -> Exception:

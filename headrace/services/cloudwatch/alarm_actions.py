@@ -1,6 +1,6 @@
 """Runs the actions of CloudWatch's alarms when their state changes: topics, functions, the default event bus.
 
-Only SetAlarmState changes the state: headrace does not evaluate metrics.
+SetAlarmState and `headrace.services.cloudwatch.alarms` change it.
 Documented: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html,
 alarms-and-actions-Lambda.html and cloudwatch-and-eventbridge.html.
 """

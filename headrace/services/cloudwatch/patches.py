@@ -20,6 +20,7 @@ from typing import Any
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
 from headrace.moto.storage.stored_names import stored_as
+from headrace.services.cloudwatch.metric_math import MathRefused, Metrics, evaluate_all
 from headrace.services.cloudwatch.metric_streams import MINUTES
 
 # How long a value waits for others of its minute; then they become one point.
@@ -45,7 +46,7 @@ def patch() -> None:
     from moto.cloudwatch.models import CloudWatchBackend
     from moto.cloudwatch.responses import CloudWatchResponse
 
-    # Stored: its rule is not evaluated. moto's method reads the rule, and has the action under only one of its two
+    # moto's method reads the rule, and has the action under only one of its two
     # names.
     response: Any = CloudWatchResponse
     response.put_composite_alarm = response.put_metric_alarm
@@ -60,7 +61,9 @@ def patch() -> None:
 
     backend.__init__ = with_data
     backend.put_metric_data = _join_repetitions(CloudWatchBackend.put_metric_data)
-    backend.get_metric_data = _within_data(_of_wanted(CloudWatchBackend.get_metric_data))
+    backend.get_metric_data = _with_math(
+        _within_data(_of_wanted(CloudWatchBackend.get_metric_data))
+    )
     backend.get_metric_statistics = _of_periods(CloudWatchBackend.get_metric_statistics)
     backend.get_filtered_metrics = _get_filtered_metrics
     backend._get_paginated = _few_pages(CloudWatchBackend._get_paginated)
@@ -227,6 +230,78 @@ def _of_wanted(get: Any) -> Any:
         return get(_Wanted(self, names), queries, *args, **named)
 
     return get_metric_data
+
+
+def _with_math(get: Any) -> Any:
+    """Evaluate expressions of metric math, of which moto knows names alone."""
+
+    @functools.wraps(get)
+    def get_metric_data(
+        self: Any,
+        queries: list[dict[str, Any]],
+        start_time: datetime,
+        end_time: datetime,
+        scan_by: str = "TimestampAscending",
+    ) -> Any:
+        from moto.cloudwatch.exceptions import ValidationError
+
+        if any(
+            query.get("Expression", "").lstrip().upper().startswith("SELECT") for query in queries
+        ):
+            raise ValidationError("headrace does not run queries of CloudWatch Metrics Insights")
+        expressions = [query for query in queries if "Expression" in query]
+        if not expressions:
+            return get(self, queries, start_time, end_time, scan_by)
+        stats: list[dict[str, Any]] = [
+            {**query, "ReturnData": True} for query in queries if "MetricStat" in query
+        ]
+        if not stats:
+            raise ValidationError("headrace evaluates expressions over metrics alone")
+        results = {one["id"]: one for one in get(self, stats, start_time, end_time)}
+        periods_s = {query["Id"]: int(query["MetricStat"]["Period"]) for query in stats}
+        try:
+            series = evaluate_all(
+                [(query["Id"], query["Expression"]) for query in expressions],
+                Metrics(
+                    {
+                        name: {
+                            round(_aware(at).timestamp()): float(value)
+                            for at, value in zip(one["timestamps"], one["values"], strict=True)
+                        }
+                        for name, one in results.items()
+                    },
+                    {query["Id"]: query.get("Label") or query["Id"] for query in queries},
+                    periods_s,
+                    _times(start_time, end_time, max(periods_s.values())),
+                ),
+            )
+        except MathRefused as refusal:
+            raise ValidationError(str(refusal)) from None
+        answers: list[dict[str, Any]] = []
+        for query in queries:
+            if str(query.get("ReturnData", True)).lower() == "false":
+                continue
+            points = sorted(series[query["Id"]].items(), reverse=scan_by == "TimestampDescending")
+            label = query.get("Label") or results.get(query["Id"], {}).get("label") or query["Id"]
+            answers.append(
+                {
+                    "id": query["Id"],
+                    "label": label,
+                    "values": [value for _, value in points],
+                    "timestamps": [datetime.fromtimestamp(at, UTC) for at, _ in points],
+                    "status_code": "Complete",
+                }
+            )
+        return answers
+
+    return get_metric_data
+
+
+def _times(start_time: datetime, end_time: datetime, period_s: int) -> range:
+    """Return the beginnings of a range's periods."""
+    start_s, end_s = round(_aware(start_time).timestamp()), round(_aware(end_time).timestamp())
+    times = range(start_s, end_s, period_s)
+    return times[:MOST_DATAPOINTS]
 
 
 def _within_data(get: Any) -> Any:

@@ -37,6 +37,18 @@ def allow_deletions(module: Any) -> None:
     module.CognitoIdpResponse.delete_resource_server = delete_resource_server
 
 
+def show_domains(module: Any) -> None:
+    """Show the configuration of a custom domain, which moto keeps and does not show."""
+    to_json = module.CognitoIdpUserPoolDomain.to_json
+
+    @functools.wraps(to_json)
+    def with_config(self: Any, extended: bool = True) -> dict[str, Any]:
+        shown = to_json(self, extended)
+        return {**shown, "CustomDomainConfig": self.custom_domain_config} if extended else shown
+
+    module.CognitoIdpUserPoolDomain.to_json = with_config
+
+
 def share_key(module: Any) -> None:
     """Let the pools of `moto.cognitoidp.models` share their key, a file of moto's, which cannot be stored."""
 

@@ -9,11 +9,14 @@ sentence was reported by clients of AWS (https://github.com/pynamodb/PynamoDB/is
 from __future__ import annotations
 
 import functools
+import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, cast
 
 MOST_EXPRESSION_BYTES = 4096
+_ASSIGNMENT = re.compile(r"(#?[A-Za-z][A-Za-z0-9_]*) *= *(:[A-Za-z][A-Za-z0-9_]*)")
 _ACTIONS = (
     *("put_item", "get_item", "delete_item", "update_item", "query", "scan"),
     *("batch_get_item", "transact_get_items", "transact_write_items"),
@@ -29,15 +32,47 @@ def patch_expressions(responses: ModuleType) -> None:
 
 
 def _quicken_updates() -> None:
-    """Parse an update expression once for all requests that have it, and visit its nodes without searching classes."""
+    """Parse an expression once for all requests that have it, and visit its nodes without searching classes."""
+    from moto.dynamodb.comparisons import ConditionExpressionParser
     from moto.dynamodb.parsing.ast_nodes import DepthFirstTraverser
     from moto.dynamodb.parsing.expressions import UpdateExpressionParser
 
     parser: Any = UpdateExpressionParser
     # Nobody changes the tree: moto's validator works on a copy. 256 trees of at most 4 KB of text.
     parser.make = functools.lru_cache(256)(parser.make)
+    conditions: Any = ConditionExpressionParser
+    conditions._lex_condition_expression = _lex_once(conditions._lex_condition_expression)
     traverser: Any = DepthFirstTraverser
     traverser.traverse_node_recursively = _visit_of(traverser.traverse_node_recursively)
+
+
+def _lex_once(lex: Any) -> Any:
+    """Return moto's lexer of conditions, which reads each of the last 256 texts once; nodes do not change."""
+
+    @functools.lru_cache(256)
+    def nodes_of(parser: Any, text: str) -> tuple[Any, ...]:
+        return tuple(lex(parser(text, None, None)))
+
+    @functools.wraps(lex)
+    def lex_text(self: Any) -> Any:
+        return deque(nodes_of(type(self), self.condition_expression))
+
+    return lex_text
+
+
+@functools.lru_cache(256)
+def plain_assignments(expression: str) -> tuple[tuple[str, str], ...] | None:
+    """Return (name, value's name) of each assignment of `SET a = :v, #b = :w`; None for any other expression."""
+    from moto.dynamodb.parsing.reserved_keywords import ReservedKeywords
+
+    if not expression.startswith("SET "):
+        return None
+    matches = [_ASSIGNMENT.fullmatch(text.strip(" ")) for text in expression[4:].split(",")]
+    assignments = tuple((match[1], match[2]) for match in matches if match is not None)
+    if len(assignments) < len(matches):
+        return None
+    reserved = ReservedKeywords.get_reserved_keywords()
+    return None if any(name.upper() in reserved for name, _ in assignments) else assignments
 
 
 def _visit_of(visit: Any) -> Any:

@@ -18,6 +18,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import Arn, InvalidArn
 from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.moto.current_cloud import CURRENT
+from headrace.services.dynamodb.streams import identity_of_change
 
 _PRECISIONS = ("MILLISECOND", "MICROSECOND")
 _INVALID_STATE = "Table is not in a valid state to enable Kinesis Streaming Destination: "
@@ -184,6 +185,11 @@ def tell(table: Any, old: Any, new: Any) -> None:
         _queue_delivery(table, stream_arn, _record(table, old, new, precision))
 
 
+def _identity() -> dict[str, str] | None:
+    identity = identity_of_change()
+    return None if identity is None else {"principalId": identity["PrincipalId"], "type": "Service"}
+
+
 def _record(table: Any, old: Any, new: Any, precision: str) -> dict[str, Any]:
     whole = new if old is None else old
     keys = {table.hash_key_attr: whole.hash_key.to_json()}
@@ -208,7 +214,7 @@ def _record(table: Any, old: Any, new: Any, precision: str) -> dict[str, Any]:
         "awsRegion": table.region_name,
         "eventID": str(uuid.uuid4()),
         "eventName": "INSERT" if old is None else "REMOVE" if new is None else "MODIFY",
-        "userIdentity": None,
+        "userIdentity": _identity(),
         "recordFormat": "application/json",
         "tableName": table.name,
         "dynamodb": change,

@@ -30,6 +30,7 @@ from headrace.services.dynamodb.items import (
     check_size,
     delete_item,
     get_item,
+    items_of,
     key_of,
     note_put,
     of_one_partition,
@@ -110,7 +111,7 @@ class TableRows(Rows):
 
     def keys(self) -> Iterable[Any]:
         """See `Rows.keys`."""
-        return [(item.hash_key, item.range_key) for item in _items(self.table)]
+        return [(item.hash_key, item.range_key) for item in items_of(self.table)]
 
     def load(self, rows: Iterable[tuple[RowKey, bytes]]) -> None:
         """See `Rows.load`."""
@@ -157,14 +158,6 @@ def _to_value(plain: dict[str, Any]) -> Any:
         value = {name: _to_value(element) for name, element in value.items()}
     typed.value = value
     return typed
-
-
-def _items(table: Any) -> Iterable[Any]:
-    for partition in table.items.values():
-        if table.has_range_key:
-            yield from partition.values()
-        else:
-            yield partition
 
 
 def _reduce_table(table: Any) -> Any:
@@ -233,7 +226,7 @@ def _describe_fully(describe: Any) -> Any:
 
 def _describe_index(table: Any, index: dict[str, Any]) -> dict[str, Any]:
     names = [key["AttributeName"] for key in index["KeySchema"]]
-    items = sum(all(name in item.attrs for name in names) for item in _items(table))
+    items = sum(all(name in item.attrs for name in names) for item in items_of(table))
     shown = {
         **index,
         "IndexArn": f"{table.table_arn}/index/{index['IndexName']}",

@@ -171,6 +171,10 @@ def _record(change: dict[str, Any], stream_arn: str) -> StreamRecord:
     # Whole seconds, as in AWS's events.
     inner["ApproximateCreationDateTime"] = float(at_ms // 1000)
     event = {**change, "dynamodb": inner, "eventSourceARN": stream_arn}
+    if "userIdentity" in change:
+        # Documented: events have other letters than the API.
+        identity: dict[str, str] = change["userIdentity"]
+        event["userIdentity"] = {name[0].lower() + name[1:]: identity[name] for name in identity}
     return StreamRecord(
         sequence_number=str(inner["SequenceNumber"]),
         partition_key=msgspec.json.encode(inner["Keys"], order="sorted").decode(),

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import functools
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,6 +30,28 @@ MOST_BYTES = 32 * 1024 * 1024
 ITERATOR_MS = 15 * 60 * 1000
 # The key of the row with the number of trimmed records.
 TRIMMED = -1
+_SERVICE = {"PrincipalId": "dynamodb.amazonaws.com", "Type": "Service"}
+
+
+class _Deleting:
+    """Whether the changes that happen now are the service's. Changed under `MOTO_LOCK`."""
+
+    by_service = False
+
+
+def identity_of_change() -> dict[str, str] | None:
+    """Return who makes the change that a stream records now; None for a client. The caller holds `MOTO_LOCK`."""
+    return dict(_SERVICE) if _Deleting.by_service else None
+
+
+@contextlib.contextmanager
+def deleting_by_service() -> Generator[None]:
+    """Let the changes be the service's, because items have expired. The caller holds `MOTO_LOCK`."""
+    _Deleting.by_service = True
+    try:
+        yield
+    finally:
+        _Deleting.by_service = False
 
 
 @functools.cache
@@ -183,6 +206,9 @@ def _add(shard: Any, old: Any, new: Any) -> None:
     images: list[Any] = [i for i, part in ((old, "OldImage"), (new, "NewImage")) if part in change]
     whole: Any = new if old is None else old
     change["SizeBytes"] = _key_bytes(shard.table, whole) + sum(image.size() for image in images)
+    identity = identity_of_change()
+    if identity is not None:
+        record.record["userIdentity"] = identity
     rows.add(record.record, now_ms)
     if CURRENT.stream_changed is not None:
         CURRENT.stream_changed(f"{shard.table.table_arn}/stream/{shard.table.latest_stream_label}")

@@ -2,32 +2,58 @@
 
 moto's queues, topics, log groups, buses and archives get events at once; functions, streams and delivery streams are
 headrace's, and get them from the outbox or Lambda's own queue. Nothing is delivered while state is being loaded.
+
+Patterns and prefixes of clients match in bounded time.
+
+the rules that have a schedule.
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+# pyright: reportMissingTypeStubs=false
 import copy
 import functools
 import json
 import logging
+import re
 from collections import deque
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from types import ModuleType
+from typing import Any, ClassVar, cast
 
 import msgspec
 
 from headrace.aws.calls.errors import AwsError
 from headrace.deliveries.input_templates import compact
 from headrace.deliveries.outbox import Delivery, give_up
+from headrace.deliveries.schedule_worker import ScheduleEntry, build_scheduled_event
 from headrace.moto.clock import use_clock
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.events.inputs import whole_event
+from headrace.services.events.patterns import patch_events
 from headrace.services.events.targets import dead_letter_arn, send_on
+
+
+def match_in_time(models: ModuleType) -> None:
+    """Match events in bounded time, and list rules by a literal prefix."""
+    patch_events(models)
+    backend: Any = models.EventsBackend
+    list_rules: Any = backend.list_rules
+
+    @functools.wraps(list_rules)
+    def list_rules_by_literal(
+        self: Any, prefix: str | None = None, *args: Any, **named: Any
+    ) -> Any:
+        return list_rules(self, prefix and re.escape(prefix), *args, **named)
+
+    backend.list_rules = list_rules_by_literal
+
 
 log = logging.getLogger(__name__)
 
@@ -213,3 +239,34 @@ def _with_rows(init: Any) -> Any:
         self.events.archive = self
 
     return with_rows
+
+
+def scheduled_rules() -> Iterator[ScheduleEntry]:
+    """Yield the enabled rules that have a schedule. The caller holds `MOTO_LOCK`."""
+    from moto.events.models import events_backends
+
+    CHANGES.load_deferred("events")
+    for regions in list(cast("Any", events_backends).values()):
+        for backend in list(regions.values()):
+            for bus in list(backend.event_buses.values()):
+                for rule in list(bus.rules.values()):
+                    if rule.scheduled_expression and rule.state != "DISABLED":
+                        yield _entry_of_rule(rule)
+
+
+def _entry_of_rule(rule: Any) -> ScheduleEntry:
+
+    def fire(moment: datetime) -> None:
+        event = build_scheduled_event("aws.events", rule.arn, moment)
+        send_to_targets(rule, event)
+
+    return ScheduleEntry(
+        key=str(rule.arn),
+        what=(rule.scheduled_expression,),
+        expression=str(rule.scheduled_expression),
+        zone="UTC",
+        # moto does not store when a rule was created: a rate counts from when the rule is first seen.
+        since=None,
+        until=None,
+        fire=fire,
+    )

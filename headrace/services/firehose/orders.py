@@ -180,7 +180,10 @@ class OrderReports(Reports):
         self._ports = ports
 
     def failure(self, error: Exception) -> None:
-        """See `Reports.failure`. A bucket of another account, or a table that is gone, ends the deliveries."""
+        """See `Reports.failure`. A bucket of another account, or a table that is gone, ends the deliveries.
+
+        Both are documented causes of a suspension. A bucket that is gone is none (assumed): deliveries wait for it.
+        """
         if isinstance(error, Suspended):
             self._suspend()
             self._order.note_suspended(str(error))

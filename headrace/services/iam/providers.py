@@ -37,6 +37,20 @@ def add_client_id_calls(module: Any) -> None:
     )
 
 
+def keep_password_reset(module: Any) -> None:
+    """Keep whether a new login profile's password must be changed, which moto keeps only of an update."""
+    create, get = module.IamResponse.create_login_profile, module.IamResponse.get_login_profile
+
+    @functools.wraps(create)
+    def create_login_profile(self: Any) -> Any:
+        create(self)
+        user = self.backend.get_user(self._get_param("UserName"))
+        user.password_reset_required = self._get_bool_param("PasswordResetRequired", False)
+        return get(self)
+
+    module.IamResponse.create_login_profile = create_login_profile
+
+
 def refuse_as_aws(module: Any) -> None:
     """Refuse a provider or a service-linked role that exists, and a service that is no service, as AWS does.
 

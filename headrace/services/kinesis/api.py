@@ -35,7 +35,6 @@ from headrace.services.kinesis.fault_targets import fault_target, shards_by_stre
 from headrace.services.kinesis.fidelity import FIDELITY
 from headrace.services.kinesis.metrics import MinuteMetrics, observe_event
 from headrace.services.kinesis.profile import PROFILE, QUEUE_DATA
-from headrace.services.kinesis.queues.page import queues_page
 from headrace.services.kinesis.queues.queues import Queues
 from headrace.services.kinesis.queues.store import QueueStore
 from headrace.services.kinesis.registry import StreamRegistry
@@ -44,7 +43,7 @@ from headrace.services.kinesis.shards.retention import Retention
 from headrace.services.kinesis.store import AccountSettings, StreamStore, iterator_key
 from headrace.services.kinesis.throttle import Throttle
 from headrace.services.kinesis.tokens import TokenCodec
-from headrace.services.kinesis.trace_page import trace_page
+from headrace.services.kinesis.trace_page import queues_page, trace_page
 from headrace.store.database import Database
 from headrace.store.flusher import Flusher
 

@@ -1,7 +1,10 @@
 """Sends Kinesis's CloudWatch metrics: makes them from the counts of `counters` once a minute.
 
-Names, dimensions and units: docs.aws.amazon.com/streams/latest/dev/monitoring-with-cloudwatch.html (documented).
-Each metric is sent as one statistic set (count, sum, minimum, maximum) a minute; a stream without traffic sends none.
+Names, dimensions and units: docs.aws.amazon.com/streams/latest/dev/monitoring-with-cloudwatch.html (documented). Each
+metric is sent as one statistic set (count, sum, minimum, maximum) a minute; a stream without traffic sends none.
+
+Those of channels: data-delivery-monitoring.md; of queues: queues-monitoring.html (documented). That page names more
+metrics than are known here: of dead-letter records only VisibleDeadLetterQueueRecords.
 """
 
 from __future__ import annotations
@@ -10,12 +13,73 @@ from collections.abc import Mapping
 
 from headrace.core.ports import Metric
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.channels.metrics import channel_metrics
+from headrace.services.kinesis.channels.orders import ChannelOrder
 from headrace.services.kinesis.consumers.subscriptions import SentEvent
 from headrace.services.kinesis.counters import Key, Stat
-from headrace.services.kinesis.queues.metrics import queue_metrics
+from headrace.services.kinesis.limits import QUEUE_VISIBLE_SHOWN
+from headrace.services.kinesis.queues.open_queue import OpenQueue
 from headrace.services.kinesis.shards.growth import Growth
 from headrace.services.kinesis.state import Stream
+
+# A queue without visible records sends no metrics after about six hours (documented), until somebody receives.
+_PAUSES_AFTER_MS = 6 * 3_600_000
+
+
+def queue_metrics(opened: OpenQueue, namespace: str, minute_ms: int, now_ms: int) -> list[Metric]:
+    """Return the metrics of the minute that began at `minute_ms`."""
+    counted = dict(opened.counters.take())
+    counts = opened.deliveries.counts(now_ms)
+    if counts.visible:
+        opened.counters.visible_ms = now_ms
+    counters = opened.counters
+    since_ms = max(counters.active_ms, counters.visible_ms, opened.queue.created_ms)
+    if not counted and now_ms - since_ms > _PAUSES_AFTER_MS:
+        return []
+    for name, value in (
+        ("VisibleQueueRecords", min(counts.visible, QUEUE_VISIBLE_SHOWN)),
+        ("InFlightQueueRecords", counts.in_flight),
+        ("VisibleDeadLetterQueueRecords", min(counts.dead_visible, QUEUE_VISIBLE_SHOWN)),
+    ):
+        counted[name] = Stat()
+        counted[name].note(value)
+    queue = opened.queue
+    return [
+        Metric(
+            namespace=namespace,
+            name=name,
+            value=stat.total,
+            unit="Count",
+            dimensions=(("QueueId", queue.queue_id), ("QueueName", queue.name)),
+            timestamp_ms=minute_ms,
+            statistics=(stat.count, stat.total, stat.least, stat.most),
+        )
+        for name, stat in sorted(counted.items())
+    ]
+
+
+_UNITS = {"DataFreshness": "Seconds"}
+
+
+def channel_metrics(order: ChannelOrder, namespace: str, minute_ms: int) -> list[Metric]:
+    """Return the metrics of the minute that began at `minute_ms`; a channel that did nothing has none (assumed)."""
+    channel = order.channel
+    return [
+        Metric(
+            namespace=namespace,
+            name=f"DeliveryTo{'Iceberg' if channel.table else 'S3'}.{name}",
+            value=stat.total,
+            unit="Bytes" if name.startswith("Bytes") else _UNITS.get(name, "Count"),
+            dimensions=(
+                ("ChannelId", channel.channel_id),
+                ("ChannelName", channel.name),
+                ("StreamName", order.stream.name),
+            ),
+            timestamp_ms=minute_ms,
+            statistics=(stat.count, stat.total, stat.least, stat.most),
+        )
+        for name, stat in sorted(order.take_stats().items())
+    ]
+
 
 NAMESPACE = "AWS/Kinesis"
 MINUTE_MS = 60_000

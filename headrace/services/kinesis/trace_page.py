@@ -1,4 +1,7 @@
-"""The page that says where a queue or a channel stands, and what it did with one record."""
+"""The page that says where a queue or a channel stands, and what it did with one record.
+
+The page of queues: how many records of each are visible, in flight, or dead letters.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,47 @@ from typing import Any
 import msgspec
 
 from headrace.aws.protocols.service import DataPage, NothingToShow
+from headrace.core.clock import Clock
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.channels.orders import ChannelOrder
 from headrace.services.kinesis.data_path.read import read
 from headrace.services.kinesis.queues.open_queue import OpenQueue
-from headrace.services.kinesis.queues.page import queue_row
+from headrace.services.kinesis.queues.queues import Queues
 from headrace.services.kinesis.queues.state import Delivery, DeliveryState, StoredRecord
 from headrace.services.kinesis.queues.visibility import Place
 from headrace.services.kinesis.state import Shard, Stream
 from headrace.store import sequence
 from headrace.store.losses import LogDamaged
+
+
+def queues_page(queues: Queues, clock: Clock) -> DataPage:
+    """Return the page."""
+
+    def data(_: Mapping[str, str]) -> list[dict[str, Any]]:
+        now_ms = clock.now_ms()
+        return [queue_row(opened, now_ms) for opened in queues.all()]
+
+    return DataPage("kinesis/queues", "Kinesis: each queue's records by their state (JSON)", data)
+
+
+def queue_row(opened: OpenQueue, now_ms: int) -> dict[str, Any]:
+    """Return a queue's row of the page."""
+    queue, counts = opened.queue, opened.deliveries.counts(now_ms)
+    return {
+        "queue": queue.name,
+        "arn": queue.arn,
+        "account": queue.account,
+        "region": queue.region,
+        "stream": opened.stream.name,
+        "status": queue.status(now_ms),
+        # A consumer is a program of the user's: headrace knows of one when it receives.
+        "hasConsumer": bool(opened.waiting) or opened.counters.active_ms > 0,
+        "waitingReceives": len(opened.waiting),
+        "visible": counts.visible,
+        "inFlight": counts.in_flight,
+        "deadLetters": counts.dead_visible + counts.dead_in_flight,
+    }
+
 
 # Of a queue's records that are not acknowledged, so many are listed.
 _MOST = 20

@@ -37,14 +37,12 @@ from headrace.services.lambda_.fast_path import answer_raw
 from headrace.services.lambda_.fidelity import FIDELITY
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher, Invoker
 from headrace.services.lambda_.invocations.pools import MakeEnvironment, Pools
-from headrace.services.lambda_.mappings.mappings import Mappings
+from headrace.services.lambda_.mappings.mappings import Mappings, Transitions
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.store import MappingStore
 from headrace.services.lambda_.mappings.trace import Trace
-from headrace.services.lambda_.mappings.transitions import Transitions
 from headrace.services.lambda_.packages.code import CodeStore
-from headrace.services.lambda_.packages.layers import LayerStore
-from headrace.services.lambda_.packages.public_layers import PublicLayers
+from headrace.services.lambda_.packages.layers import LayerStore, PublicLayers
 from headrace.services.lambda_.permits import Permits
 from headrace.services.lambda_.profile import PROFILE
 from headrace.services.lambda_.runtime.environment import trust_the_machine

@@ -1,19 +1,21 @@
 """CloudWatch Logs: keeps groups within their retention and a limit, and delivers to headrace's own services.
 
 Events are in memory only. moto keeps all events of every group for ever.
+
+Drops log events that are older than their group's retention; moto keeps them for ever.
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 import base64
 import functools
 import gzip
 import json
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -23,9 +25,9 @@ from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.moto.clock import use_clock
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
-from headrace.moto.storage.changes import CHANGES, RowKey, Rows
+from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.logs import checks, query_definitions
+from headrace.services.logs import checks, insights_calls, query_definitions
 from headrace.services.logs import keys as log_keys
 from headrace.services.logs.bounds import BOUNDS
 
@@ -35,7 +37,6 @@ DAY_MS = 86_400_000
 # The most streams of a group; beyond it, the oldest streams without events are dropped.
 MOST_STREAMS = 1_000
 # The most queries whose results can be read.
-MOST_QUERIES = 100
 
 
 @functools.cache
@@ -54,7 +55,7 @@ def patch() -> None:
     stream: Any = models.LogStream
     stream._send_log_events = _send_to_subscriber
     backend: Any = models.LogsBackend
-    backend.start_query = _few_queries(backend.start_query)
+    insights_calls.patch()
     backend.put_subscription_filter = _without_looking(backend.put_subscription_filter)
     backend.put_metric_filter = _in_its_place(backend.put_metric_filter)
     checks.patch()
@@ -282,17 +283,6 @@ def trim_all() -> None:
                 group.kept.trim()
 
 
-def _few_queries(start: Any) -> Any:
-    @functools.wraps(start)
-    def start_query(self: Any, *args: Any, **named: Any) -> str:
-        answer = start(self, *args, **named)
-        while len(self.queries) > MOST_QUERIES:
-            del self.queries[next(iter(self.queries))]
-        return str(answer)
-
-    return start_query
-
-
 # --- subscriptions ----------------------------------------------------------------------------------
 
 
@@ -404,3 +394,22 @@ def _send_to_subscriber(
             acting_session="CloudWatchLogs",
         )
     )
+
+
+LOOK_AT_LOGS_EVERY_S = 60.0
+
+
+class LogRetention:
+    """A `Worker` that drops log events that are older than their group's retention."""
+
+    name = "moto-retention"
+
+    def __init__(self, is_loaded: Callable[[], bool]) -> None:
+        self._is_loaded = is_loaded
+
+    def step(self) -> float:
+        """Check every group."""
+        if self._is_loaded():
+            with MOTO_LOCK:
+                trim_all()
+        return LOOK_AT_LOGS_EVERY_S

@@ -2,6 +2,8 @@
 
 Source (documented): docs.aws.amazon.com/AmazonS3/latest/userguide/acl-overview.html and about-object-ownership.html.
 The members of the errors are observed in AWS's recorded answers.
+
+The owner that every bucket and object has, and the owner's grant.
 """
 
 from __future__ import annotations
@@ -11,9 +13,19 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
+from headrace.aws.shapes.s3 import Grant, Owner
 from headrace.services.s3.errors import invalid_argument, invalid_request
-from headrace.services.s3.owner import FULL_CONTROL, OWNER_ID
 from headrace.services.s3.state import Bucket
+
+OWNER_ID = "0" * 64
+OWNER: Owner = {"DisplayName": "headrace", "ID": OWNER_ID}
+FULL_CONTROL: list[Grant] = [
+    {
+        "Grantee": {"Type": "CanonicalUser", "DisplayName": "headrace", "ID": OWNER_ID},
+        "Permission": "FULL_CONTROL",
+    }
+]
+
 
 Grants = list[dict[str, Any]]
 

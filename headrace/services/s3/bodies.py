@@ -16,8 +16,8 @@ from headrace.aws.calls.http import ChunkSignatures, HttpRequest
 from headrace.services.s3 import checksums, limits
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.files import ObjectFiles
-from headrace.services.s3.object_headers import read_params
 from headrace.services.s3.routing import Target
+from headrace.services.s3.writes import read_params
 
 # Decodes aws-chunked bodies, which SDKs use for uploads, and checks the signatures of their chunks.
 

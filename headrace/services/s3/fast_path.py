@@ -34,10 +34,10 @@ from headrace.services.s3.errors import (
     translate,
 )
 from headrace.services.s3.names import check_key
-from headrace.services.s3.object_headers import read_customer_key_params
 from headrace.services.s3.required import check_required
 from headrace.services.s3.routing import Target, parse_part_number, parse_target, parse_website_host
 from headrace.services.s3.state import EmptyAnswer, StoredObject
+from headrace.services.s3.writes import read_customer_key_params
 from headrace.services.s3.xml_roots import add_root
 
 log = logging.getLogger(__name__)

@@ -1,20 +1,26 @@
-"""Reads the parameters of a write: the headers, metadata and tags to store, and the conditions. Pure functions."""
+"""Reads the parameters of a write: the headers, metadata and tags to store, and the conditions. Pure functions.
+
+Reads the parameters of PutObject and UploadPart from the headers.
+"""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from datetime import datetime
 from email.utils import format_datetime
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from headrace.aws.calls.errors import AwsError
-from headrace.services.s3 import acls, encryption, limits, locks
+from headrace.aws.calls.model import operation_model
+from headrace.services.s3 import acls, checksums, encryption, limits, locks
 from headrace.services.s3.encryption import Keys
 from headrace.services.s3.errors import (
     conflict,
     invalid_argument,
+    invalid_request,
     no_such_key,
     not_implemented,
     precondition_failed,
@@ -26,6 +32,52 @@ from headrace.services.s3.state import (
     ObjectFields,
     StoredObject,
 )
+
+_METADATA_PREFIX = "x-amz-meta-"
+
+
+def read_params(headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return PutObject's parameters from headers, whose names are in lower case. Raises AwsError."""
+    names = _list_params_by_header()
+    params: dict[str, Any] = {
+        names[header]: value for header, value in headers.items() if value and header in names
+    }
+    params["Metadata"] = {
+        name.removeprefix(_METADATA_PREFIX): value
+        for name, value in headers.items()
+        if name.startswith(_METADATA_PREFIX)
+    }
+    if headers.get("x-amz-sdk-checksum-algorithm") and not any(
+        name in params for name in checksums.CHECKSUMS
+    ):
+        raise invalid_request(
+            "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer headers"
+            " were found."
+        )
+    return params
+
+
+def read_customer_key_params(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters of the customer-provided key in the headers."""
+    params_by_header = _list_params_by_header()
+    return {
+        params_by_header[header]: value
+        for header, value in headers.items()
+        if params_by_header.get(header, "").startswith("SSECustomer")
+    }
+
+
+@functools.cache
+def _list_params_by_header() -> dict[str, str]:
+    """Return a dictionary from header names to PutObject's parameters, which include all of UploadPart's."""
+    # botocore has no types: its shapes are Any here.
+    shape: Any = cast("Any", operation_model("s3", "PutObject")).input_shape
+    return {
+        member.serialization["name"].lower(): name
+        for name, member in shape.members.items()
+        if member.serialization.get("location") == "header" and name != "ContentLength"
+    }
+
 
 # Parameters that are stored with an object, and that GetObject returns as headers.
 KEPT_HEADERS = (

@@ -155,6 +155,15 @@ class Messages(Rows):
         ready = (n for n in self.messages if self._states.get(n) is State.READY)
         return list(islice(ready, most))
 
+    def list_all(self, now_ms: float) -> list[tuple[Any, State]]:
+        """Return all messages, oldest first, with their states; none is received."""
+        self.advance(now_ms)
+        return [(message, self._seen_state(number)) for number, message in self.messages.items()]
+
+    def _seen_state(self, number: int) -> State:
+        """Return the state of a message as a client that would receive it sees it."""
+        return self._states[number]
+
     # --- receiving ----------------------------------------------------------------------------
 
     def receive(
@@ -337,6 +346,12 @@ class FifoMessages(Messages):
                 return
             del self._known[mark]
             CHANGES.row(self, mark)
+
+    def _seen_state(self, number: int) -> State:
+        # What waits in a locked group cannot be received.
+        state = self._states[number]
+        is_locked = self._in_flight[self.messages[number].group_id] > 0
+        return State.IN_FLIGHT if is_locked and state is State.READY else state
 
     def _enter(self, number: int, state: State) -> None:
         group = self.messages[number].group_id

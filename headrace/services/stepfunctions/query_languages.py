@@ -30,6 +30,8 @@ _NO_EXPRESSIONS = {"Comment", "Type", "Resource", "Next", "Default", "QueryLangu
 PACKED = "headrace-arguments"
 # The member that holds a template that is no object: its grammar has only objects.
 WRAPPED = "headrace-template"
+# The members of an ItemSelector that batches: an item, the batches' limits, and what each batch has beside its items.
+BATCH_ITEM, BATCH_LIMITS, BATCH_INPUT = "headrace-item", "headrace-limits", "headrace-batch"
 _TEMPLATES = ("Parameters", "ResultSelector", "ItemSelector")
 _MACHINES = {"Branches", "ItemProcessor", "Iterator"}
 
@@ -147,8 +149,7 @@ def _fit_map(state: dict[str, Any]) -> None:
 
     Raises NotImplementedError with the name of what the interpreter lacks.
     """
-    if "ItemBatcher" in state:
-        raise NotImplementedError("headrace does not batch the items of a Map (ItemBatcher)")
+    _pack_batcher(state)
     percentage = state.get("ToleratedFailurePercentage")
     if isinstance(percentage, int):
         # The grammar takes only numbers with a decimal point.
@@ -168,6 +169,31 @@ def _fit_map(state: dict[str, Any]) -> None:
             **others,
             "Parameters": {PACKED: base64.urlsafe_b64encode(packed).decode()},
         }
+
+
+def _pack_batcher(state: dict[str, Any]) -> None:
+    """Let a Map's ItemSelector carry its ItemBatcher, which moto's grammar lacks: both are templates over one input."""
+    batcher: dict[str, Any] | None = state.pop("ItemBatcher", None)
+    if batcher is None:
+        return
+    is_jsonata = state["QueryLanguage"] == JSONATA
+    whole: dict[str, Any] = (
+        {BATCH_ITEM: "{% $states.context.Map.Item.Value %}"}
+        if is_jsonata
+        else {f"{BATCH_ITEM}.$": "$$.Map.Item.Value"}
+    )
+    # A Map of JSONPath may have its selector as Parameters.
+    selector: Any = state.pop("ItemSelector", None) or state.pop("Parameters", None)
+    if selector is not None:
+        is_wrapped = isinstance(selector, dict) and WRAPPED in selector
+        whole = {BATCH_ITEM: selector[WRAPPED] if is_wrapped else selector}
+    limits = {
+        f"{name.removesuffix('Path')}.$" if name.endswith("Path") else name: limit
+        for name, limit in batcher.items()
+        if name != "BatchInput"
+    }
+    batch_input = {"BatchInput": batcher["BatchInput"]} if "BatchInput" in batcher else {}
+    state["ItemSelector"] = {**whole, BATCH_LIMITS: limits, BATCH_INPUT: batch_input}
 
 
 def unpack_arguments(

@@ -14,6 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from joserfc.jwt import decode as jwt_of
+from joserfc.jwt import encode
+from moto.cognitoidp.models import cognitoidp_backends
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.services.apigateway.invocation.functions import Refused
@@ -279,11 +282,14 @@ def test_a_function_is_told_of_a_request_to_a_rest_api(lab: Lab):
 
 
 def test_the_address_of_the_endpoint_leads_to_an_api_too(lab: Lab):
-    path = f"/_aws/execute-api/{lab.rest_id}/prod/some/where"
-    answer = lab.ask(lab.rest_id, path, method="GET", host="127.0.0.1:4566")
-    event = json.loads(answer.body)  # type: ignore[arg-type]
-    assert event["pathParameters"] == {"rest": "some/where"}
-    assert event["path"] == "/some/where"
+    for path in (
+        f"/_aws/execute-api/{lab.rest_id}/prod/some/where",
+        f"/restapis/{lab.rest_id}/prod/_user_request_/some/where",
+    ):
+        answer = lab.ask(lab.rest_id, path, method="GET", host="127.0.0.1:4566")
+        event = json.loads(answer.body)  # type: ignore[arg-type]
+        assert event["pathParameters"] == {"rest": "some/where"}
+        assert event["path"] == "/some/where"
 
 
 @pytest.mark.parametrize(
@@ -364,6 +370,11 @@ def test_tokens_of_a_user_pool_let_its_users_in(lab: Lab):
     answer = lab.ask(lab.http_id, "/jwt-scoped", method="GET", authorization=f"Bearer {access}")
     jwt = json.loads(answer.body)["requestContext"]["authorizer"]["jwt"]  # type: ignore[arg-type]
     assert (jwt["claims"]["client_id"], jwt["scopes"]) == (client, [SCOPE])
+    key = cognitoidp_backends[ACCOUNT][REGION].user_pools[pool].json_web_key
+    claims = jwt_of(access, key, algorithms=["RS256"]).claims
+    for name in ("iat", "nbf"):  # of a moment that has not come
+        early = encode({"alg": "RS256"}, {**claims, name: claims["exp"] - 1}, key)
+        assert lab.ask(lab.http_id, "/jwt", method="GET", authorization=early).status == 401, name
     for path, token, status in (
         ("jwt", identity, 201),
         ("jwt", "", 401),

@@ -13,7 +13,7 @@ from headrace.services.cloudformation.fidelity import FIDELITY
 from headrace.services.cloudformation.stack_sets import ADMINISTRATION_ROLE, EXECUTION_ROLE
 from tests.support.cloud import InProcessCloud
 from tests.support.policies import TRUST, TRUST_TEXT
-from tests.support.read_back import Case, Read, check, never_given, not_read_back
+from tests.support.read_back import Case, Read, check, never_given, not_read_back, overlooked
 
 STACK: Read = ("DescribeStacks", {"StackName": "s"})
 EVENTS: Read = ("DescribeStackEvents", {"StackName": "s"})
@@ -281,7 +281,21 @@ def test_what_a_call_takes_is_read_back(cfn: Any, case: Case):
     assert check("cloudformation", case, cfn, FIDELITY) == []
 
 
+def test_a_previous_value_is_kept(cfn: Any):
+    asked = {"StackName": "s", "Capabilities": ["CAPABILITY_IAM"]}
+    cfn.create_stack(**asked, TemplateBody=body("one"), Parameters=COMMON["Parameters"])
+    cfn.get_waiter("stack_create_complete").wait(StackName="s", WaiterConfig={"Delay": 0})
+    previous = [{"ParameterKey": "P", "UsePreviousValue": True}]
+    cfn.update_stack(**asked, TemplateBody=body("two"), Parameters=previous)
+    cfn.get_waiter("stack_update_complete").wait(StackName="s", WaiterConfig={"Delay": 0})
+    (parameter,) = cfn.describe_stacks(StackName="s")["Stacks"][0]["Parameters"]
+    assert parameter["ParameterValue"] == "v"
+
+
 def test_every_call_that_keeps_something_is_read_back():
     # Only of instances whose creation has ended: test_stack_sets.py.
+    # The test above gives the one, and the other is the answer's own.
+    of_parameters = {line.rpartition(".")[2] for line in overlooked("cloudformation", CASES)}
+    assert of_parameters == {"UsePreviousValue", "ResolvedValue"}
     assert not_read_back("cloudformation", ACTIONS, CASES) == ["UpdateStackInstances"]
     assert sorted(never_given("cloudformation", CASES)) == INSTEAD

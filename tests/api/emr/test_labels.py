@@ -11,8 +11,13 @@ from pathlib import Path
 import pytest
 
 import headrace.spark_submit
-from headrace.spark_submit.environments import CACHE_VARIABLE, REUSE_VARIABLE, find_cached
-from headrace.spark_submit.pythons import find_python
+from headrace.spark_submit.connector import packages_folder
+from headrace.spark_submit.environments import (
+    CACHE_VARIABLE,
+    REUSE_VARIABLE,
+    find_cached,
+    find_python,
+)
 from tests.api.emr.conftest import LOGS, Lab
 from tests.support.cloud import InProcessCloud
 from tests.support.server import wait_until
@@ -111,7 +116,9 @@ def test_the_connectors_jar_brings_its_stand_in_and_the_log_says_so(lab: Lab, ca
     folder = next(cache.glob("connector-4.0-py*"))
     assert {"pyarrow", "boto3"} <= {path.name for path in folder.iterdir()}
     assert "moto" not in os.listdir(folder)  # noqa: PTH208
-    # Spark 3.5 has a way of its own.
+    # Spark 3.5 has a way of its own. Its packages are there: pip would fetch them.
+    for name in ("pyarrow", "boto3"):
+        (packages_folder(find_cached("3.5.6", (3, 9))) / name).mkdir(parents=True)
     old = submitted(lab, "emr-7.12.0", "--jars", jar)
     assert lab.ended(*old)["State"] == "COMPLETED"
     assert "headrace/spark/connector35:" in log_of(lab, *old, "stdout")

@@ -11,7 +11,7 @@ from headrace.services.emr.actions import ACTIONS
 from headrace.services.emr.fidelity import FIDELITY
 from tests.support.cloud import InProcessCloud
 from tests.support.emr import cluster_request
-from tests.support.read_back import Case, Read, check, never_given, not_read_back
+from tests.support.read_back import Case, Read, check, never_given, not_read_back, overlooked
 
 GROUPS = [
     {"InstanceRole": "MASTER", "InstanceType": "m5.xlarge", "InstanceCount": 1},
@@ -69,11 +69,19 @@ POLICY = {
             "Description": "more",
             "Action": {
                 "Market": "SPOT",
-                "SimpleScalingPolicyConfiguration": {"ScalingAdjustment": 1, "CoolDown": 300},
+                "SimpleScalingPolicyConfiguration": {
+                    "AdjustmentType": "CHANGE_IN_CAPACITY",
+                    "ScalingAdjustment": 1,
+                    "CoolDown": 300,
+                },
             },
             "Trigger": {
                 "CloudWatchAlarmDefinition": {
                     "ComparisonOperator": "LESS_THAN",
+                    "EvaluationPeriods": 3,
+                    "Namespace": "AWS/ElasticMapReduce",
+                    "Statistic": "MINIMUM",
+                    "Unit": "PERCENT",
                     "MetricName": "YARNMemoryAvailablePercentage",
                     "Period": 300,
                     "Threshold": 15.0,
@@ -133,7 +141,34 @@ CASES = [
             **MONITORING,
             "ReleaseLabel": "emr-7.13.0",
             "LogUri": "s3://none/logs/",
-            "Instances.InstanceGroups": [{**g, "Name": g["InstanceRole"]} for g in GROUPS],
+            "Instances.InstanceGroups": [
+                *({**g, "Name": g["InstanceRole"]} for g in GROUPS),
+                {
+                    "Name": "whole",
+                    "InstanceRole": "TASK",
+                    "InstanceType": "m5.xlarge",
+                    "InstanceCount": 1,
+                    "Market": "SPOT",
+                    "BidPrice": "0.5",
+                    "CustomAmiId": "ami-1",
+                    "AutoScalingPolicy": POLICY,
+                    "Configurations": [{"Classification": "spark", "Properties": {"a": "b"}}],
+                    "EbsConfiguration": {
+                        "EbsOptimized": True,
+                        "EbsBlockDeviceConfigs": [
+                            {
+                                "VolumeSpecification": {
+                                    "VolumeType": "gp3",
+                                    "SizeInGB": 11,
+                                    "Iops": 3001,
+                                    "Throughput": 126,
+                                },
+                                "VolumesPerInstance": 1,
+                            }
+                        ],
+                    },
+                },
+            ],
             "Instances.Ec2SubnetIds": ["subnet-1"],
             "BootstrapActions": [
                 {"Name": "b", "ScriptBootstrapAction": {"Path": "s3://x/y", "Args": ["z"]}}
@@ -161,6 +196,11 @@ CASES = [
             "Instances.InstanceGroups.InstanceCount": "RequestedInstanceCount",
             "Instances.Ec2SubnetIds": "RequestedEc2SubnetIds",
             "StepExecutionRoleArn": "ExecutionRoleArn",
+        },
+        unseen={
+            "Instances.InstanceGroups.EbsConfiguration.EbsBlockDeviceConfigs.VolumesPerInstance": (
+                "as many volumes are listed"
+            )
         },
         title="groups",
     ),
@@ -389,6 +429,7 @@ def test_what_a_call_takes_is_read_back(emr: Any, case: Case):
 def test_every_call_that_keeps_something_is_read_back():
     assert not_read_back("emr", ACTIONS, CASES) == []
     assert never_given("emr", CASES) == []
+    assert overlooked("emr", CASES) == []
 
 
 def test_fleets_are_read_back(emr: Any):

@@ -7,7 +7,6 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from headrace.cli.submit_logs import DriverLogs
 from tests.api.emr.conftest import is_running
 from tests.support.command import INTERRUPTED, begin
 from tests.support.emr import cluster_request
+from tests.support.forked_command import run_headrace
 from tests.support.server import REGION, ServerProcess, wait_until
 
 
@@ -30,15 +30,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def _submit(
     endpoint_url: str, *arguments: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "headrace.cli.main", "submit", "--region", REGION]
-    return subprocess.run(
-        [*command, "--endpoint-url", endpoint_url, *arguments],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return run_headrace(
+        "submit", "--region", REGION, "--endpoint-url", endpoint_url, *arguments,
+        environment={**os.environ, **environment},
+    )  # fmt: skip
 
 
 def test_ctrl_c_cancels_the_step_and_leaves_no_process(

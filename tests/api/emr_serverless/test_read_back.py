@@ -10,7 +10,7 @@ import pytest
 from headrace.services.emr_serverless.actions import ACTIONS
 from headrace.services.emr_serverless.fidelity import FIDELITY
 from tests.support.cloud import InProcessCloud
-from tests.support.read_back import Case, Read, check, never_given, not_read_back
+from tests.support.read_back import Case, Read, check, never_given, not_read_back, overlooked
 
 ROLE = "arn:aws:iam::000000000000:role/job"
 
@@ -40,7 +40,13 @@ STARTED: Read = ("StartApplication", application)
 GET: Read = ("GetApplication", application)
 TOKEN = {"clientToken": "it makes a repeated call one; test_applications.py"}
 DENIAL = '{"Version":"2012-10-17","Statement":{"Effect":"Deny","Action":"*","Resource":"*"}}'
-CONFIGURATION = [{"classification": "spark-defaults", "properties": {"a": "b"}}]
+CONFIGURATION = [
+    {
+        "classification": "spark-defaults",
+        "properties": {"a": "b"},
+        "configurations": [{"classification": "export", "properties": {"c": "d"}}],
+    }
+]
 
 KEY = "arn:aws:kms:us-east-1:000000000000:key/0000"
 IMAGE = "000000000000.dkr.ecr.us-east-1.amazonaws.com/image:1"
@@ -117,19 +123,24 @@ CASES = [
         given={
             "applicationId": newest,
             "executionRoleArn": ROLE,
-            "jobDriver": {"sparkSubmit": {"entryPoint": "s3://none/x.py"}},
+            "jobDriver.sparkSubmit": {
+                "entryPoint": "s3://none/x.py",
+                "entryPointArguments": ["e"],
+                "sparkSubmitParameters": "--conf a=b",
+            },
             "configurationOverrides.applicationConfiguration": CONFIGURATION,
             "configurationOverrides.monitoringConfiguration": MONITORING,
             "configurationOverrides.diskEncryptionConfiguration": DISK,
             "executionIamPolicy.policy": DENIAL,
             "executionIamPolicy.policyArns": ["arn:aws:iam::000000000000:policy/p"],
             "name": "a run",
-            "mode": "BATCH",
+            "mode": "STREAMING",
             "executionTimeoutMinutes": 17,
-            "retryPolicy": {"maxAttempts": 2},
+            "retryPolicy": {"maxAttempts": 2, "maxFailedAttemptsPerHour": 3},
             # The monitoring's `enabled` are true.
             "flexExecution.enabled": False,
         },
+        without={"jobDriver.hive": "refused: there is no Hive"},
         named={"executionRoleArn": "executionRole"},
         unseen=TOKEN,
     ),
@@ -150,3 +161,4 @@ def test_what_a_call_takes_is_read_back(serverless: Any, case: Case):
 def test_every_call_that_keeps_something_is_read_back():
     assert not_read_back("emr-serverless", ACTIONS, CASES) == []
     assert never_given("emr-serverless", CASES) == []
+    assert overlooked("emr-serverless", CASES) == []

@@ -5,23 +5,17 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.forked_command import run_headrace
 from tests.support.server import REGION, ServerProcess
 
 
 def submit(endpoint_url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "headrace.cli.main", "submit", "--region", REGION]
-    return subprocess.run(
-        [*command, "--serverless", "--endpoint-url", endpoint_url, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    where = ("--region", REGION, "--serverless", "--endpoint-url", endpoint_url)
+    return run_headrace("submit", *where, *arguments)
 
 
 def test_a_job_is_run_and_followed_and_its_application_is_used_again(

@@ -10,7 +10,7 @@ import pytest
 from headrace.services.firehose.fidelity import FIDELITY
 from tests.api.firehose.test_read_back import DESCRIBE, LAKE, OTHERS, PROCESSORS, ROLE, D
 from tests.support.cloud import InProcessCloud
-from tests.support.read_back import Case, check
+from tests.support.read_back import Case, check, overlooked
 
 CATALOG = "arn:aws:glue:us-east-1:000000000000:catalog"
 SECRET = "arn:aws:secretsmanager:us-east-1:000000000000:secret:s"
@@ -190,3 +190,8 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
 @pytest.mark.parametrize("kind", sorted(GIVEN))
 def test_what_a_call_takes_is_read_back(firehose: Any, kind: str, make: Any):
     assert check("firehose", make(kind), firehose, FIDELITY) == []
+
+
+def test_no_member_of_a_destination_is_overlooked():
+    cases = [make(kind) for make in (creation, update) for kind in sorted(GIVEN)]
+    assert overlooked("firehose", cases) == []

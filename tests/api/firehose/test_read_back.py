@@ -12,7 +12,7 @@ from headrace.core.ports import AnyKeys
 from headrace.services.firehose.actions import ACTIONS
 from headrace.services.firehose.fidelity import FIDELITY
 from tests.support.cloud import InProcessCloud
-from tests.support.read_back import Case, Read, check, never_given, not_read_back
+from tests.support.read_back import Case, Read, check, never_given, not_read_back, overlooked
 
 ROLE = "arn:aws:iam::000000000000:role/r"
 LAKE = "arn:aws:s3:::lake"
@@ -169,6 +169,7 @@ CASES = [
             **others("Update"),
             **left_out(U, "S3BackupUpdate"),
             "S3DestinationUpdate": "one destination",
+            f"{U}.EncryptionConfiguration.KMSEncryptionConfig": "a creation has it",
         },
         unseen={"CurrentDeliveryStreamVersionId": "checked; afterwards it is another"},
     ),
@@ -215,5 +216,6 @@ def test_what_a_call_takes_is_read_back(firehose: Any, case: Case):
 
 
 def test_every_call_that_keeps_something_is_read_back():
+    assert overlooked("firehose", CASES) == []
     assert not_read_back("firehose", ACTIONS, CASES) == ["PutRecord", "PutRecordBatch"]
     assert sorted(never_given("firehose", CASES)) == sorted(NEVER_GIVEN)

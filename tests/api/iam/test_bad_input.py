@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headrace.aws.calls.http import HttpRequest
 from headrace.testing.clock import MovableClock
 from tests.support.clients import client_of
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
@@ -170,3 +171,27 @@ def test_what_is_no_policy_changes_nothing(cloud: InProcessCloud):
         assert found[0] in ("MalformedPolicyDocument", "ValidationError")
     put = as_role(cloud, "steady", "kinesis").put_record
     put(StreamName="flights", Data=b"1", PartitionKey="a")
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
+def test_a_request_of_which_nobody_can_tell_the_permission_is_refused(
+    cloud: InProcessCloud, method: str
+):
+    """moto's own address answers methods that no operation has."""
+    config = cloud.client("appconfig")
+    shop = config.create_application(Name=f"shop-{method}")["Id"]
+    config.create_environment(ApplicationId=shop, Name="prod")
+    config.create_configuration_profile(ApplicationId=shop, Name="p", LocationUri="hosted")
+    iam = cloud.client("iam")
+    iam.create_user(UserName=method)
+    key = iam.create_access_key(UserName=method)["AccessKey"]["AccessKeyId"]
+    scope = f"{key}/20260101/{REGION}/appconfig/aws4_request"
+    names = {"ApplicationIdentifier": shop, "EnvironmentIdentifier": "prod"}
+    body = json.dumps({**names, "ConfigurationProfileIdentifier": "p"}).encode()
+    headers = {
+        "host": "localhost:4566",
+        "content-type": "application/json",
+        "authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=00",
+    }
+    answer = cloud.handle(HttpRequest(method, "/configurationsessions", "", headers, body))
+    assert answer.status in (400, 403), answer.body

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.permissions.decisions import report_file
-from headrace.permissions.decisions.report import report_of
-from headrace.permissions.decisions.report_file import REPORT_FILE
+from headrace.permissions.decisions import report
+from headrace.permissions.decisions.report import REPORT_FILE, report_of
 from headrace.testing.clock import MovableClock
 from tests.support.cloud import InProcessCloud
 from tests.support.iam import allow, as_role, make_role
@@ -90,7 +89,7 @@ def test_a_damaged_file_begins_a_new_report(
 def test_of_too_many_entries_the_last_used_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(report_file, "MOST_KEPT", 2)
+    monkeypatch.setattr(report, "MOST_KEPT", 2)
     clock = MovableClock()
     with InProcessCloud(tmp_path / "data", clock=clock) as cloud:
         make_role(cloud, "putter")

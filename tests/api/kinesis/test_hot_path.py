@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import errno
 import json
+import os
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -14,9 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.aws.protocols.base64_texts import count_padding, is_base64
+from headrace.cloud import server_for
 from headrace.services.kinesis.data_path import json_wire
 from tests.api.kinesis.reference_model import ARN, NAME, Twins, ask, stored, twin_clouds
 from tests.api.kinesis.test_cbor import CBOR
+from tests.api.kinesis.test_cbor import loads as loads_cbor
+from tests.support.cloud import InProcessCloud
+from tests.support.wire import Wire
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +140,92 @@ def test_get_records(twins: Twins, cbor: bool, shard: str, limit: Any, more: Any
         body = cbor2.dumps(value) if cbor else json.dumps(value).encode()
         answers.append(ask(cloud, "GetRecords", body, CBOR if cbor else json_wire.JSON))
     assert answers[0] == answers[1]
+
+
+Put = tuple[bytes, str]  # a body and its Content-Type
+
+
+def put_in_one_turn(cloud: InProcessCloud, puts: list[Put]) -> list[tuple[int, Any]]:
+    """Send PutRecords over a connection each, all in one turn of the server's loop; return (status, answer) of each."""
+
+    async def talk() -> list[bytes]:
+        server = server_for(cloud.cloud)
+        wires = [Wire(server) for _ in range(max(8, len(puts)))]
+        for wire in wires[: len(puts)]:
+            # The first request of a connection is never put off.
+            wire.send(b"GET /_headrace/none HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        while not all(wire.took for wire in wires[: len(puts)]):
+            await asyncio.sleep(0.001)
+        for (body, kind), wire in zip(puts, wires, strict=False):
+            wire.took = b""
+            wire.send(
+                b"POST / HTTP/1.1\r\nHost: localhost\r\nX-Amz-Target: Kinesis_20131202.PutRecord\r\n"
+                b"Content-Type: %b\r\nContent-Length: %d\r\n\r\n%b"
+                % (kind.encode(), len(body), body)
+            )
+        while not all(wire.took for wire in wires[: len(puts)]):
+            await asyncio.sleep(0.001)
+        return [wire.took for wire in wires[: len(puts)]]
+
+    answers = asyncio.run(talk())
+    loads = [loads_cbor if kind == CBOR else json.loads for _, kind in puts]
+    return [
+        (int(took[9:12]), load(took.partition(b"\r\n\r\n")[2]))
+        for load, took in zip(loads, answers, strict=True)
+    ]
+
+
+def cbor_of(request: dict[str, Any]) -> bytes:
+    """Return a request in CBOR, with the data as bytes if they are base64."""
+    try:
+        return cbor2.dumps({**request, "Data": base64.b64decode(request["Data"], validate=True)})
+    except (KeyError, TypeError, ValueError):
+        return cbor2.dumps(request)
+
+
+requests = st.builds(
+    lambda record, address: {**address, **record},
+    st.one_of(sound_records, sound_records, flawed_records()),
+    addresses,
+)
+puts_of_any_form = st.one_of(
+    requests.map(lambda request: (json.dumps(request).encode(), json_wire.JSON)),
+    requests.map(lambda request: (cbor_of(request), CBOR)),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(puts_of_any_form, max_size=12))
+def test_puts_of_one_turn(twins: Twins, puts: list[Put]):
+    alone = [ask(twins.long, "PutRecord", *put) for put in puts]
+    assert put_in_one_turn(twins.short, puts) == alone
+
+
+def test_puts_of_one_turn_share_one_write(twins: Twins, monkeypatch: pytest.MonkeyPatch):
+    record = {"StreamName": NAME, "Data": "eA==", "PartitionKey": "k"}
+    puts = [(json.dumps(record).encode(), json_wire.JSON), (cbor_of(record), CBOR)] * 6
+    writes: list[int] = []
+    write = os.pwrite
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "pwrite", lambda *given: writes.append(1) or write(*given))
+        answers = put_in_one_turn(twins.short, puts)
+    assert len(writes) == 1
+    assert answers == [ask(twins.long, "PutRecord", *put) for put in puts]
+
+
+def test_puts_of_one_turn_on_a_full_disk(twins: Twins, monkeypatch: pytest.MonkeyPatch):
+    """The write that they share fails; each is put again by itself, and told what it would have been told."""
+
+    def fail(fd: int, data: bytes, offset: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    record = {"StreamName": NAME, "Data": "eA==", "PartitionKey": "k"}
+    puts = [(json.dumps(record).encode(), json_wire.JSON)] * 3
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "pwrite", fail)
+        alone = [ask(twins.long, "PutRecord", *put) for put in puts]
+        assert put_in_one_turn(twins.short, puts) == alone
+    assert [status for status, _ in alone] == [500, 500, 500]
 
 
 def test_both_ways_have_stored_the_same_records(twins: Twins):

@@ -11,7 +11,7 @@ from headrace.services.kinesis.actions import ACTIONS
 from headrace.services.kinesis.fidelity import FIDELITY
 from tests.api.kinesis.streams import arn_of
 from tests.support.cloud import InProcessCloud
-from tests.support.read_back import Case, Read, check, never_given, not_read_back
+from tests.support.read_back import Case, Read, check, never_given, not_read_back, overlooked
 
 ARN = arn_of("flights")
 # boto3 sends requests with it to a host of the stream's own; tests/api/kinesis/test_addressing.py sends it.
@@ -277,6 +277,7 @@ def test_what_a_call_takes_is_read_back(kinesis: Any, cloud: InProcessCloud, cas
 
 
 def test_every_call_that_keeps_something_is_read_back():
+    assert overlooked("kinesis", CASES) == []
     assert not_read_back("kinesis", ACTIONS, CASES) == list(NOT_KEPT)
     never = never_given("kinesis", CASES)
     tables = [f"UpdateChannel.{TO_TABLE}"]

@@ -22,7 +22,7 @@ from headrace.services.lambda_.mappings.event import EventWriter, build_kinesis_
 from headrace.services.lambda_.mappings.filters import Filter
 from headrace.services.pipes.delivery import event_of_record
 from headrace.spark.get_records import parse_records
-from headrace.store.shard_log import render
+from headrace.store.frame import render
 from tests.api.kinesis.streams import Streams
 
 KEYLESS = StreamRecord("49" * 28, "", b"x", 1_700_000_000_123)

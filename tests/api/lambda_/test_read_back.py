@@ -12,7 +12,7 @@ from headrace.services.lambda_.actions import ACTIONS
 from headrace.services.lambda_.fidelity import FIDELITY
 from tests.support.clock import HandClock
 from tests.support.lambda_lab import QUEUE, ROLE, LambdaLab, zipped
-from tests.support.read_back import Case, Read, check, never_given, not_read_back
+from tests.support.read_back import Case, Read, check, never_given, not_read_back, overlooked
 from tests.support.streams import STREAM_ARN
 
 ARN = "arn:aws:lambda:us-east-1:000000000000:function:f"
@@ -64,12 +64,15 @@ CONFIGURATION: dict[str, Any] = {
         {
             "Arn": "arn:aws:elasticfilesystem:us-east-1:000000000000:access-point/fsap-00000000000000000",
             "LocalMountPath": "/mnt/a",
+            "S3FilesConfig": {"DirectS3Read": "ENABLED"},
         }
     ],
     "EphemeralStorage.Size": 600,
     "LoggingConfig.LogFormat": "JSON",
     "LoggingConfig.LogGroup": "/mine",
 }
+OF_BUCKETS = "ZipFile is given; code from a bucket: tests/api/lambda_/test_packages.py"
+_OF_BUCKETS = ("S3Bucket", "S3Key", "S3ObjectVersion")
 NOT_BUILT = "refused by name: tests/api/lambda_/test_functions.py"
 LEFT_OUT = {
     "AcceleratorConfig": NOT_BUILT,
@@ -122,7 +125,6 @@ OTHER_SOURCES = dict.fromkeys(
         "AmazonManagedKafkaEventSourceConfig",
         "SelfManagedKafkaEventSourceConfig",
         "DocumentDBEventSourceConfig",
-        "ProvisionedPollerConfig",
     ),
     "of sources that headrace does not have",
 )
@@ -138,7 +140,12 @@ MAPPING: dict[str, Any] = {
     "ParallelizationFactor": 2,
     "KMSKeyArn": KEY,
 }
-WITHOUT = {**OTHER_SOURCES, "ScalingConfig": "of queues", "DestinationConfig.OnSuccess": "refused"}
+WITHOUT = {
+    **OTHER_SOURCES,
+    "ScalingConfig": "of queues",
+    "ProvisionedPollerConfig": "of queues",
+    "DestinationConfig.OnSuccess": "refused",
+}
 LIST: Read = ("ListEventSourceMappings", {})
 
 CASES = [
@@ -148,17 +155,22 @@ CASES = [
         before=[LAYER, SIGNING],
         given={
             **CONFIGURATION,
-            "Code": {"ZipFile": CODE},
+            "Code": {"ZipFile": CODE, "S3ObjectStorageMode": "COPY", "SourceKMSKeyArn": KEY},
             "PackageType": "Zip",
             "Architectures": ["x86_64"],
             "Tags": {"team": "ours"},
             "CodeSigningConfigArn": signing_arn,
             "SnapStart.ApplyOn": "PublishedVersions",
         },
-        without={**LEFT_OUT, "PublishTo": NOT_BUILT},
+        without={
+            **LEFT_OUT,
+            "PublishTo": NOT_BUILT,
+            "Code.ImageUri": IMAGE,
+            **{f"Code.{name}": OF_BUCKETS for name in _OF_BUCKETS},
+        },
         unseen={
             **LAYERS_SHOWN,
-            "Code": SENT,
+            "Code.ZipFile": SENT,
             "Publish": "version 1 is there, as the answer's Version says",
         },
     ),
@@ -378,11 +390,12 @@ CASES = [
         [("GetLayerVersion", {"LayerName": "l", "VersionNumber": 1})],
         given={
             "LayerName": "l",
-            "Content": {"ZipFile": CODE},
+            "Content": {"ZipFile": CODE, "S3ObjectStorageMode": "COPY"},
             "CompatibleRuntimes": ["python3.12"],
             "CompatibleArchitectures": ["arm64"],
         },
-        unseen={"LayerName": "part of the ARN", "Content": SENT},
+        without={f"Content.{name}": OF_BUCKETS for name in _OF_BUCKETS},
+        unseen={"LayerName": "part of the ARN", "Content.ZipFile": SENT},
     ),
     Case(
         "AddLayerVersionPermission",
@@ -482,6 +495,7 @@ def test_what_a_call_takes_is_read_back(lab: LambdaLab, case: Case):
 
 def test_every_call_that_keeps_something_is_read_back():
     assert not_read_back("lambda", ACTIONS, CASES) == list(NOT_KEPT)
+    assert overlooked("lambda", CASES) == []
     never = never_given("lambda", CASES)
     assert [name for name in never if name.partition(".")[2] not in _NEVER] == []
 
@@ -491,6 +505,7 @@ _NEVER = {
     "PublishTo",
     *OTHER_SOURCES,
     "ScalingConfig",
+    "ProvisionedPollerConfig",
     "ImageUri",
     "S3Bucket",
     "S3Key",
@@ -517,4 +532,4 @@ def test_what_an_update_of_a_mapping_takes_is_read_back(lab: LambdaLab):
 def _updatable() -> dict[str, str]:
     not_updatable = ("Topics", "Queues", "SelfManagedEventSource")
     kept = {name: why for name, why in OTHER_SOURCES.items() if name not in not_updatable}
-    return {**kept, "ScalingConfig": "of queues"}
+    return {**kept, **dict.fromkeys(("ScalingConfig", "ProvisionedPollerConfig"), "of queues")}

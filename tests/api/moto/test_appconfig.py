@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 
@@ -72,6 +73,14 @@ def test_a_deployment_bakes_and_is_served(tmp_path: Path):
             ConfigurationToken=latest["NextPollConfigurationToken"]
         )
         assert again["Configuration"].read() == b""
+        kept = again["NextPollConfigurationToken"]
+        raw = base64.urlsafe_b64decode(token)
+        for forged in (
+            "x", "é", base64.b64encode(b"{}").decode(), base64.b64encode(b'["shop","prod","flags",60,0]').decode(),
+            base64.urlsafe_b64encode(raw.replace(b"flags", b"other")).decode(), token[:-4], "W10=" * 2000,
+        ):  # fmt: skip
+            with pytest.raises(data.exceptions.BadRequestException):
+                data.get_latest_configuration(ConfigurationToken=forged)
         config.start_deployment(**asked, DeploymentStrategyId="AppConfig.Canary10Percent20Minutes")
         config.stop_deployment(**named, DeploymentNumber=2)
         listed = config.list_deployments(**named)["Items"]
@@ -82,3 +91,8 @@ def test_a_deployment_bakes_and_is_served(tmp_path: Path):
         assert config.get_environment(**named)["State"] == "ROLLED_BACK"
     with InProcessCloud(tmp_path / "data", clock=clock) as cloud:
         assert len(cloud.client("appconfig").list_deployments(**named)["Items"]) == 2
+        data = cloud.client("appconfigdata")
+        latest = data.get_latest_configuration(ConfigurationToken=kept)
+        clock.advance(24 * 3600 + 1)
+        with pytest.raises(data.exceptions.BadRequestException):
+            data.get_latest_configuration(ConfigurationToken=latest["NextPollConfigurationToken"])

@@ -309,6 +309,59 @@ def test_what_a_call_takes_is_read_back(cloud: InProcessCloud, service: str, cas
     assert check(service, case, cloud.client(service), table) == []
 
 
+def test_what_moto_keeps_is_shown(cloud: InProcessCloud):
+    cloudfront = cloud.client("cloudfront")
+    config = {"CallerReference": "r", "Name": "k", "EncodedKey": "e\n", "Comment": "of a key"}
+    key = cloudfront.create_public_key(PublicKeyConfig=config)["PublicKey"]
+    config = {"Name": "g", "Items": [key["Id"]], "Comment": "of a group"}
+    group = cloudfront.create_key_group(KeyGroupConfig=config)["KeyGroup"]
+    key = cloudfront.get_public_key(Id=key["Id"])["PublicKey"]
+    group = cloudfront.get_key_group(Id=group["Id"])["KeyGroup"]
+    comments = [key["PublicKeyConfig"]["Comment"], group["KeyGroupConfig"]["Comment"]]
+    assert comments == ["of a key", "of a group"]
+
+    cache = cloud.client("elasticache")
+    cache.create_cache_cluster(
+        CacheClusterId="c",
+        Engine="redis",
+        CacheNodeType="cache.t3.micro",
+        NumCacheNodes=1,
+        CacheParameterGroupName="p",
+        SecurityGroupIds=["sg-1"],
+        NotificationTopicArn=TOPIC,
+    )
+    (cluster,) = cache.describe_cache_clusters(CacheClusterId="c")["CacheClusters"]
+    assert cluster["CacheParameterGroup"]["CacheParameterGroupName"] == "p"
+    assert cluster["SecurityGroups"] == [{"SecurityGroupId": "sg-1", "Status": "active"}]
+    assert cluster["NotificationConfiguration"] == {"TopicArn": TOPIC, "TopicStatus": "active"}
+
+    iam = cloud.client("iam")
+    iam.create_user(UserName="u")
+    asked = {"UserName": "u", "Password": "Passw0rd!", "PasswordResetRequired": True}
+    assert iam.create_login_profile(**asked)["LoginProfile"]["PasswordResetRequired"] is True
+    assert iam.get_login_profile(UserName="u")["LoginProfile"]["PasswordResetRequired"] is True
+
+    glue = cloud.client("glue")
+    glue.create_connection(
+        ConnectionInput={
+            "Name": "c",
+            "ConnectionType": "JDBC",
+            "ConnectionProperties": {},
+            "MatchCriteria": ["a"],
+            "AuthenticationConfiguration": {
+                "AuthenticationType": "BASIC",
+                "BasicAuthenticationCredentials": {"Username": "u", "Password": "p"},
+            },
+        }
+    )
+    connection = glue.get_connection(Name="c")["Connection"]
+    assert (connection["ConnectionType"], connection["MatchCriteria"]) == ("JDBC", ["a"])
+    assert connection["AuthenticationConfiguration"] == {"AuthenticationType": "BASIC"}
+    federated = {"Identifier": "i", "ConnectionName": "c"}
+    glue.create_database(DatabaseInput={"Name": "d", "FederatedDatabase": federated})
+    assert glue.get_database(Name="d")["Database"]["FederatedDatabase"] == federated
+
+
 def test_strict_refuses_what_moto_drops(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("strict") / "data"
     with InProcessCloud(folder, strict=True) as cloud:

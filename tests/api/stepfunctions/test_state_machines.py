@@ -82,6 +82,33 @@ def test_a_map_reads_json_lines_and_writes_what_became_of_them(cloud: InProcessC
     )
 
 
+def test_a_map_goes_over_all_objects_of_a_listing_in_batches(cloud: InProcessCloud):
+    s3 = cloud.client("s3")
+    for number in range(5):
+        s3.put_object(Bucket="lake", Key=f"many/{number}", Body=b"x" * number)
+    reader = {
+        "Resource": "arn:aws:states:::s3:listObjectsV2",
+        "Arguments": {"Bucket": "lake", "Prefix": "many/", "MaxKeys": 2},
+    }
+    state = mapping(
+        ItemReader=reader,
+        ItemSelector={"n": "{% $states.context.Map.Item.Value.Size %}"},
+        ItemBatcher={"MaxItemsPerBatch": 4, "BatchInput": {"to": "t"}},
+    )
+    state["ItemProcessor"]["States"]["P"] = {"Type": "Pass", "End": True}
+    sizes = [{"n": number} for number in range(5)]
+    done = ended(cloud, "listing", state)
+    assert json.loads(done["output"]) == [
+        {"BatchInput": {"to": "t"}, "Items": batch} for batch in (sizes[:4], sizes[4:])
+    ]
+    limited = {**reader, "ReaderConfig": {"MaxItems": 3, "InputType": "JSON"}}
+    done = ended(cloud, "limited", {**state, "ItemReader": limited})
+    assert len(json.loads(done["output"])[0]["Items"]) == 3
+    none = {**reader, "Arguments": {"Bucket": "lake", "Prefix": "none/"}}
+    done = ended(cloud, "empty", {**state, "ItemReader": none})
+    assert (done["status"], done["output"]) == ("SUCCEEDED", "[]")
+
+
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
@@ -138,12 +165,6 @@ STEP = {"Jar": "command-runner.jar", "Args": ["bash", "-c", "exit 3"]}
 @pytest.mark.parametrize(
     ("resource", "arguments", "error"),
     [
-        pytest.param(
-            "ecs:runTask",
-            {"Cluster": "no", "TaskDefinition": "t"},
-            "ECS.ClusterNotFoundException",
-            marks=pytest.mark.slow,
-        ),
         # Not that its ClientToken is missing, which SDKs make.
         (
             "emr-serverless:startJobRun",

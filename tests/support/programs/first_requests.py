@@ -15,7 +15,7 @@ from typing import Any
 from headrace.aws.calls.http import HttpRequest
 from headrace.aws.gateway.dispatch import Gateway
 from headrace.aws.protocols import codec_moto
-from headrace.composition.moto import build_moto
+from headrace.composition.foundation import build_moto
 from headrace.core.clock import SystemClock
 from headrace.core.ids import Ids
 from headrace.store.database import Database

@@ -115,6 +115,14 @@ def test_lambda_says_otherwise_that_a_body_is_no_json():
         codec_json.decode_rest_json("lambda", "CreateFunction", b'{"MemorySize": "x"}')
 
 
+def test_members_come_with_the_names_of_rest_json_at_any_depth():
+    body = b'{"provisioned": {"rebalancing": {"status": "ACTIVE"}}, "clusterName": "c"}'
+    assert codec_json.decode_rest_json("kafka", "CreateClusterV2", body) == {
+        "Provisioned": {"Rebalancing": {"Status": "ACTIVE"}},
+        "ClusterName": "c",
+    }
+
+
 def test_unknown_members_are_dropped_and_nulls_are_absent():
     body = {"StreamName": "s", "New": 1, "ShardCount": None}
     assert decode("CreateStream", body) == {"StreamName": "s"}

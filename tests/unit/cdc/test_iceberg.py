@@ -15,7 +15,8 @@ from pyiceberg.schema import Schema
 
 from headrace.cdc.compaction import Compaction
 from headrace.cdc.events import CaptureError, Event
-from headrace.cdc.iceberg import SCHEMA, IcebergRows, glue_catalog
+from headrace.cdc.iceberg import IcebergRows
+from headrace.cdc.iceberg_table import glue_catalog, schema
 from headrace.cli.compact import compact
 from tests.support.clock import FakeClock
 from tests.support.server import ServerProcess
@@ -237,7 +238,7 @@ def test_what_a_person_must_change_is_said(server: ServerProcess):
     for name, parameters in (("plain", {"a": "b"}), ("delta", {"table_type": "DELTA"})):
         table_input = {"Name": name, "Parameters": parameters}
         glue.create_table(DatabaseName="lake", TableInput=table_input)
-    fields = SCHEMA.fields[:2]
+    fields = schema().fields[:2]
     lab.catalog.create_table(("lake", "narrow"), Schema(*fields))
     for database, table, sentence in (
         ("absent", "t", "There is no database absent"),

@@ -147,6 +147,15 @@ def test_a_table_without_a_key_is_refused(lab: Lab, target: str):
     sink.close()
 
 
+def test_a_target_that_is_the_source_is_refused_before_anything_is_emptied(lab: Lab):
+    lab.run("create table own (id int primary key)", "insert into own values (1)")
+    sink = TableSink(lab.url, lab.name)
+    with pytest.raises(CaptureError, match="is the captured database itself"):
+        lab.capture(sink).run()
+    sink.close()
+    assert lab.run("select id from own") == [(1,)]
+
+
 def _capture(lab: Lab, target: str, **settings: Any) -> int:
     sink = TableSink(lab.server.url_of("postgres", target), lab.name)
     try:

@@ -137,7 +137,7 @@ def test_stopping_ends_the_tries_and_keeps_the_count() -> None:
         stream.faults = [[None, THROTTLED]]
         stopping.start()
         # The producer is closed while the request is on its way: what is refused is not put any more.
-        wait_until(lambda: putter._producer._is_stopped)
+        wait_until(lambda: putter._producer._sender.is_stopped)
         return original(*request)
 
     stream.call = call

@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli.commands import headrace
-from headrace.spark_submit.environments import CACHE_VARIABLE, REUSE_VARIABLE
-from headrace.spark_submit.pythons import find_python
+from headrace.spark_submit.environments import CACHE_VARIABLE, REUSE_VARIABLE, find_python
 from tests.support.spark_environments import make_python
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.client.aggregation import MAGIC, UserRecord, aggregate, disaggregate
-from headrace.services.firehose.aggregates import split_aggregate
+from headrace.services.firehose.processing import split_aggregate
 
 _KEYS = st.text(
     st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=20

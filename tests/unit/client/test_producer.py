@@ -422,7 +422,7 @@ def test_a_record_that_is_refused_while_the_producer_closes_fails():
 
     thread = threading.Thread(target=close)
     thread.start()
-    wait_until(lambda: producer._is_stopped)
+    wait_until(lambda: producer._sender.is_stopped)
     closing.set()
     thread.join()
     error = receipt.exception(5)

@@ -75,6 +75,16 @@ def test_an_answer_in_pieces_and_a_kept_connection():
     assert wire.call("ListStreams", b"{}") == b"{}"
 
 
+@pytest.mark.parametrize("size", [0, 1, (1 << 16) - 1, 1 << 16, 1 << 20])
+def test_a_request_of_any_size_is_sent_whole(size: int):
+    socket = FakeSocket(answer(b"{}"))
+    body = b"x" * size
+    wire_of(socket).call("PutRecords", body)
+    head, _, rest = socket.sent.partition(b"\r\n\r\n")
+    assert rest == body
+    assert b"Content-Length: %d" % size in head
+
+
 def test_an_answer_in_chunks():
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     wire = wire_of(FakeSocket(head + b"3\r\nabc\r\n", b"2;x=y\r\nde", b"\r\n0\r\n\r\n"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.core.ports import TrimHorizon
 from headrace.services.dynamodb import streams as dynamodb_streams
 from tests.support.moto_lab import MotoLab
 
@@ -277,3 +279,73 @@ def test_a_stream_that_is_switched_off_gets_nothing_and_fails_nobody(lab: MotoLa
 def test_a_bad_iterator_is_refused(lab: MotoLab, table: Any, bad: str):
     with pytest.raises(ClientError, match="ValidationException"):
         lab.client("dynamodbstreams").get_records(ShardIterator=bad)
+
+
+# --- items that expire ----------------------------------------------------------------------------
+
+
+def test_items_whose_time_is_over_are_deleted_by_the_service(lab: MotoLab, table: Any):
+    now_s = lab.clock.now_ms() // 1000
+    table.update_time_to_live(
+        TableName="t", TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"}
+    )
+    kinesis = "arn:aws:kinesis:us-east-1:000000000000:stream/s"
+    table.enable_kinesis_streaming_destination(TableName="t", StreamArn=kinesis)
+    ends: dict[str, Any] = {
+        "over": {"N": str(now_s - 1)},
+        "later": {"N": str(now_s + 600)},
+        # Milliseconds, a text, and a time of more than five years ago do not count.
+        "unit": {"N": str(now_s * 1000)},
+        "text": {"S": str(now_s - 1)},
+        "old": {"N": str(now_s - 6 * 365 * 24 * 3600)},
+    }
+    for name, end in ends.items():
+        put(table, name, ttl=end)
+    table.delete_item(TableName="t", Key=key("text"))
+    lab.item_expiry.step()
+    left = {item["h"]["S"] for item in table.scan(TableName="t")["Items"]}
+    assert left == {"later", "unit", "old"}
+    lab.clock.advance(601)
+    lab.item_expiry.step()
+    lab.restart()
+    left = {item["h"]["S"] for item in lab.client("dynamodb").scan(TableName="t")["Items"]}
+    assert left == {"unit", "old"}
+    by_client, first, second = [record for record in events(lab) if record["eventName"] == "REMOVE"]
+    assert "userIdentity" not in by_client
+    service = {"PrincipalId": "dynamodb.amazonaws.com", "Type": "Service"}
+    assert first["userIdentity"] == second["userIdentity"] == service
+    assert first["dynamodb"]["OldImage"]["h"] == {"S": "over"}
+    lab.outbox.step()
+    sent = [call[2]["Data"] for call in lab.outside.calls if "Data" in call[2]]
+    told = [json.loads(data) for data in sent]
+    assert [one["userIdentity"] for one in told if one["eventName"] == "REMOVE"] == [
+        None,
+        *[{"principalId": "dynamodb.amazonaws.com", "type": "Service"}] * 2,
+    ]
+    arn = lab.client("dynamodb").describe_table(TableName="t")["Table"]["LatestStreamArn"]
+    (shard,) = lab.table_streams.shards(arn)
+    read = lab.table_streams.read(
+        arn, shard.shard_id, TrimHorizon(), max_records=100, max_bytes=1_000_000
+    )
+    assert json.loads(read.records[-1].data)["userIdentity"] == {
+        "principalId": "dynamodb.amazonaws.com",
+        "type": "Service",
+    }
+
+
+def test_an_item_that_is_written_anew_meanwhile_stays(
+    lab: MotoLab, table: Any, monkeypatch: pytest.MonkeyPatch
+):
+    table.update_time_to_live(
+        TableName="t", TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"}
+    )
+    put(table, ttl={"N": str(lab.clock.now_ms() // 1000 - 1)})
+    change = lab.moto.change
+
+    def change_later(*args: Any) -> None:
+        put(table, ttl={"N": str(lab.clock.now_ms() // 1000 + 60)})
+        change(*args)
+
+    monkeypatch.setattr(lab.moto, "change", change_later)
+    lab.item_expiry.step()
+    assert get(table) is not None

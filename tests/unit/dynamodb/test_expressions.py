@@ -7,11 +7,22 @@ from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from headrace.services.dynamodb.expressions import refusal_of
+from headrace.services.dynamodb import items
+from headrace.services.dynamodb.expressions import plain_assignments, refusal_of
 from tests.support.moto_lab import MotoLab
 
 FITS = "é" * 2048
+
+
+@pytest.fixture(scope="module")
+def patched_moto(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with MotoLab(tmp_path_factory.mktemp("lab")) as lab:
+        lab.client("dynamodb").list_tables()
+
+
 LONG = FITS + "x"
 
 
@@ -102,6 +113,72 @@ def test_a_tree_is_visited_as_moto_visits_it(lab: MotoLab, expression: str) -> N
         assert quick == [validated()] * 2
     finally:
         traverser.traverse_node_recursively = visit
+
+
+NAMES = st.sampled_from(["a", "b", "k", "i", "Name", "#m", "#n", "#k", "#x", "a.b", "a[0]"])
+VALUES = st.sampled_from([":x", ":n", ":e", ":missing", "a", ":n + :n"])
+ASSIGNMENTS = st.builds("{} = {}".format, NAMES, VALUES)
+SETS = st.builds(
+    "{} {}{}".format,
+    st.sampled_from(["SET", "SET ", "set", "ADD"]),
+    st.lists(ASSIGNMENTS, min_size=1, max_size=3).map(", ".join),
+    st.sampled_from(["", "", "", " REMOVE a"]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SETS)
+@example("SET a = :x, #m = :n")
+def test_plain_assignments_do_what_moto_does(patched_moto: None, expression: str) -> None:
+    from moto.dynamodb.models.dynamo_type import DynamoType, Item
+
+    names = {"#m": "mm", "#n": "a", "#k": "k"}
+    values = {":x": {"S": "x"}, ":n": {"N": "2"}, ":e": {"S": ""}}
+    keys: Any = {"table_key_attrs": ["k"], "attribute_keys": ["k", "i"]}
+    table = SimpleNamespace(**keys, attr=[{"AttributeName": "i", "AttributeType": "S"}])
+
+    def updated() -> Any:
+        attrs = {"k": {"S": "1"}, "a": {"M": {"b": {"S": "y"}}}}
+        item = cast("Any", Item)(DynamoType({"S": "1"}), None, attrs)
+        try:
+            items._run_expression(table, item, expression, names, values)
+        except Exception as error:  # noqa: BLE001 - both ways must fail alike
+            return type(error), str(error)
+        return item.to_json()
+
+    short = updated()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(items, "_plain_values", lambda *_: None)
+        assert updated() == short
+
+
+def test_plain_assignments_are_recognised(patched_moto: None) -> None:
+    assert plain_assignments("SET a = :x, #b=:y") == (("a", ":x"), ("#b", ":y"))
+    others = ("SET name = :x", "SET a = b", "SET a.b = :x", "SET a = :x REMOVE c", "ADD a :x")
+    assert [plain_assignments(other) for other in others] == [None] * 5
+
+
+@pytest.mark.parametrize("text", ["a = :x AND NOT (b.c[1] <> :y)", "size(a) < :x", "a = ", "?", ""])
+def test_a_condition_is_read_as_moto_reads_it(patched_moto: None, text: str) -> None:
+    from moto.dynamodb.comparisons import ConditionExpressionParser
+
+    parser: Any = ConditionExpressionParser
+    lex = parser._lex_condition_expression
+
+    def parsed() -> Any:
+        values = {":x": {"N": "1"}, ":y": {"S": "2"}}
+        reader = parser(text, {}, values)
+        try:
+            return repr(reader.parse()), reader.expr_attr_values_found
+        except Exception as error:  # noqa: BLE001 - both ways must fail alike
+            return type(error), str(error)
+
+    quick = [parsed(), parsed()]
+    parser._lex_condition_expression = lex.__wrapped__
+    try:
+        assert quick == [parsed()] * 2
+    finally:
+        parser._lex_condition_expression = lex
 
 
 def _tree(node: Any) -> Any:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import OrderedDict
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 from botocore import xform_name
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from moto.core.errors import get_error_model
+from moto.core.exceptions import ServiceException
 from moto.core.request import Request
+from moto.core.responses import BaseResponse
 from moto.core.serialize import (
     JSONSerializer,
     QuerySerializer,
@@ -144,3 +148,84 @@ def test_a_request_reads_as_if_werkzeug_had_parsed_it(
         assert getattr(quick, name) == getattr(plain, name), name
     assert json.dumps(quick.form) == json.dumps(plain.form)
     assert list(quick.files) == list(plain.files)
+
+
+class _Handler(BaseResponse):
+    """A service's, as far as each request sets it up."""
+
+    def __init__(self, *, parses: bool) -> None:
+        super().__init__(service_name="dynamodb")
+        self.automated_parameter_parsing = parses
+
+
+_HEADERS = {
+    "content-type": st.sampled_from(
+        ["application/x-amz-json-1.0", "application/x-www-form-urlencoded", "text/plain", ""]
+    ),
+    "x-amz-target": st.sampled_from(["DynamoDB_20120810.GetItem", "DynamoDB_20120810.PutItem"]),
+    "authorization": st.sampled_from(
+        [
+            f"AWS4-HMAC-SHA256 Credential={key}/20260101/eu-west-1/dynamodb/aws4_request, SignedHeaders=host"
+            for key in ("test", "AKIAIOSFODNN7EXAMPLE")
+        ]
+    ),
+    "user-agent": st.sampled_from(["Boto3/1.40", "aws region/ap-south-1"]),
+    "x-moto-account-id": st.just("123456789012"),
+    "host": st.sampled_from(["127.0.0.1:4566", "dynamodb.cn-north-1.amazonaws.com"]),
+}
+_BODIES = st.dictionaries(
+    st.sampled_from(["TableName", "Key", "ReturnValues"]),
+    st.sampled_from(["t", "a=b&Action=DeleteTable", "&AWSAccessKeyId=AKIA", "é"]),
+).map(lambda body: json.dumps(body, ensure_ascii=False).encode())
+
+
+@given(
+    st.fixed_dictionaries({}, optional=_HEADERS),
+    _BODIES | st.sampled_from([b"", b"{}", b"\xff", b"Action=ListTables&Version=1"]),
+    st.sampled_from(["", "X-Amz-Date=1"]),
+    st.booleans(),
+    st.booleans(),
+)
+@example(
+    {"x-amz-target": "DynamoDB_20120810.GetItem", "authorization": "AWS4 Credential=test/"},
+    b'{"Key": "&AWSAccessKeyId=AKIA&"}',
+    "",
+    False,
+    False,
+)
+@settings(max_examples=300)
+def test_a_plain_request_is_set_up_as_every_other(
+    headers: dict[str, str], body: bytes, query: str, parses: bool, is_raw: bool
+):
+    """The short way of `setup_class`, with and without it."""
+
+    def set_up(handler: BaseResponse) -> Any:
+        request = moto_request("POST", headers.get("host", "h"), "/", query, headers, body)
+        try:
+            handler.setup_class(request, request.raw_url, request.headers, use_raw_body=is_raw)
+        except Exception as error:  # noqa: BLE001 - both ways must fail alike
+            return type(error), str(error)
+        state = dict(vars(handler))
+        state["headers"] = dict(state["headers"])
+        del state["normalized_request"], state["response_headers"]["date"]
+        return state
+
+    short = set_up(_Handler(parses=parses))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(core, "_is_plain", lambda _: False)
+        long = set_up(_Handler(parses=parses))
+    assert short == long
+
+
+def test_request_ids_have_awss_form():
+    ids = {core._request_id() for _ in range(100)}
+    assert len(ids) == 100
+    assert all(re.fullmatch("[A-Z2-7]{52}", each) for each in ids)
+
+
+def test_an_error_of_another_service_keeps_its_code():
+    # moto warns of it, and warnings are errors in these tests, as in those of some users.
+    kind = type("InvalidSubnetIdError", (ServiceException,), {"__module__": "moto.ec2.exceptions"})
+    error = kind("InvalidSubnetID.NotFound", "The subnet ID 'subnet-1' does not exist")
+    shown = get_error_model(error, get_service_model("autoscaling"))
+    assert shown.error_code == "InvalidSubnetID.NotFound"

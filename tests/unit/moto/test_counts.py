@@ -16,21 +16,6 @@ SPEC = {"ImageId": "ami-12c6146b", "InstanceType": "t2.micro"}
 Client = Callable[[str], Any]
 
 
-def run_task(client: Client) -> None:
-    ecs = client("ecs")
-    ecs.create_cluster(clusterName="c")
-    container = {"name": "x", "image": "y", "memory": 1, "cpu": 1}
-    ecs.register_task_definition(family="f", containerDefinitions=[container])
-    network = {"awsvpcConfiguration": {"subnets": ["subnet-1"]}}
-    ecs.run_task(
-        cluster="c",
-        taskDefinition="f",
-        count=MANY,
-        launchType="FARGATE",
-        networkConfiguration=network,
-    )
-
-
 def replicate(client: Client, **count: int) -> None:
     client("elasticache").create_replication_group(
         ReplicationGroupId="r", ReplicationGroupDescription="d", Engine="redis", **count
@@ -50,7 +35,6 @@ ASKED: dict[str, tuple[Callable[[Client], Any], str]] = {
         ),
         "HostLimitExceeded",
     ),
-    "tasks": (run_task, "InvalidParameterException"),
     "nodes of DAX": (
         lambda client: client("dax").create_cluster(
             ClusterName="nodes", NodeType="dax.t3.small", ReplicationFactor=MANY, IamRoleArn=ROLE

@@ -104,3 +104,29 @@ def test_a_capture_of_tail_has_its_rate_its_peak_and_its_hottest_key(tmp_path: P
     broken.write_text(lines[0] + "\nhello\n")
     refused = CliRunner().invoke(command, [str(broken)])
     assert "line 2 is no record of headrace tail --json" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--rate", "nan"], "nan is not a number."),
+        (["--rate", "1e300"], "is not in the range 0<x<=1000000000.0"),
+        (["--rate", "5", "--times", "inf"], "is not in the range"),
+        (["--rate", "5", "--prices", "p.json"], "p.json: shard_hour is dollars, not 'a'."),
+    ],
+)
+def test_what_is_no_number_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], sentence: str
+):
+    monkeypatch.chdir(tmp_path)
+    Path("records").write_bytes(b"x")
+    Path("p.json").write_text('{"shard_hour": "a"}')
+    outcome = CliRunner().invoke(command, ["records", *words])
+    assert sentence in outcome.output
+    assert outcome.exit_code in (1, 2)
+
+
+@pytest.mark.parametrize(("source", "sentence"), [("/nowhere", "no file"), ("/tmp", "a folder")])
+def test_a_path_is_no_stream(source: str, sentence: str):
+    outcome = CliRunner().invoke(command, [source])
+    assert f"{source} is {sentence}, and no stream." in outcome.output

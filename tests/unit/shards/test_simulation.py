@@ -13,8 +13,7 @@ from headrace.shards.prices import US_EAST_1, on_demand_cost, provisioned_cost
 from headrace.shards.settings import Settings
 from headrace.shards.simulation.keyed_load import KeyedLoad, generated, recorded
 from headrace.shards.simulation.plot import save_plot
-from headrace.shards.simulation.ring import Ring
-from headrace.shards.simulation.strategies import Run, compare
+from headrace.shards.simulation.strategies import Ring, Run, compare
 
 
 def week_of(**changes: Any) -> KeyedLoad:

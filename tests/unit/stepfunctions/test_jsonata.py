@@ -249,12 +249,88 @@ def test_a_distributed_map_fails_when_more_fails_than_it_tolerates(runs: Runs):
         assert runs.output({"A": {**state, **tolerated}}) == [1]
 
 
-def test_items_that_are_to_be_batched_fail_by_name(runs: Runs):
-    inner = {"StartAt": "P", "States": {"P": DONE}}
-    batcher = {"MaxItemsPerBatch": 2}
-    done = runs({"A": {"Type": "Map", "ItemProcessor": inner, "ItemBatcher": batcher, "End": True}})
-    assert done["error"] == "States.Runtime"
-    assert done["cause"] == "headrace does not batch the items of a Map (ItemBatcher)"
+DISTRIBUTED: dict[str, Any] = {
+    "ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "EXPRESS"},
+    "StartAt": "P",
+    "States": {"P": {"Type": "Pass", "End": True}},
+}
+
+
+@pytest.mark.parametrize(
+    ("language", "state", "batches"),
+    [
+        (
+            "JSONPath",
+            {
+                "ItemsPath": "$.items",
+                "ItemSelector": {
+                    "v.$": "$$.Map.Item.Value",
+                    "i.$": "$$.Map.Item.Index",
+                    "c.$": "$.c",
+                },
+                "ItemBatcher": {"MaxItemsPerBatchPath": "$.most", "BatchInput": {"c.$": "$.c"}},
+            },
+            [
+                {
+                    "BatchInput": {"c": "x"},
+                    "Items": [{"v": 5, "i": 0, "c": "x"}, {"v": 6, "i": 1, "c": "x"}],
+                },
+                {"BatchInput": {"c": "x"}, "Items": [{"v": 7, "i": 2, "c": "x"}]},
+            ],
+        ),
+        (
+            "JSONPath",
+            {"ItemsPath": "$.items", "ItemBatcher": {"MaxItemsPerBatch": 10}},
+            [{"Items": [5, 6, 7]}],
+        ),
+        (
+            "JSONata",
+            {
+                "Items": "{% $states.input.items %}",
+                "ItemSelector": {"v": "{% $states.context.Map.Item.Value * 2 %}"},
+                "ItemBatcher": {
+                    "MaxItemsPerBatch": "{% $states.input.most %}",
+                    "BatchInput": {"c": "{% $states.input.c %}"},
+                },
+            },
+            [
+                {"BatchInput": {"c": "x"}, "Items": [{"v": 10}, {"v": 12}]},
+                {"BatchInput": {"c": "x"}, "Items": [{"v": 14}]},
+            ],
+        ),
+        (
+            "JSONata",
+            {"Items": ["abcdef", "ghijkl", "m"], "ItemBatcher": {"MaxInputBytesPerBatch": 30}},
+            [{"Items": ["abcdef"]}, {"Items": ["ghijkl", "m"]}],
+        ),
+        (
+            "JSONPath",
+            {"ItemsPath": "$.none", "ItemBatcher": {"MaxItemsPerBatch": 10}},
+            [],
+        ),
+    ],
+)
+def test_a_distributed_maps_items_come_in_batches(
+    runs: Runs, language: str, state: dict[str, Any], batches: list[Any]
+):
+    machine = {"A": {"Type": "Map", "ItemProcessor": DISTRIBUTED, "End": True, **state}}
+    given = {"items": [5, 6, 7], "none": [], "most": 2, "c": "x"}
+    assert runs.output(machine, given, language=language) == batches
+
+
+def test_what_is_tolerated_of_batches_is_counted_in_items(runs: Runs):
+    state = {"Type": "Fail"}
+    inner = {**DISTRIBUTED, "States": {"P": state}}
+    machine = {
+        "Type": "Map",
+        "Items": [1, 2, 3],
+        "ItemProcessor": inner,
+        "ItemBatcher": {"MaxItemsPerBatch": 2},
+        "End": True,
+    }
+    failed = runs({"A": {**machine, "ToleratedFailureCount": 2}})
+    assert failed["error"] == "States.ExceedToleratedFailureThreshold"
+    assert runs.output({"A": {**machine, "ToleratedFailureCount": 3}}) == []
 
 
 def test_a_state_has_the_machines_language_unless_it_says_its_own(runs: Runs):

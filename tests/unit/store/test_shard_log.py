@@ -7,12 +7,14 @@ import errno
 import json
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.store.batch import SharedFrame
 from headrace.store.flusher import Flusher
 from headrace.store.losses import LogDamaged
 from headrace.store.shard_log import LogClosed, LogFull, ShardLog
@@ -49,6 +51,7 @@ def test_numbers_increase_over_restarts_and_a_clock_that_goes_back(tmp_path: Pat
     batches=st.lists(st.lists(st.text(max_size=40), min_size=1, max_size=8), max_size=30),
     roll_at_bytes=st.integers(1, 4000),
     page=st.integers(1, 9),
+    page_bytes=st.integers(1, 400) | st.just(logs.EVERYTHING),
     reopened=st.booleans(),
 )
 def test_any_page_size_and_any_segment_size_give_every_record_once(
@@ -56,6 +59,7 @@ def test_any_page_size_and_any_segment_size_give_every_record_once(
     batches: list[list[str]],
     roll_at_bytes: int,
     page: int,
+    page_bytes: int,
     reopened: bool,
 ):
     folder = tmp_path_factory.mktemp("log")
@@ -69,7 +73,7 @@ def test_any_page_size_and_any_segment_size_give_every_record_once(
     assert texts(log) == wanted
     paged: list[str] = []
     index = 0
-    while (batch := log.read(index, page, logs.EVERYTHING)).count:
+    while (batch := log.read(index, page, page_bytes)).count:
         assert batch.count <= page
         paged += texts(log, index)[: batch.count]
         index = batch.next_index
@@ -257,6 +261,106 @@ class TestFlusher:
             flusher.sync(log).result(10)
         finally:
             flusher.stop()
+
+
+class TestSharedFrames:
+    def share(self, log: ShardLog, text: str, now_ms: int = NOW_MS) -> SharedFrame:
+        data = base64.b64encode(text.encode()).decode()
+        return log.append_shared(data, "k", len(text) + 1, now_ms, "")[1]
+
+    def test_its_records_are_there_once_it_is_written(self, tmp_path: Path):
+        log = open_log(tmp_path)
+        frames = {self.share(log, text) for text in "abc"}
+        assert (len(frames), texts(log)) == (1, [])
+        assert all(frame.write() for frame in frames)
+        assert texts(log) == ["a", "b", "c"]
+
+    def test_what_happens_once_it_is_written_happens_once(self, tmp_path: Path):
+        log, told = open_log(tmp_path), list[list[int]]()
+        frame = self.share(log, "a")
+        frame.then = lambda written: told.append(written.sizes)
+        put(log, ["b"])
+        assert told == []
+        assert frame.write()
+        assert frame.write()
+        assert told == [[2]]
+
+    def test_the_end_of_the_log_writes_it(self, tmp_path: Path):
+        log = open_log(tmp_path)
+        frame = self.share(log, "a")
+        with log.lock:
+            log.end()
+        assert frame.write()
+        with pytest.raises(LogClosed):
+            self.share(log, "b")
+        assert texts(open_log(tmp_path)) == ["a"]
+
+    def test_who_writes_it_waits_for_another_who_does(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        log, writing, may_end = open_log(tmp_path), threading.Event(), threading.Event()
+        frame, write = self.share(log, "a"), os.pwrite
+
+        def write_slowly(fd: int, data: bytes, offset: int) -> int:
+            writing.set()
+            assert may_end.wait(10)
+            return write(fd, data, offset)
+
+        monkeypatch.setattr(os, "pwrite", write_slowly)
+        with ThreadPoolExecutor(2) as threads:
+            other = threads.submit(put, log, ["b"])
+            assert writing.wait(10)
+            ours = threads.submit(frame.write)
+            may_end.set()
+            assert ours.result(10)
+            other.result(10)
+        assert texts(log) == ["a", "b"]
+
+    def test_a_full_disk_leaves_nothing_of_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        log = open_log(tmp_path)
+        with monkeypatch.context() as full:
+            full.setattr(os, "pwrite", _FullDisk(20))
+            frame = self.share(log, "a")
+            assert not frame.write()
+        numbers = put(log, ["b"])
+        assert not frame.write()
+        assert texts(log) == ["b"]
+        assert [record["SequenceNumber"] for record in records(log)] == numbers
+
+    @settings(max_examples=150, deadline=None)
+    @given(
+        st.lists(
+            st.tuples(st.sampled_from(["share", "put", "write", "roll"]), st.integers(0, 2)),
+            max_size=25,
+        )
+    )
+    def test_the_log_is_as_if_each_record_were_put_by_itself(
+        self, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
+    ):
+        """Whatever else is appended between, at whatever time, and with whatever new segments."""
+        alone, shared = (open_log(tmp_path_factory.mktemp("log")) for _ in range(2))
+        now_ms, numbers, frames = NOW_MS, ([], []), list[SharedFrame]()
+        for number, (step, passed_ms) in enumerate(steps):
+            now_ms += passed_ms
+            if step == "write" and frames:
+                assert frames[-1].write()
+            elif step == "roll":
+                for log in (alone, shared):
+                    log.trim(0 if passed_ms else now_ms - 60_000)
+            else:
+                numbers[0].extend(put(alone, [str(number)], now_ms))
+                if step == "put":
+                    numbers[1].extend(put(shared, [str(number)], now_ms))
+                else:
+                    data = base64.b64encode(str(number).encode()).decode()
+                    sequence, frame = shared.append_shared(data, "k", 2, now_ms, "")
+                    numbers[1].append(sequence)
+                    frames.append(frame)
+        assert all(frame.write() for frame in frames)
+        assert numbers[0] == numbers[1]
+        assert records(shared) == records(alone)
 
 
 def test_a_flipped_bit_is_never_served(tmp_path: Path):

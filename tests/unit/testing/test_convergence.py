@@ -13,9 +13,9 @@ import pytest
 
 from headrace.testing import HandlerPipeline, NotConverged, assert_converges, hostile
 from headrace.testing.convergence import Delivery, NothingProcessed, in_order, run
+from headrace.testing.function_variables import Modules
 from headrace.testing.handlers import handler_of
 from headrace.testing.hostile import Event
-from headrace.testing.modules import Modules
 
 LAMBDAS = Path(__file__).parents[3] / "lambdas"
 ORDERS = hostile.from_records(

@@ -106,14 +106,31 @@ def test_a_stream_that_is_not_there(headrace_function):
     headrace_function('upper', source='nothing')
 """
 
+DENIED = """
+import json
+
+def test_a_role_that_may_not(headrace_aws):
+    iam, sts = headrace_aws.client("iam"), headrace_aws.client("sts")
+    trust = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    role = iam.create_role(RoleName="narrow", AssumeRolePolicyDocument=document)["Role"]["Arn"]
+    keys = sts.assume_role(RoleArn=role, RoleSessionName="me")["Credentials"]
+    headrace_aws.session().client(
+        "kinesis",
+        aws_access_key_id=keys["AccessKeyId"],
+        aws_secret_access_key=keys["SecretAccessKey"],
+        aws_session_token=keys["SessionToken"],
+    ).list_streams()
+"""
+
 
 def test_pipelines_and_stacks_on_a_cloud_of_the_runs_own(project: pytest.Pytester) -> None:
     """In a process of its own, as all that start a cloud: moto is one to a process."""
     (project.path / "template.yaml").write_text(TEMPLATE)
     (project.mkdir("broken") / "handler.py").write_text("import no_such\ndef handler(e, c): pass")
-    project.makepyfile(PIPELINE + STACKS)
+    project.makepyfile(PIPELINE + STACKS + DENIED)
     result = project.runpytest_subprocess(*PLUGIN, "-q")
-    result.assert_outcomes(passed=4, failed=4)
+    result.assert_outcomes(passed=5, failed=4)
     result.stdout.fnmatch_lines(
         [
             "Stack stack ended as ROLLBACK_COMPLETE; its events:",
@@ -121,6 +138,10 @@ def test_pipelines_and_stacks_on_a_cloud_of_the_runs_own(project: pytest.Pyteste
             "There is no folder */nowhere with the code of handler.handler*",
             "handler.handler of */broken cannot be imported: ModuleNotFoundError: No module named 'no_such'",
             "There is no stream nothing in account * to trigger a function: create it first.",
+            "*headrace: permissions*",
+            "AWS would deny 2 things that were done here:",
+            "  role/narrow: kinesis:ListStreams on [*]",
+            "  role/template-UpperRole-*: kinesis:PutRecord on arn:aws:kinesis:*",
         ]
     )
 
@@ -277,34 +298,3 @@ def test_it_is_light() -> None:
     run = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True)
     for heavy in ("botocore", "boto3", "moto", "hypothesis", "yaml"):
         assert f"'{heavy}'" not in run.stdout
-
-
-DENIED = """
-import json
-
-def test_a_role_that_may_not(headrace_aws):
-    iam, sts = headrace_aws.client("iam"), headrace_aws.client("sts")
-    trust = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
-    document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
-    role = iam.create_role(RoleName="narrow", AssumeRolePolicyDocument=document)["Role"]["Arn"]
-    keys = sts.assume_role(RoleArn=role, RoleSessionName="me")["Credentials"]
-    headrace_aws.session().client(
-        "kinesis",
-        aws_access_key_id=keys["AccessKeyId"],
-        aws_secret_access_key=keys["SecretAccessKey"],
-        aws_session_token=keys["SessionToken"],
-    ).list_streams()
-"""
-
-
-def test_a_run_ends_with_what_aws_would_deny(project: pytest.Pytester):
-    project.makepyfile(test_denied=DENIED)
-    result = project.runpytest_subprocess(*PLUGIN, "-q")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*headrace: permissions*",
-            "AWS would deny 1 thing that was done here:",
-            "  role/narrow: kinesis:ListStreams on [*]",
-        ]
-    )

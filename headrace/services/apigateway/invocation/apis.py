@@ -39,7 +39,10 @@ class RestApi:
 
 @dataclass(frozen=True, slots=True)
 class HttpApi:
-    """An HTTP or WebSocket API: its routes by their key, its integrations and authorizers by id, stages by name."""
+    """An HTTP or WebSocket API: its routes by their key, its integrations and authorizers by id, stages by name.
+
+    `selection` is the expression that chooses a message's route; an integration has its `responses`.
+    """
 
     id: str
     account: str
@@ -51,6 +54,7 @@ class HttpApi:
     integrations: dict[str, dict[str, Any]]
     authorizers: dict[str, dict[str, Any]]
     stages: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    selection: str = ""
 
 
 def find_api(api_id: str) -> RestApi | HttpApi | None:
@@ -78,7 +82,11 @@ def _rest_api(backend: Any, api_id: str, account: str, region: str) -> RestApi:
         for resource in api.resources.values()
     }
     stages = {
-        name: {"variables": dict(stage.variables or {}), "deploymentId": stage.deployment_id}
+        name: {
+            "variables": dict(stage.variables or {}),
+            "deploymentId": stage.deployment_id,
+            "canary": stage.canary_settings,
+        }
         for name, stage in api.stages.items()
     }
     return RestApi(
@@ -120,7 +128,14 @@ def _http_api(backend: Any, api_id: str, account: str, region: str) -> HttpApi:
         cors=dict(api.cors_configuration or {}),
         is_closed=api.disable_execute_api_endpoint in (True, "true"),
         routes={route.route_key: route.to_json() for route in api.routes.values()},
-        integrations={name: entity.to_json() for name, entity in api.integrations.items()},
+        integrations={
+            name: {
+                **entity.to_json(),
+                "responses": [answer.to_json() for answer in entity.responses.values()],
+            }
+            for name, entity in api.integrations.items()
+        },
         authorizers={name: entity.to_json() for name, entity in api.authorizers.items()},
         stages={name: dict(stage.stage_variables or {}) for name, stage in api.stages.items()},
+        selection=str(api.route_selection_expression or ""),
     )

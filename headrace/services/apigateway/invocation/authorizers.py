@@ -136,7 +136,11 @@ def _authorize_by_pools(authorizer: Mapping[str, Any], asked: AuthorizerInput) -
 
 
 def _authorize_by_issuer(authorizer: Mapping[str, Any], asked: AuthorizerInput) -> dict[str, Any]:
-    """Return the claims and scopes of a token of a JWT authorizer's issuer. Raises Refused."""
+    """Return the claims and scopes of a token of a JWT authorizer's issuer. Raises Refused.
+
+    Documented: `exp` is after, `nbf` and `iat` are before the current time
+    (docs.aws.amazon.com/apigateway/latest/developerguide/http-api-jwt-authorizer.html).
+    """
     configuration = members(authorizer.get("jwtConfiguration"))
     issuer = str(configuration.get("issuer") or "").rstrip("/")
     if _ISSUER.fullmatch(issuer) is None:
@@ -150,7 +154,7 @@ def _authorize_by_issuer(authorizer: Mapping[str, Any], asked: AuthorizerInput) 
         str(claims["iss"]).rstrip("/") != issuer
         or not audiences & {*_each(configuration.get("audience"))}
         or float(claims["exp"]) <= now_s
-        or float(claims.get("nbf") or 0) > now_s
+        or any(float(claims.get(name) or 0) > now_s for name in ("nbf", "iat"))
     ):
         raise refusal
     scopes = _read_scopes(claims)
@@ -174,6 +178,8 @@ def _read_claims(token: str, refusal: Refused) -> dict[str, Any]:
             raise refusal
         claims = jwt.decode(token, key, algorithms=["RS256"]).claims
         float(claims["exp"])
+        for name in ("nbf", "iat"):
+            float(claims.get(name) or 0)
     except (JoseError, IndexError, KeyError, TypeError, ValueError, RecursionError):
         raise refusal from None
     return claims

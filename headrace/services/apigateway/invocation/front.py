@@ -18,15 +18,23 @@ from headrace.services.apigateway.invocation.apis import HttpApi, RestApi, find_
 from headrace.services.apigateway.invocation.functions import ApiRequest, Functions, refusal
 from headrace.services.apigateway.invocation.http_apis import HttpApiRequest
 from headrace.services.apigateway.invocation.rest_apis import RestRequest
+from headrace.services.apigateway.invocation.websockets import (
+    Services,
+    WebSocketApis,
+    WebSocketRequest,
+    is_management,
+)
 
 # Recognizes requests to APIs' own addresses.
 #
 # Addresses: `http://API.execute-api.REGION.localhost:PORT/STAGE/PATH` where such names resolve, and everywhere
-# `ENDPOINT/_aws/execute-api/API/STAGE/PATH`. The address of an HTTP API's `$default` stage has no stage, as on AWS.
+# `ENDPOINT/_aws/execute-api/API/STAGE/PATH`, or LocalStack's older `ENDPOINT/restapis/API/STAGE/_user_request_/PATH`.
+# The address of an HTTP API's `$default` stage has no stage, as on AWS.
 
 HOST_MARK = ".execute-api."
 API_PATH = "/_aws/execute-api/"
 _PATH = re.compile(rf"{API_PATH}([0-9a-z]+)(/.*)?")
+_OLDER_PATH = re.compile(r"/restapis/([0-9a-z]+)(/[^/]+)/_user_request_(/.*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +59,12 @@ def has_own_host(request: HttpRequest) -> bool:
 
 def is_of_an_api(request: HttpRequest) -> bool:
     """Whether a request is for any API's own address."""
-    return request.path.startswith(API_PATH) or has_own_host(request)
+    return (
+        request.path.startswith(API_PATH)
+        or has_own_host(request)
+        or is_management(request, request.path)
+        or _OLDER_PATH.fullmatch(request.path) is not None
+    )
 
 
 def address_of(request: HttpRequest) -> Address | None:
@@ -60,8 +73,11 @@ def address_of(request: HttpRequest) -> Address | None:
     api_id, mark, _ = domain.partition(HOST_MARK)
     if mark:
         return Address(api_id, request.path or "/", domain)
-    match = _PATH.fullmatch(request.path)
-    return None if match is None else Address(match[1], match[2] or "/", domain)
+    if match := _PATH.fullmatch(request.path):
+        return Address(match[1], match[2] or "/", domain)
+    if match := _OLDER_PATH.fullmatch(request.path):
+        return Address(match[1], match[2] + (match[3] or "/"), domain)
+    return None
 
 
 # Documented: API Gateway's largest request.
@@ -82,11 +98,13 @@ class ExecuteApi:
         control: ControlPlane,
         clock: Clock,
         ids: Ids,
+        host: Callable[[], str],
     ) -> None:
-        """`load` makes moto ready with this cloud's state (it waits, and raises AwsError)."""
+        """`load` makes moto ready with this cloud's state (it waits, and raises AwsError); `host` returns its host."""
         self._load = load
         self._functions, self._control = functions, control
         self._clock, self._ids = clock, ids
+        self._sockets = WebSocketApis(Services(functions, control, clock, ids, host))
 
     def endpoints(self) -> Endpoints:
         """Return the APIs' addresses, for the entrance and the front door."""
@@ -119,6 +137,11 @@ class ExecuteApi:
         if request.body_file is not None or len(request.body) > MOST_BYTES:
             return refusal(413, "Request Too Long", "RequestTooLargeException")
         try:
+            address = address_of(request)
+            path = request.path if address is None else address.path
+            if is_management(request, path):
+                self._load()
+                return self._sockets.manage(request, path)
             served = self._find_api(request, request_id)
         except AwsError as error:
             return refusal(error.status, error.message)
@@ -129,7 +152,7 @@ class ExecuteApi:
 
     def _find_api(
         self, request: HttpRequest, request_id: str
-    ) -> RestRequest | HttpApiRequest | None:
+    ) -> RestRequest | HttpApiRequest | WebSocketRequest | None:
         address = address_of(request)
         if address is None:
             return None
@@ -137,6 +160,10 @@ class ExecuteApi:
         api = find_api(address.api_id)
         if isinstance(api, RestApi):
             return RestRequest(api, self._visit(api, request, address, request_id))
+        if isinstance(api, HttpApi) and api.protocol == "WEBSOCKET":
+            return WebSocketRequest(
+                self._sockets, api, self._visit(api, request, address, request_id)
+            )
         if isinstance(api, HttpApi):
             return HttpApiRequest(api, self._visit(api, request, address, request_id))
         return None

@@ -28,7 +28,7 @@ from headrace.services.apigateway.invocation.authorizers import (
     AuthorizerInput,
     authorize_http,
 )
-from headrace.services.apigateway.invocation.callers import denial_of, identity_of
+from headrace.services.apigateway.invocation.callers import UNSIGNED, denial_of, identity_of
 from headrace.services.apigateway.invocation.functions import (
     SERVICE,
     ApiRequest,
@@ -130,8 +130,6 @@ class HttpApiRequest:
 
     def _answer(self) -> HttpResponse:
         api = self._api
-        if api.protocol != "HTTP":
-            raise Refused(501, "headrace stores WebSocket APIs, but does not serve them")
         if self._stage not in api.stages or api.is_closed:
             raise Refused(404, "Not Found")
         route_and_parameters = self._route()
@@ -288,7 +286,11 @@ class HttpApiRequest:
                 "httpMethod": request.method,
                 "path": self._path,
                 "protocol": http["protocol"],
-                "identity": {"sourceIp": http["sourceIp"], "userAgent": http["userAgent"]},
+                "identity": {
+                    **dict.fromkeys(UNSIGNED),
+                    "sourceIp": http["sourceIp"],
+                    "userAgent": http["userAgent"],
+                },
                 "requestTime": context["time"],
                 "requestTimeEpoch": context["timeEpoch"],
                 "resourcePath": key.partition(" ")[2] or key,

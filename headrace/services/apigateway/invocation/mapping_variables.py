@@ -105,18 +105,33 @@ def parse_body(text: str) -> Any:
         return text
 
 
-def fill_template(
-    template: str, body: str, seen: RequestValues, override: dict[str, Any] | None = None
-) -> str:
-    """Return a filled mapping template for a request's or an answer's body. Raises TemplateError.
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What mapping templates set in `$context.requestOverride` and `$context.responseOverride`, by kind and name.
 
-    The status and headers that an answer's template sets in `$context.responseOverride` are put into `override`.
+    Documented: https://docs.aws.amazon.com/apigateway/latest/developerguide/apigateway-override-request-response-parameters.html
+    """
+
+    request: dict[str, Any] = field(
+        default_factory=lambda: {"header": {}, "path": {}, "querystring": {}}
+    )
+    response: dict[str, Any] = field(default_factory=lambda: {"header": {}})
+
+
+def fill_template(template: str, body: str, seen: RequestValues, overrides: Overrides) -> str:
+    """Return a filled mapping template for a request's or an answer's body; fills `overrides`. Raises TemplateError.
+
+    `$input.body` of an empty body is `{}` (LocalStack's tests against AWS, apigateway/test_apigateway_sqs.py, 2025).
     """
     with Budget(seen.caller) as budget:
         variables = {
-            "input": _input(body, seen, budget),
+            "input": _input(body or "{}", seen, budget),
             "util": _util(budget),
-            "context": {**seen.context, "responseOverride": override},
+            "context": {
+                **seen.context,
+                "requestOverride": overrides.request,
+                "responseOverride": overrides.response,
+            },
             "stageVariables": dict(seen.stage),
         }
         return render(template, variables, budget)

@@ -14,6 +14,7 @@ from headrace.aws.calls.http import HttpResponse
 from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
 from headrace.services.apigateway.invocation.functions import Refused
 from headrace.services.apigateway.invocation.mapping_variables import (
+    Overrides,
     RequestValues,
     fill_template,
     members,
@@ -38,7 +39,9 @@ def pairs(target: str) -> list[tuple[str, str]]:
     return parse_qsl(target.partition("?")[2], keep_blank_values=True)
 
 
-def request_body(integration: Mapping[str, Any], seen: RequestValues) -> str | None:
+def request_body(
+    integration: Mapping[str, Any], seen: RequestValues, overrides: Overrides
+) -> str | None:
     """Return the integration's request body; None for a refused media type. Raises TemplateError.
 
     Documented: https://docs.aws.amazon.com/apigateway/latest/developerguide/integration-passthrough-behaviors.html
@@ -46,7 +49,7 @@ def request_body(integration: Mapping[str, Any], seen: RequestValues) -> str | N
     templates: Mapping[str, Any] = members(integration.get("requestTemplates"))
     kind = seen.header.get("content-type", _JSON).partition(";")[0].strip() or _JSON
     if kind in templates:
-        return fill_template(str(templates[kind] or ""), seen.body, seen)
+        return fill_template(str(templates[kind] or ""), seen.body, seen, overrides)
     behaviour = integration.get("passthroughBehavior") or "WHEN_NO_MATCH"
     if behaviour == "NEVER" or (behaviour == "WHEN_NO_TEMPLATES" and templates):
         return None
@@ -54,7 +57,7 @@ def request_body(integration: Mapping[str, Any], seen: RequestValues) -> str | N
 
 
 def request_parameters(
-    integration: Mapping[str, Any], seen: RequestValues
+    integration: Mapping[str, Any], seen: RequestValues, overrides: Overrides
 ) -> dict[str, dict[str, str]]:
     """Return the integration's header (by lower-case name), path and querystring parameters."""
     request_values: dict[str, dict[str, str]] = {"header": {}, "path": {}, "querystring": {}}
@@ -64,6 +67,9 @@ def request_parameters(
         value = seen.parameter(str(source))
         if value is not None and kind in request_values:
             request_values[kind][key.lower() if kind == "header" else key] = value
+    for kind, values in request_values.items():
+        for name, value in members(overrides.request.get(kind)).items():
+            values[name.lower() if kind == "header" else name] = str(value)
     return request_values
 
 
@@ -72,6 +78,7 @@ def response(
     answered: IntegrationAnswer,
     outcome: str,
     seen: RequestValues,
+    overrides: Overrides,
     is_binary: Callable[[str], bool],
 ) -> tuple[int, list[tuple[str, str]], bytes] | None:
     """Return the client's status, headers and body; None without a matching response. Raises TemplateError.
@@ -91,9 +98,8 @@ def response(
         (candidate for candidate in (accepted, _JSON, *templates) if candidate in templates), None
     )
     body = answered.body
-    override: dict[str, Any] = {"header": {}}
     if kind is not None and templates[kind]:
-        body = fill_template(str(templates[kind]), text, seen, override).encode()
+        body = fill_template(str(templates[kind]), text, seen, overrides).encode()
     body = _convert(
         body,
         str(chosen.get("contentHandling") or ""),
@@ -109,6 +115,7 @@ def response(
             if header.lower() == "content-type":
                 headers = []
             headers.append((header, value))
+    override = overrides.response
     changed = {name.lower(): str(value) for name, value in members(override["header"]).items()}
     headers = [candidate for candidate in headers if candidate[0].lower() not in changed]
     status = override.get("status") or chosen["statusCode"]

@@ -9,6 +9,7 @@ import base64
 import json
 import logging
 import re
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -22,7 +23,7 @@ from headrace.services.apigateway.invocation.authorizers import (
     AuthorizerInput,
     authorize_rest,
 )
-from headrace.services.apigateway.invocation.callers import denial_of, identity_of
+from headrace.services.apigateway.invocation.callers import UNSIGNED, denial_of, identity_of
 from headrace.services.apigateway.invocation.functions import (
     SERVICE,
     ApiRequest,
@@ -37,6 +38,7 @@ from headrace.services.apigateway.invocation.functions import (
     when,
 )
 from headrace.services.apigateway.invocation.mapping_variables import (
+    Overrides,
     RequestValues,
     members,
     text_at,
@@ -125,6 +127,7 @@ class RestRequest:
         stage = api.stages.get(self._stage)
         if stage is None:
             raise Refused(403, "Forbidden", "ForbiddenException")
+        stage = self._choose_release(stage)
         match = best_match(self._path, api.resources)
         missing = Refused(
             403, "Missing Authentication Token", "MissingAuthenticationTokenException"
@@ -146,9 +149,8 @@ class RestRequest:
             context=context,
             stage=stage["variables"],
         )
-        context["authorizer"] = self._authorize(method, event)
-        if context["authorizer"]:
-            event["requestContext"]["authorizer"] = context["authorizer"]
+        if authorized := self._authorize(method, event):
+            context["authorizer"] = event["requestContext"]["authorizer"] = authorized
         check_request(method, api.models, self._seen)
         integration: Mapping[str, Any] | None = method.get("integration")
         if integration is None:
@@ -160,7 +162,21 @@ class RestRequest:
         seen = self._seen
         if kind == "HTTP_PROXY":
             return self._pass_on(integration, seen)
-        return self._integrate(kind, integration, seen, method)
+        return self._integrate(kind, integration, seen)
+
+    def _choose_release(self, stage: dict[str, Any]) -> dict[str, Any]:
+        """Return the stage, or, for the percentage of requests that its canary gets, the stage with its overrides.
+
+        Documented: https://docs.aws.amazon.com/apigateway/latest/developerguide/canary-release.html
+        """
+        canary = stage["canary"]
+        if (
+            canary is None
+            or zlib.crc32(self._request_id.encode()) % 100 >= canary["percentTraffic"]
+        ):
+            return stage
+        variables = {**stage["variables"], **canary["stageVariableOverrides"]}
+        return {**stage, "variables": variables, "deploymentId": canary["deploymentId"]}
 
     # --- access -----------------------------------------------------------------------------------
 
@@ -216,11 +232,13 @@ class RestRequest:
         # As on AWS, only methods that ask for a signature know who signed.
         caller = self._caller if is_signed else None
         identity: dict[str, Any] = {
+            **dict.fromkeys(UNSIGNED, ""),
             "sourceIp": "127.0.0.1",
             "userAgent": headers.get("user-agent", ""),
             **({} if caller is None else identity_of(caller)),
-            "apiKey": headers.get("x-api-key"),
         }
+        if "x-api-key" in headers:
+            identity["apiKey"] = headers["x-api-key"]
         return {
             "accountId": api.account,
             "apiId": api.id,
@@ -229,7 +247,7 @@ class RestRequest:
             "domainPrefix": self._domain.partition(".")[0],
             "extendedRequestId": self._request_id,
             "httpMethod": request.method,
-            "identity": {name: value for name, value in identity.items() if value is not None},
+            "identity": identity,
             "path": self._full_path,
             "protocol": "HTTP/1.1",
             "requestId": self._request_id,
@@ -250,6 +268,8 @@ class RestRequest:
         request = self._request
         headers, query = headers_of(request), query_of(request)
         body, is_base64 = body_of(request, is_binary=self._is_binary("content-type"))
+        identity = {name: value or None for name, value in context["identity"].items()}
+        del identity["principalOrgId"]
         return {
             "resource": resource_path,
             "path": self._path,
@@ -260,7 +280,7 @@ class RestRequest:
             "multiValueQueryStringParameters": query or None,
             "pathParameters": parameters or None,
             "stageVariables": dict(stage["variables"]) or None,
-            "requestContext": dict(context),
+            "requestContext": {**context, "identity": identity},
             "body": body,
             "isBase64Encoded": is_base64,
         }
@@ -327,9 +347,9 @@ class RestRequest:
         kind: str,
         integration: Mapping[str, Any],
         seen: RequestValues,
-        method: Mapping[str, Any],
     ) -> HttpResponse:
-        body = mappings.request_body(integration, seen)
+        overrides = Overrides()
+        body = mappings.request_body(integration, seen, overrides)
         if body is None:
             raise Refused(415, "Unsupported Media Type", "UnsupportedMediaTypeException")
         if kind == "MOCK":
@@ -339,11 +359,11 @@ class RestRequest:
             answered, outcome = IntegrationAnswer(int(status), {}, b""), status
         elif kind == "AWS":
             answered, outcome = self._call(
-                integration, seen, self._payload(integration, seen, body)
+                integration, seen, overrides, self._payload(integration, seen, body)
             )
         elif kind == "HTTP":
             status, headers, content = self._ask(
-                integration, seen, self._payload(integration, seen, body), {}, {}
+                integration, seen, overrides, self._payload(integration, seen, body), {}, {}
             )
             known = {name.lower(): value for name, value in headers}
             answered, outcome = IntegrationAnswer(status, known, content), str(status)
@@ -353,25 +373,30 @@ class RestRequest:
                 f"headrace's APIs have no integration of type {kind}",
                 "NotImplementedException",
             )
-        response = mappings.response(integration, answered, outcome, seen, self._names_binary)
+        response = mappings.response(
+            integration, answered, outcome, seen, overrides, self._names_binary
+        )
         if response is None:
             raise Refused(500, "Internal server error", "InternalServerErrorException")
         return answer(*response)
 
     def _pass_on(self, integration: Mapping[str, Any], seen: RequestValues) -> HttpResponse:
         """Forward the unchanged request to the endpoint of an HTTP_PROXY integration, and return its answer."""
-        response = self._ask(integration, seen, self._request.body, seen.header, seen.querystring)
+        response = self._ask(
+            integration, seen, Overrides(), self._request.body, seen.header, seen.querystring
+        )
         return answer(*response)
 
     def _ask(
         self,
         integration: Mapping[str, Any],
         seen: RequestValues,
+        overrides: Overrides,
         body: bytes,
         headers: Mapping[str, str],
         query: Mapping[str, str],
     ) -> tuple[int, list[tuple[str, str]], bytes]:
-        parameters = mappings.request_parameters(integration, seen)
+        parameters = mappings.request_parameters(integration, seen, overrides)
         kind = seen.header.get("content-type", "application/json")
         return endpoints.forward(
             str(integration.get("httpMethod") or self._request.method),
@@ -383,10 +408,10 @@ class RestRequest:
         )
 
     def _call(
-        self, integration: Mapping[str, Any], seen: RequestValues, body: bytes
+        self, integration: Mapping[str, Any], seen: RequestValues, overrides: Overrides, body: bytes
     ) -> tuple[IntegrationAnswer, str]:
         """Return the integration's answer, and the text that selection patterns are matched against."""
-        parameters = mappings.request_parameters(integration, seen)
+        parameters = mappings.request_parameters(integration, seen, overrides)
         uri = mappings.with_variables(str(integration["uri"]), seen.stage)
         for name, value in parameters["path"].items():
             uri = uri.replace(f"{{{name}}}", value)
@@ -421,6 +446,7 @@ class RestRequest:
             headers=headers,
             query={**dict(mappings.pairs(rest)), **parameters["querystring"]},
             body=body,
+            request_id=self._request_id,
         )
         role = str(integration.get("credentials") or "")
         acting = CallerIdentity(role, SESSION) if ":role/" in role else None

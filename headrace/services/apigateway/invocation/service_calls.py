@@ -2,7 +2,8 @@
 
 An integration's URI is `arn:aws:apigateway:REGION:SERVICE:action/OPERATION` or `...:SERVICE:path/PATH` (documented:
 https://docs.aws.amazon.com/apigateway/latest/api/API_Integration.html). It may call services with JSON protocols or the
-query protocol, and read, write and delete S3 objects.
+query protocol, and read, write and delete S3 objects. Services of the query protocol answer in JSON unless the
+request accepts XML (LocalStack's tests against AWS, apigateway/test_apigateway_sqs.py, 2024).
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from typing import Any, cast
 from urllib.parse import parse_qsl, unquote
 
 from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpResponse
 from headrace.aws.calls.model import service_model
 from headrace.aws.protocols.codec_json import decode_input, encode_error, encode_output
+from headrace.aws.protocols.codec_moto import serialize_error, serialize_output
 from headrace.core.ports import CallerIdentity, ControlPlane
 
 JSON_1_1 = "application/x-amz-json-1.1"
 _NAMES = {"states": "stepfunctions", "email": "ses", "monitoring": "cloudwatch"}
-# All clients call these by the query protocol, though botocore's model has another.
+# Older clients call these by the query protocol, though botocore's model has another.
 _BY_QUERY = ("sqs", "sns", "cloudwatch", "sts", "iam")
 
 
@@ -36,7 +39,10 @@ class IntegrationAnswer:
 
 @dataclass(frozen=True, slots=True)
 class IntegrationRequest:
-    """An integration's request: the part of its URI after the service, and the HTTP request."""
+    """An integration's request: the part of its URI after the service, and the HTTP request.
+
+    `request_id` is what a service of the query protocol says in its answer.
+    """
 
     region: str
     service: str
@@ -46,6 +52,16 @@ class IntegrationRequest:
     headers: Mapping[str, str]
     query: Mapping[str, str]
     body: bytes
+    request_id: str
+
+    def accepts_xml(self) -> bool:
+        """Whether a service of the query protocol answers in XML."""
+        return "xml" in self.headers.get("accept", "")
+
+    def names_target(self) -> bool:
+        """Whether it is a request of the JSON protocol, which names its operation in a header."""
+        is_json = "json" in self.headers.get("content-type", "")
+        return is_json and "x-amz-target" in self.headers
 
 
 def parse_uri(uri: str) -> tuple[str, str, str, str] | None:
@@ -67,22 +83,35 @@ def call(
     try:
         if service == "s3":
             return _call_s3(control, sent, account, acting)
-        model = service_model(service)
-        if service in _BY_QUERY or str(model.resolved_protocol) in ("query", "ec2"):
+        if _is_query(service, sent):
             return _call_by_query(control, service, sent, account, acting)
         return _call_by_json(control, service, sent, account, acting)
     except AwsError as error:
-        return _refuse(service, error)
+        return _refuse(service, sent, error)
 
 
-def _refuse(service: str, error: AwsError) -> IntegrationAnswer:
-    if service in _BY_QUERY:
-        fault = {"Code": error.code, "Message": error.message, "Type": "Sender"}
-        body = json.dumps({"Error": fault, "RequestId": ""}).encode()
-        return IntegrationAnswer(error.status, {"content-type": "application/json"}, body)
-    return IntegrationAnswer(
-        error.status, {"content-type": JSON_1_1}, encode_error(error, JSON_1_1)
-    )
+def _is_query(service: str, sent: IntegrationRequest) -> bool:
+    protocol = str(service_model(service).resolved_protocol)
+    if protocol == "json" and sent.names_target():
+        return False
+    return service in _BY_QUERY or protocol in ("query", "ec2")
+
+
+def _refuse(service: str, sent: IntegrationRequest, error: AwsError) -> IntegrationAnswer:
+    if service == "s3" or not _is_query(service, sent):
+        return IntegrationAnswer(
+            error.status, {"content-type": JSON_1_1}, encode_error(error, JSON_1_1)
+        )
+    if sent.accepts_xml():
+        return _of_response(serialize_error(service, None, error, sent.request_id, "query"))
+    fault = {"Code": error.code, "Message": error.message, "Type": "Sender"}
+    body = json.dumps({"Error": fault, "RequestId": sent.request_id}).encode()
+    return IntegrationAnswer(error.status, {"content-type": "application/json"}, body)
+
+
+def _of_response(response: HttpResponse) -> IntegrationAnswer:
+    headers = {name.lower(): value for name, value in response.headers}
+    return IntegrationAnswer(response.status, headers, cast("bytes", response.body))
 
 
 def _check_operation(service: str, operation: str) -> None:
@@ -132,7 +161,9 @@ def _call_by_query(
     output = control.call(
         service, operation, params, account=account, region=sent.region, acting=acting
     )
-    result: dict[str, Any] = {"ResponseMetadata": {"RequestId": ""}}
+    if sent.accepts_xml():
+        return _of_response(serialize_output(service, operation, output, sent.request_id, "query"))
+    result: dict[str, Any] = {"ResponseMetadata": {"RequestId": sent.request_id}}
     if output:
         result[f"{operation}Result"] = output
     body = json.dumps({f"{operation}Response": result}, default=_to_json).encode()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from headrace.aws.calls.operation import Action
-from headrace.services.cloudcontrol.actions.requests import (
-    cancel_resource_request,
-    get_resource_request_status,
-    list_resource_requests,
-)
 from headrace.services.cloudcontrol.actions.resources import (
+    cancel_resource_request,
     create_resource,
     delete_resource,
     get_resource,
+    get_resource_request_status,
+    list_resource_requests,
     list_resources,
     update_resource,
 )

@@ -9,14 +9,6 @@ from headrace.services.emr.actions.app_uis import (
     get_on_cluster_app_ui_presigned_url,
     get_persistent_app_ui_presigned_url,
 )
-from headrace.services.emr.actions.auto_scaling import (
-    put_auto_scaling_policy,
-    remove_auto_scaling_policy,
-)
-from headrace.services.emr.actions.block_public_access import (
-    get_block_public_access_configuration,
-    put_block_public_access_configuration,
-)
 from headrace.services.emr.actions.clusters import (
     describe_cluster,
     list_bootstrap_actions,
@@ -33,6 +25,8 @@ from headrace.services.emr.actions.instance_groups import (
     add_instance_groups,
     list_instance_groups,
     modify_instance_groups,
+    put_auto_scaling_policy,
+    remove_auto_scaling_policy,
 )
 from headrace.services.emr.actions.instances import list_instances
 from headrace.services.emr.actions.job_flows import describe_job_flows
@@ -42,7 +36,9 @@ from headrace.services.emr.actions.security_configurations import (
     create_security_configuration,
     delete_security_configuration,
     describe_security_configuration,
+    get_block_public_access_configuration,
     list_security_configurations,
+    put_block_public_access_configuration,
 )
 from headrace.services.emr.actions.settings import (
     add_tags,

@@ -1,6 +1,11 @@
-"""AddInstanceGroups, ModifyInstanceGroups, ListInstanceGroups. Groups have no instances; they are stored and shown."""
+"""AddInstanceGroups, ModifyInstanceGroups, ListInstanceGroups. Groups have no instances; they are stored and shown.
+
+PutAutoScalingPolicy and RemoveAutoScalingPolicy: a group's policy is only stored and shown.
+"""
 
 from __future__ import annotations
+
+import copy
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call, operation
@@ -165,3 +170,39 @@ def _describe(cluster: Cluster, group: InstanceGroup) -> shapes.InstanceGroup:
             "Status": instance_status(cluster, group.get("created_ms")),
         }
     )
+
+
+@operation("PutAutoScalingPolicy")
+def put_auto_scaling_policy(
+    emr: Emr, call: Call, request: shapes.PutAutoScalingPolicyInput
+) -> shapes.PutAutoScalingPolicyOutput:
+    """Attach a policy to a core or task group. Source: API_PutAutoScalingPolicy."""
+    policy = copy.deepcopy(request["AutoScalingPolicy"])
+    check_constraints(policy)
+    with emr.store.lock:
+        cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+        if cluster.ending:
+            raise ended_job_flow()
+        group = group_of(cluster, request["InstanceGroupId"])
+        if group["InstanceRole"] == "MASTER":
+            raise validation("An automatic scaling policy is for core and task instance groups.")
+        group["AutoScalingPolicy"] = policy
+        emr.store.save(cluster)
+    return {
+        "ClusterId": cluster.id,
+        "InstanceGroupId": group["Id"],
+        "AutoScalingPolicy": describe_policy(cluster, policy),
+        "ClusterArn": cluster_arn(cluster),
+    }
+
+
+@operation("RemoveAutoScalingPolicy")
+def remove_auto_scaling_policy(
+    emr: Emr, call: Call, request: shapes.RemoveAutoScalingPolicyInput
+) -> shapes.RemoveAutoScalingPolicyOutput:
+    """Remove a group's policy, if it has one. Source: API_RemoveAutoScalingPolicy."""
+    with emr.store.lock:
+        cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+        group_of(cluster, request["InstanceGroupId"]).pop("AutoScalingPolicy", None)
+        emr.store.save(cluster)
+    return {}

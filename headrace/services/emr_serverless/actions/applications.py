@@ -1,17 +1,46 @@
-"""Operations on applications: create, get, list, update, start, stop, delete."""
+"""Operations on applications: create, get, list, update, start, stop, delete.
+
+What EMR Serverless' actions share: pages, times, and the comparison of repeated requests.
+"""
 
 from __future__ import annotations
 
-from typing import Any, cast
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, TypeVar, cast
 
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr_serverless as shapes
-from headrace.core.values import moment, present
-from headrace.services.emr_serverless.actions.common import fingerprint, page
+from headrace.core.values import BadMarker, moment, page_of, present
 from headrace.services.emr_serverless.backend import EmrServerless
 from headrace.services.emr_serverless.errors import conflict, validation, wrong_state
+from headrace.services.emr_serverless.limits import LONGEST_PAGE
 from headrace.services.emr_serverless.state import Application, ApplicationState
 from headrace.spark_submit.emr_releases import SERVERLESS, UnknownRelease, release_of
+
+_T = TypeVar("_T")
+
+
+def epoch_ms(moment: datetime) -> float:
+    """Return a datetime as epoch milliseconds."""
+    return moment.timestamp() * 1000
+
+
+def fingerprint(
+    request: shapes.CreateApplicationRequest | shapes.StartJobRunRequest,
+) -> str:
+    """Return what must be equal in two requests with the same client token."""
+    return json.dumps({k: v for k, v in request.items() if k != "clientToken"}, sort_keys=True)
+
+
+def page(items: Iterable[_T], token: str | None, most: int | None) -> tuple[list[_T], str | None]:
+    """Return one page of `items` and the next page's token. Raises AwsError for an invalid token."""
+    try:
+        return page_of(items, token, most or LONGEST_PAGE)
+    except BadMarker:
+        raise validation("nextToken is not valid.") from None
+
 
 _ENGINES = {"spark": "Spark", "hive": "Hive"}
 _AT_REST = (ApplicationState.CREATED, ApplicationState.STOPPED)

@@ -8,8 +8,8 @@ from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr_serverless as shapes
 from headrace.core.values import moment, present
 from headrace.permissions.policies.grammar import PolicyError, check_policy
-from headrace.services.emr_serverless.actions.applications import begin
-from headrace.services.emr_serverless.actions.common import (
+from headrace.services.emr_serverless.actions.applications import (
+    begin,
     epoch_ms,
     fingerprint,
     page,

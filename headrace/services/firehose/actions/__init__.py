@@ -5,6 +5,9 @@ from headrace.services.firehose.actions.delivery_streams import (
     delete_delivery_stream,
     describe_delivery_stream,
     list_delivery_streams,
+    list_tags_for_delivery_stream,
+    tag_delivery_stream,
+    untag_delivery_stream,
     update_destination,
 )
 from headrace.services.firehose.actions.encryption import (
@@ -12,11 +15,6 @@ from headrace.services.firehose.actions.encryption import (
     stop_delivery_stream_encryption,
 )
 from headrace.services.firehose.actions.puts import put_record, put_record_batch
-from headrace.services.firehose.actions.tags import (
-    list_tags_for_delivery_stream,
-    tag_delivery_stream,
-    untag_delivery_stream,
-)
 
 ACTIONS = [
     create_delivery_stream,

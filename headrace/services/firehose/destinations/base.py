@@ -3,6 +3,8 @@
 The worker (`delivery.py`) gives a destination one buffer at a time, after it has stored the intent. The worker handles
 the retry clock, the error output and the backup bucket; the destination returns which records failed and whether
 another try can help.
+
+Beside it: the reasons why a destination refuses, and the delays before it tries again.
 """
 
 from __future__ import annotations
@@ -16,6 +18,40 @@ from headrace.services.firehose.metrics import Measure
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream, Intent
+
+_FIRST_S = 1.0
+_MOST_S = 120.0
+_JITTER = 0.15
+# Documented for OpenSearch and Redshift: every five minutes.
+EVERY_FIVE_MINUTES_S = 300.0
+
+
+def compute_backoff_s(retry: int, random: float) -> float:
+    """Return the seconds before the `retry`-th retry, 1 for the first. `random` is in [0, 1).
+
+    Source: docs.aws.amazon.com/firehose/latest/dev/httpdeliveryrequestresponse.html: one second, doubled each time, two
+    minutes at most, with 15 % of jitter (documented; the formula has MAX where the text describes an upper limit).
+    """
+    wait_s = min(_MOST_S, _FIRST_S * 2.0 ** min(retry - 1, 16))
+    return wait_s * (1 - _JITTER + 2 * _JITTER * random)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRefusal:
+    """Why a record or a batch was not delivered.
+
+    Attributes:
+        code: AWS's error code, in the error output and the log.
+        message: AWS's sentence, in the error output.
+        is_retryable: whether another try may succeed.
+        is_dropped: whether the error output leaves it out (AWS's rule for a batch that an endpoint found too large).
+    """
+
+    code: str
+    message: str
+    is_retryable: bool = True
+    is_dropped: bool = False
+
 
 MIB = 1024 * 1024
 

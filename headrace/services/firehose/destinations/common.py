@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.core.values import get_mapping
-from headrace.services.firehose.destinations.base import Attempt, Outcome
-from headrace.services.firehose.destinations.outcome import DeliveryRefusal
+from headrace.services.firehose.destinations.base import Attempt, DeliveryRefusal, Outcome
 from headrace.services.firehose.errors import backup_stays, invalid
 from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.permits import find_secret_denial

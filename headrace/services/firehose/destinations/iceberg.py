@@ -11,8 +11,7 @@ from headrace.core.extras import install_command
 from headrace.core.values import get_list, get_mapping
 from headrace.services.firehose import prefix
 from headrace.services.firehose.destinations import common, iceberg_routing
-from headrace.services.firehose.destinations.base import Attempt, Outcome
-from headrace.services.firehose.destinations.retries import compute_backoff_s
+from headrace.services.firehose.destinations.base import Attempt, Outcome, compute_backoff_s
 from headrace.services.firehose.errors import invalid, not_built
 from headrace.services.firehose.failures import FailedRecord, common_members
 from headrace.services.firehose.state import ICEBERG_FAILED

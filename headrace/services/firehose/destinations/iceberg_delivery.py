@@ -19,7 +19,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import BucketNotFound, ObjectNotFound
 from headrace.core.values import get_list
 from headrace.services.firehose.destinations import common, iceberg_commit, iceberg_routing
-from headrace.services.firehose.destinations.base import Attempt, Outcome
+from headrace.services.firehose.destinations.base import Attempt, DeliveryRefusal, Outcome
 from headrace.services.firehose.destinations.iceberg_catalog import (
     ACCESS_DENIED,
     CloudCatalog,
@@ -34,7 +34,6 @@ from headrace.services.firehose.destinations.iceberg_glue import (
     find_table_bucket,
 )
 from headrace.services.firehose.destinations.iceberg_routing import Change, Name
-from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.permits import RoleDenied
 from headrace.services.firehose.state import table_errors

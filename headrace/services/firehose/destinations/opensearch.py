@@ -4,30 +4,144 @@ The index name of a record: the configured name, followed by the rotation period
 
 Source: docs.aws.amazon.com/firehose/latest/dev/basic-deliver.html, "Index rotation" (documented). Its example for
 OneWeek uses ISO's week, which contradicts the rule in the text; headrace follows the rule.
+
+Sends documents with OpenSearch's `_bulk`, and reads the server's answer for each document.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from headrace.core.ports.search import SearchDomainNotFound, SearchServer
 from headrace.core.values import get_mapping
-from headrace.services.firehose.destinations import common, search_bulk
+from headrace.services.firehose.destinations import common
 from headrace.services.firehose.destinations import exchange as wire
-from headrace.services.firehose.destinations.base import Attempt, Outcome
-from headrace.services.firehose.destinations.outcome import DeliveryRefusal
-from headrace.services.firehose.destinations.retries import EVERY_FIVE_MINUTES_S
+from headrace.services.firehose.destinations.base import (
+    EVERY_FIVE_MINUTES_S,
+    Attempt,
+    DeliveryRefusal,
+    Outcome,
+)
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import FailedRecord, common_members
 from headrace.services.firehose.permits import find_collection_denial, find_domain_denial
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.transform import Stopping
+
+# The largest request that AWS's smallest domains accept.
+# docs.aws.amazon.com/opensearch-service/latest/developerguide/limits.html (documented: 10 MiB)
+MOST_BODY_BYTES = 10 * 1024 * 1024
+# The size of a document's action line.
+_AROUND_BYTES = 300
+# AWS's sentences for these are unknown; they are assumed.
+UNREACHABLE = "OS.ConnectionFailed"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document to index.
+
+    Attributes:
+        doc_id: if empty, the server generates one, and another one for a repeated request.
+        type_name: the document type, for Elasticsearch 6 and earlier; empty for none.
+    """
+
+    index: str
+    doc_id: str
+    source: bytes
+    type_name: str = ""
+
+
+def cut(sizes: Sequence[int]) -> list[range]:
+    """Split documents of these sizes into requests."""
+    batches: list[range] = []
+    start, body_bytes = 0, 0
+    for index, size_bytes in enumerate(sizes):
+        more = size_bytes + _AROUND_BYTES
+        if index > start and body_bytes + more > MOST_BODY_BYTES:
+            batches.append(range(start, index))
+            start, body_bytes = index, 0
+        body_bytes += more
+    if start < len(sizes):
+        batches.append(range(start, len(sizes)))
+    return batches
+
+
+def index_all(server: SearchServer, documents: Sequence[Document]) -> list[DeliveryRefusal | None]:
+    """Index documents in one request; return for each why it was refused, or None. Raises exchange.Stopped."""
+    results: list[DeliveryRefusal | None] = [_refuse_unfit(document) for document in documents]
+    sent = [index for index, result in enumerate(results) if result is None]
+    if not sent:
+        return results
+    body = b"".join([_render_lines(documents[index]) for index in sent])
+    try:
+        status, answer = server.ask("POST", "/_bulk", body)
+    except wire.Stopped:
+        raise
+    except wire.ExchangeFailed as error:
+        refused: Sequence[DeliveryRefusal | None] = [
+            DeliveryRefusal(UNREACHABLE, str(error))
+        ] * len(sent)
+    else:
+        refused = _read_refusals(status, answer, len(sent))
+    for index, result in zip(sent, refused, strict=True):
+        results[index] = result
+    return results
+
+
+def _refuse_unfit(document: Document) -> DeliveryRefusal | None:
+    """Refuse a document that is not one line. The server refuses other invalid JSON."""
+    source = document.source.strip()
+    if source and b"\n" not in source and b"\r" not in source:
+        return None
+    # Documented: a record must be flattened to a single line; AWS's error for one that is not is assumed.
+    reason = {"type": "mapper_parsing_exception", "reason": "failed to parse: not a single line"}
+    return DeliveryRefusal("400", json.dumps(reason, separators=(",", ":")), is_retryable=False)
+
+
+def _render_lines(document: Document) -> bytes:
+    action: dict[str, str] = {"_index": document.index}
+    if document.type_name:
+        action["_type"] = document.type_name
+    if document.doc_id:
+        action["_id"] = document.doc_id
+    return json.dumps({"index": action}).encode() + b"\n" + document.source.strip() + b"\n"
+
+
+def _read_refusals(status: int, answer: bytes, count: int) -> list[DeliveryRefusal | None]:
+    shown = answer.decode("utf-8", "replace")[:8192]
+    if status != 200:
+        return [DeliveryRefusal(str(status), shown)] * count
+    try:
+        items = json.loads(answer)["items"]
+        refusals = [_read_item_refusal(next(iter(item.values()))) for item in items]
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration, RecursionError):
+        refusals = []
+    if len(refusals) != count:
+        return [DeliveryRefusal("500", f"The answer is none of _bulk: {shown}")] * count
+    return refusals
+
+
+def _read_item_refusal(item: Mapping[str, Any]) -> DeliveryRefusal | None:
+    """Return why one item was refused, else None. Source of the error line's two members: basic-deliver.html."""
+    status = int(item["status"])
+    if 200 <= status < 300:
+        return None
+    error: Any = item.get("error", "")
+    if isinstance(error, dict):
+        kept = {k: v for k, v in cast("dict[str, Any]", error).items() if k in _SHOWN}
+        error = json.dumps(kept, separators=(",", ":"))
+    return DeliveryRefusal(str(status), str(error))
+
+
+_SHOWN = frozenset({"type", "reason", "caused_by"})
 
 
 def index_name(base: str, rotation: str, arrival_ms: int) -> str:
@@ -149,13 +263,13 @@ class SearchDestination:
         try:
             server = self._find_server(attempt)
         except SearchDomainNotFound as error:
-            refused = DeliveryRefusal(search_bulk.UNREACHABLE, str(error))
+            refused = DeliveryRefusal(UNREACHABLE, str(error))
             common.take(outcome, attempt, attempt.records, refused)
             return outcome
         documents = [self._build_document(record, attempt) for record in attempt.records]
-        for batch in search_bulk.cut([len(document.source) for document in documents]):
+        for batch in cut([len(document.source) for document in documents]):
             try:
-                results = search_bulk.index_all(server, documents[batch.start : batch.stop])
+                results = index_all(server, documents[batch.start : batch.stop])
             except wire.Stopped as error:
                 raise Stopping(str(error)) from error
             for index, result in zip(batch, results, strict=True):
@@ -200,9 +314,9 @@ class SearchDestination:
             return RealServer(server, ports.stopping)
         return server
 
-    def _build_document(self, record: Record, attempt: Attempt) -> search_bulk.Document:
+    def _build_document(self, record: Record, attempt: Attempt) -> Document:
         configuration = attempt.stream.destination
-        return search_bulk.Document(
+        return Document(
             index=self._index(record, configuration),
             doc_id=self._build_document_id(record, configuration),
             source=record.data,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.ports import BucketNotFound
 from headrace.core.values import get_mapping
 from headrace.services.firehose import output, s3_settings
-from headrace.services.firehose.destinations.base import Attempt, Outcome
-from headrace.services.firehose.destinations.retries import compute_backoff_s
+from headrace.services.firehose.destinations.base import Attempt, Outcome, compute_backoff_s
 from headrace.services.firehose.failures import (
     CONVERSION_FAILED,
     DELIVERED,

@@ -2,6 +2,7 @@
 
 from headrace.services.kinesis.actions.account_settings import (
     describe_account_settings,
+    describe_limits,
     update_account_settings,
 )
 from headrace.services.kinesis.actions.channels import (
@@ -11,36 +12,20 @@ from headrace.services.kinesis.actions.channels import (
     list_channels,
     update_channel,
 )
-from headrace.services.kinesis.actions.create_stream import create_stream
-from headrace.services.kinesis.actions.delete_stream import delete_stream
-from headrace.services.kinesis.actions.describe_limits import describe_limits
 from headrace.services.kinesis.actions.describe_stream import (
     describe_stream,
     describe_stream_summary,
 )
-from headrace.services.kinesis.actions.encryption import (
-    start_stream_encryption,
-    stop_stream_encryption,
-)
 from headrace.services.kinesis.actions.get_records import get_records
 from headrace.services.kinesis.actions.get_shard_iterator import get_shard_iterator
 from headrace.services.kinesis.actions.list_shards import list_shards
-from headrace.services.kinesis.actions.list_streams import list_streams
-from headrace.services.kinesis.actions.max_record_size import update_max_record_size
-from headrace.services.kinesis.actions.merge_shards import merge_shards
-from headrace.services.kinesis.actions.monitoring import (
-    disable_enhanced_monitoring,
-    enable_enhanced_monitoring,
-)
 from headrace.services.kinesis.actions.put_record import put_record
 from headrace.services.kinesis.actions.put_records import put_records
-from headrace.services.kinesis.actions.queue_receives import (
-    receive_dead_letter_queue_records,
-    receive_queue_records,
-)
 from headrace.services.kinesis.actions.queue_records import (
     acknowledge_dead_letter_queue_records,
     acknowledge_queue_records,
+    receive_dead_letter_queue_records,
+    receive_queue_records,
     restore_dead_letter_queue_records,
     update_dead_letter_queue_records_visibility,
     update_queue_records_visibility,
@@ -52,26 +37,31 @@ from headrace.services.kinesis.actions.queues import (
     list_queues,
     update_queue,
 )
-from headrace.services.kinesis.actions.record_distribution import (
-    update_stream_record_distribution_strategy,
-)
 from headrace.services.kinesis.actions.resource_policy import (
     delete_resource_policy,
     get_resource_policy,
     put_resource_policy,
 )
-from headrace.services.kinesis.actions.retention import (
-    decrease_stream_retention_period,
-    increase_stream_retention_period,
-)
-from headrace.services.kinesis.actions.split_shard import split_shard
+from headrace.services.kinesis.actions.shards import merge_shards, split_shard, update_shard_count
 from headrace.services.kinesis.actions.stream_consumers import (
     deregister_stream_consumer,
     describe_stream_consumer,
     list_stream_consumers,
     register_stream_consumer,
 )
-from headrace.services.kinesis.actions.stream_mode import update_stream_mode
+from headrace.services.kinesis.actions.stream_settings import (
+    decrease_stream_retention_period,
+    disable_enhanced_monitoring,
+    enable_enhanced_monitoring,
+    increase_stream_retention_period,
+    start_stream_encryption,
+    stop_stream_encryption,
+    update_max_record_size,
+    update_stream_mode,
+    update_stream_record_distribution_strategy,
+    update_stream_warm_throughput,
+)
+from headrace.services.kinesis.actions.streams import create_stream, delete_stream, list_streams
 from headrace.services.kinesis.actions.subscribe_to_shard import subscribe_to_shard
 from headrace.services.kinesis.actions.tags import (
     add_tags_to_stream,
@@ -81,8 +71,6 @@ from headrace.services.kinesis.actions.tags import (
     tag_resource,
     untag_resource,
 )
-from headrace.services.kinesis.actions.update_shard_count import update_shard_count
-from headrace.services.kinesis.actions.warm_throughput import update_stream_warm_throughput
 
 ACTIONS = [
     acknowledge_dead_letter_queue_records,

@@ -15,7 +15,7 @@ from headrace.aws.shapes.kinesis import (
     StreamDescriptionSummary,
 )
 from headrace.aws.shapes.kinesis import Shard as ShardShape
-from headrace.services.kinesis.actions.warm_throughput import warm_throughput
+from headrace.services.kinesis.actions.stream_settings import warm_throughput
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.limits import DESCRIBE_STREAM_DEFAULT
 from headrace.services.kinesis.state import Shard, Stream

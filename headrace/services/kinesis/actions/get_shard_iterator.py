@@ -3,7 +3,7 @@
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import GetShardIteratorInput, GetShardIteratorOutput
-from headrace.services.kinesis.actions.split_shard import check_shard_id, stream_name_of
+from headrace.services.kinesis.actions.shards import check_shard_id, stream_name_of
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.positions import start_index
 from headrace.services.kinesis.errors import check_dry_run, shard_absent

@@ -19,7 +19,7 @@ from headrace.aws.protocols.service import RawAnswer
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.put import PutResult
 from headrace.services.kinesis.data_path.stored_records import ARRAY, TEXT, cbor_answer, item_head
-from headrace.services.kinesis.data_path.usual_put import UsualPut, put_usual
+from headrace.services.kinesis.data_path.usual_put import UsualPut, put_one, put_usual
 from headrace.services.kinesis.limits import (
     GET_RECORDS_COUNT,
     PARTITION_KEY_CHARS,
@@ -49,12 +49,27 @@ def put_records(kinesis: Kinesis, body: bytes, call: Call) -> RawAnswer:
 def put_record(kinesis: Kinesis, body: bytes, call: Call) -> RawAnswer:
     """Answer PutRecord. Raises AwsError."""
     request = _decode_put_record(body)
-    done = None if request is None else put_usual(kinesis, request, call, "PutRecord")
+    if request is None:
+        return None
+    if not any(request.explicit_hash_keys) and "" not in request.explicit_hash_keys:
+        put = put_one(
+            kinesis,
+            stream_name=request.stream_name,
+            stream_arn=request.stream_arn,
+            data=request.data[0],
+            key=request.keys[0],
+            call=call,
+        )
+        if put is not None:
+            return HttpResponse(200, [_CONTENT_TYPE], _put_record_answer(*put))
+    done = put_usual(kinesis, request, call, "PutRecord")
     if done is None:
         return None
-    for refused in done[1].refused.values():
+    stream, placed = done
+    for refused in placed.refused.values():
         raise AwsError(refused.code, refused.message, refused.status)
-    return HttpResponse(200, [_CONTENT_TYPE], _put_record_answer(*done))
+    answer = _put_record_answer(stream, placed.shard_ids[0], placed.numbers[0])
+    return HttpResponse(200, [_CONTENT_TYPE], answer)
 
 
 def get_records(kinesis: Kinesis, body: bytes, call: Call) -> RawAnswer:
@@ -147,8 +162,8 @@ def _refused(placed: PutResult) -> bytes:
     return cbor2.dumps(results)
 
 
-def _put_record_answer(stream: Stream, placed: PutResult) -> bytes:
-    value = {"ShardId": placed.shard_ids[0], "SequenceNumber": placed.numbers[0]}
+def _put_record_answer(stream: Stream, shard_id: str, number: str) -> bytes:
+    value = {"ShardId": shard_id, "SequenceNumber": number}
     if stream.key_id:
         value["EncryptionType"] = stream.encryption_type
     return cbor2.dumps(value)

@@ -6,6 +6,7 @@ faults and shard-level metrics.
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -28,7 +29,11 @@ from headrace.services.kinesis.limits import (
     PUT_RECORDS_COUNT,
 )
 from headrace.services.kinesis.state import Stream, hash_key_of
+from headrace.store.batch import SharedFrame
 from headrace.store.shard_log import LogClosed, LogFull
+
+# A longer record gains nothing from sharing a write.
+_MOST_SHARED_CHARS = 16 * 1024
 
 
 class UsualPut(NamedTuple):
@@ -105,7 +110,7 @@ def put_one(
 
     It does the same as `put_many`, without columns and groups. It returns None, having stored and counted nothing, when
     `put_many` or the action must handle the record. `data` is padded base64 text. The futures that the response must
-    wait for are added to `call.waits`.
+    wait for are added to `call.waits`; a write that it shares is in `call.shared`.
     """
     stream, size = _usual_stream(kinesis, stream_name, stream_arn, call), len(data)
     if stream is None or size * 3 // 4 > stream.max_record_bytes:
@@ -121,7 +126,14 @@ def put_one(
     data_bytes = entry_bytes(data, key)
     tail = f',"EncryptionType":"{stream.encryption_type}"' if stream.key_id else ""
     keys = (quote(key)[1:-1],)
+    may_share = call.may_share and size <= _MOST_SHARED_CHARS and kinesis.flusher is None
     try:
+        if may_share:
+            number, frame = shard.log.append_shared(data, keys[0], data_bytes, call.now_ms, tail)
+            if len(frame.sizes) == 1:
+                frame.then = functools.partial(_finish_shared, kinesis, stream, call.now_ms)
+            call.shared = frame
+            return stream, shard.shard_id, number
         numbers = shard.log.append_columns((data,), keys, data_bytes, call.now_ms, tail)
     except (LogClosed, LogFull):
         # The shard was split meanwhile, or the disk is full: `put_many` finds the child shard or reports the error.
@@ -140,6 +152,14 @@ def _finish_one(kinesis: Kinesis, stream: Stream, data_bytes: int, now_ms: int) 
     for wake in stream.listeners:
         wake()
     stream.counters.put_record(data_bytes, max(0, kinesis.clock.now_ms() - now_ms))
+
+
+def _finish_shared(kinesis: Kinesis, stream: Stream, now_ms: int, frame: SharedFrame) -> None:
+    for wake in stream.listeners:
+        wake()
+    latency_ms = max(0, kinesis.clock.now_ms() - now_ms)
+    for data_bytes in frame.sizes:
+        stream.counters.put_record(data_bytes, latency_ms)
 
 
 def _takes_one(kinesis: Kinesis, stream: Stream) -> bool:

@@ -18,7 +18,6 @@ from headrace.services.lambda_.actions import (
     provisioned_concurrency,
     tags,
     urls,
-    versions,
 )
 
 ACTIONS: tuple[Action, ...] = (
@@ -33,8 +32,8 @@ ACTIONS: tuple[Action, ...] = (
     get_function.get_function_recursion_config,
     get_function.get_runtime_management_config,
     invoke.invoke,
-    versions.publish_version,
-    versions.list_versions_by_function,
+    aliases.publish_version,
+    aliases.list_versions_by_function,
     aliases.create_alias,
     aliases.update_alias,
     aliases.get_alias,

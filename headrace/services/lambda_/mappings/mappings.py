@@ -1,4 +1,10 @@
-"""All event source mappings: finds, runs, changes and removes them."""
+"""All event source mappings: finds, runs, changes and removes them.
+
+The states in which an event source mapping is in use: Creating, Updating, Enabling, Disabling, Deleting.
+
+They last `--state-delay` seconds, by default none. Meanwhile AWS refuses to change or delete the mapping (documented:
+ResourceInUseException of UpdateEventSourceMapping and DeleteEventSourceMapping).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.core.clock import Clock
 from headrace.core.ports import AtSequence, StreamNotFound
 from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
 from headrace.services.lambda_.errors import invalid_parameter, mapping_in_use, not_found
@@ -16,7 +23,32 @@ from headrace.services.lambda_.mappings.poller import ShardPoller
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.report import build_mapping_report
 from headrace.services.lambda_.mappings.sqs import QueueRunner
-from headrace.services.lambda_.mappings.transitions import Transitions
+
+
+class Transitions:
+    """The mappings that are changing, by UUID; a restart ends all transitions. Thread-safe."""
+
+    def __init__(self, clock: Clock, delay_ms: int) -> None:
+        self._clock = clock
+        self._delay_ms = delay_ms
+        self._lock = threading.Lock()
+        self._changing: dict[str, tuple[str, int]] = {}
+
+    def begin(self, uuid: str, state: str) -> None:
+        """Let a mapping be in `state` for the delay."""
+        if self._delay_ms:
+            with self._lock:
+                self._changing[uuid] = (state, self._clock.now_ms() + self._delay_ms)
+
+    def find(self, uuid: str) -> str | None:
+        """Return the state that a mapping is passing through; None: it is settled."""
+        with self._lock:
+            state, until_ms = self._changing.get(uuid, ("", 0))
+            if state and self._clock.now_ms() < until_ms:
+                return state
+            self._changing.pop(uuid, None)
+        return None
+
 
 # New shards of a reshard are seen at once, when the poller of a parent reaches its end. This interval is for streams
 # that are created after the mapping.

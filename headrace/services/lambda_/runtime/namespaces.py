@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.services.lambda_.runtime.environment import trust_the_machine
-from headrace.services.lambda_.runtime.memory import count_children_memory_bytes
-from headrace.services.lambda_.runtime.process import NotStarted
+from headrace.services.lambda_.runtime.process import NotStarted, count_children_memory_bytes
 from headrace.services.lambda_.runtime.visible_files import (
     OPT,
     TASK,
@@ -36,7 +35,7 @@ from headrace.services.lambda_.runtime.visible_files import (
     VisibleFiles,
     find_visible_files,
 )
-from headrace.walls.launching import command_of
+from headrace.walls.walled_server import command_of
 
 log = logging.getLogger(__name__)
 

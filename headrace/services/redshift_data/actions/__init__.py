@@ -9,16 +9,14 @@ from headrace.services.redshift_data.actions.catalog import (
     list_schemas,
     list_tables,
 )
-from headrace.services.redshift_data.actions.results import (
-    get_statement_result,
-    get_statement_result_v2,
-)
 from headrace.services.redshift_data.actions.sessions import list_sessions
 from headrace.services.redshift_data.actions.statements import (
     batch_execute_statement,
     cancel_statement,
     describe_statement,
     execute_statement,
+    get_statement_result,
+    get_statement_result_v2,
     list_statements,
 )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from headrace.aws.calls.operation import Action
-from headrace.services.redshift_serverless.actions.credentials import get_credentials
 from headrace.services.redshift_serverless.actions.namespaces import (
     create_namespace,
     delete_namespace,
@@ -11,16 +10,15 @@ from headrace.services.redshift_serverless.actions.namespaces import (
     list_namespaces,
     update_namespace,
 )
-from headrace.services.redshift_serverless.actions.tags import (
-    list_tags_for_resource,
-    tag_resource,
-    untag_resource,
-)
 from headrace.services.redshift_serverless.actions.workgroups import (
     create_workgroup,
     delete_workgroup,
+    get_credentials,
     get_workgroup,
+    list_tags_for_resource,
     list_workgroups,
+    tag_resource,
+    untag_resource,
     update_workgroup,
 )
 

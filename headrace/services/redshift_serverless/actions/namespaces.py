@@ -1,16 +1,32 @@
-"""CreateNamespace, GetNamespace, ListNamespaces, UpdateNamespace, DeleteNamespace."""
+"""CreateNamespace, GetNamespace, ListNamespaces, UpdateNamespace, DeleteNamespace.
+
+Pages of the list operations.
+"""
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Sequence
+from typing import TypeVar, cast
 
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import redshift_serverless as shapes
-from headrace.core.values import moment, present
-from headrace.services.redshift_serverless.actions.pages import cut_page
+from headrace.core.values import BadMarker, moment, page_of, present
 from headrace.services.redshift_serverless.backend import RedshiftServerless
-from headrace.services.redshift_serverless.errors import not_built
+from headrace.services.redshift_serverless.errors import invalid, not_built
+from headrace.services.redshift_serverless.limits import PAGE
 from headrace.services.redshift_serverless.state import Namespace
+
+_T = TypeVar("_T")
+
+
+def cut_page(
+    items: Sequence[_T], request: shapes.ListNamespacesRequest | shapes.ListWorkgroupsRequest
+) -> tuple[list[_T], str | None]:
+    """Return a page and the token of the next. Raises AwsError."""
+    try:
+        return page_of(items, request.get("nextToken"), request.get("maxResults") or PAGE)
+    except BadMarker:
+        raise invalid("Invalid nextToken.") from None
 
 
 @operation("CreateNamespace")

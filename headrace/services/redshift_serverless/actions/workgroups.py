@@ -1,4 +1,9 @@
-"""CreateWorkgroup, GetWorkgroup, ListWorkgroups, UpdateWorkgroup, DeleteWorkgroup."""
+"""CreateWorkgroup, GetWorkgroup, ListWorkgroups, UpdateWorkgroup, DeleteWorkgroup.
+
+GetCredentials: a database user and a temporary password for the caller, for psql and drivers.
+
+Tags of namespaces and workgroups.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,54 @@ from typing import cast
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import redshift_serverless as shapes
 from headrace.core.values import moment, present
-from headrace.services.redshift_serverless.actions.pages import cut_page
-from headrace.services.redshift_serverless.backend import RedshiftServerless
+from headrace.services.redshift_serverless.actions.namespaces import cut_page
+from headrace.services.redshift_serverless.backend import RedshiftServerless, tags_of
+from headrace.services.redshift_serverless.errors import invalid, not_built
+from headrace.services.redshift_serverless.limits import LOGIN_SECONDS, MOST_LOGIN_SECONDS
 from headrace.services.redshift_serverless.state import Workgroup
+
+
+@operation("TagResource")
+def tag_resource(
+    serverless: RedshiftServerless, call: Call, request: shapes.TagResourceRequest
+) -> None:
+    """Add tags, or overwrite the values of existing ones. Source: API_TagResource."""
+    serverless.tag(call, request["resourceArn"], tags_of(request))
+
+
+@operation("UntagResource")
+def untag_resource(
+    serverless: RedshiftServerless, call: Call, request: shapes.UntagResourceRequest
+) -> None:
+    """Remove tags; a missing tag is not an error. Source: API_UntagResource."""
+    serverless.untag(call, request["resourceArn"], request["tagKeys"])
+
+
+@operation("ListTagsForResource")
+def list_tags_for_resource(
+    serverless: RedshiftServerless, call: Call, request: shapes.ListTagsForResourceRequest
+) -> shapes.ListTagsForResourceResponse:
+    """Return a resource's tags. Source: API_ListTagsForResource."""
+    tags = serverless.tags(call, request["resourceArn"])
+    return {"tags": [{"key": key, "value": value} for key, value in tags.items()]}
+
+
+@operation("GetCredentials")
+def get_credentials(
+    serverless: RedshiftServerless, call: Call, request: shapes.GetCredentialsRequest
+) -> shapes.GetCredentialsResponse:
+    """Return the user `IAM:name` or `IAMR:name` and its password; wait for the server. Source: API_GetCredentials."""
+    if "customDomainName" in request:
+        raise not_built("custom domain names")
+    if "workgroupName" not in request:
+        raise invalid("Either workgroupName or customDomainName must be provided.")
+    seconds = request.get("durationSeconds", LOGIN_SECONDS)
+    if not LOGIN_SECONDS <= seconds <= MOST_LOGIN_SECONDS:
+        raise invalid(f"durationSeconds must be between {LOGIN_SECONDS} and {MOST_LOGIN_SECONDS}.")
+    until_ms = call.now_ms + seconds * 1000
+    user, password = serverless.issue_login(call, request["workgroupName"], until_ms=until_ms)
+    end = moment(until_ms)
+    return {"dbUser": user, "dbPassword": password, "expiration": end, "nextRefreshTime": end}
 
 
 @operation("CreateWorkgroup")

@@ -26,10 +26,10 @@ from headrace.aws.shapes.s3 import (
     VersioningConfiguration,
 )
 from headrace.services.s3 import acls, limits
+from headrace.services.s3.acls import OWNER
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_argument, invalid_bucket_name
 from headrace.services.s3.names import TABLE_STORAGE, is_bucket_name
-from headrace.services.s3.owner import OWNER
 from headrace.services.s3.state import Bucket
 
 

@@ -22,10 +22,10 @@ from headrace.aws.shapes.s3 import (
 )
 from headrace.core.values import moment
 from headrace.services.s3 import limits, reads
+from headrace.services.s3.acls import OWNER
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_argument
 from headrace.services.s3.history import ListedVersion
-from headrace.services.s3.owner import OWNER
 from headrace.services.s3.state import Marker, StoredObject
 
 _Request = ListObjectsInput | ListObjectsV2Input | ListObjectVersionsInput

@@ -31,6 +31,7 @@ from headrace.aws.shapes.s3 import (
 )
 from headrace.core.ports import ObjectNotFound
 from headrace.services.s3 import acls, encryption, limits, reads
+from headrace.services.s3.acls import OWNER
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import (
@@ -41,7 +42,6 @@ from headrace.services.s3.errors import (
 )
 from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import ACL_PUT, TAGGED, UNTAGGED
-from headrace.services.s3.owner import OWNER
 from headrace.services.s3.state import StoredObject
 from headrace.services.s3.writes import check_tags
 

@@ -14,9 +14,11 @@ import itertools
 import json
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
+from datetime import datetime
+from typing import Any, cast
 
 from headrace.core.evaluation import Ledger, TooMuch, bound_parsed_bytes, text_size
+from headrace.services.stepfunctions.interpreter.client import client_of_cloud
 from headrace.services.stepfunctions.interpreter.map_failures import map_failure
 
 READER_ERROR = "States.ItemReaderFailed"
@@ -24,6 +26,8 @@ READER_ERROR = "States.ItemReaderFailed"
 ITEMS = Ledger(one=256 * 1024 * 1024, all_together=512 * 1024 * 1024)
 # An object of a row, and one field of it, beside their texts: moto sorts each row's fields.
 _ROW_BYTES, _FIELD_BYTES = 600, 120
+# An object of a listing.
+_LISTED_BYTES, _MOST_LISTED_BYTES = 900, 256 * 1024 * 1024
 
 
 def read_items(self: Any, env: Any) -> None:
@@ -41,7 +45,11 @@ def read_items(self: Any, env: Any) -> None:
         self.resource_eval.eval_resource(env=env)
         if config is None:
             return
-        text: str = env.stack.pop()
+        text: Any = env.stack.pop()
+        if isinstance(text, list):
+            # A listing needs no reading of a file.
+            env.stack.append(cast("list[Any]", text)[: config["MaxItemsValue"]])
+            return
         if is_lines:
             text = "".join(itertools.islice(_lines(text), config["MaxItemsValue"]))
         _hold(env, _count_bytes(text, config))
@@ -57,6 +65,32 @@ def read_items(self: Any, env: Any) -> None:
         kind = self.reader_config.input_type.input_type_value.value
         what = "A line of the file is no JSON value" if is_lines else f"The file is no {kind}"
         raise map_failure(env, READER_ERROR, f"{what}: {error}") from error
+
+
+def list_objects(env: Any, part: Any, credentials: Any) -> None:
+    """List a bucket's objects as a Map's items, all pages, in place of moto's function, which fails at an empty one.
+
+    Documented: docs.aws.amazon.com/step-functions/latest/dg/input-output-itemreader.html (the members' names).
+    """
+    client, request = client_of_cloud(part.region, "s3", credentials), dict(env.stack.pop())
+    items = list[dict[str, Any]]()
+    size = 0
+    while True:
+        page = client.call("ListObjectsV2", **request)
+        for entry in page.get("Contents", ()):
+            at = datetime.fromisoformat(entry["LastModified"])
+            members = {
+                name: entry[name] for name in ("Key", "Size", "StorageClass") if name in entry
+            }
+            items.append({"Etag": entry["ETag"], "LastModified": int(at.timestamp()), **members})
+            size += _LISTED_BYTES + len(entry["Key"])
+        if size > _MOST_LISTED_BYTES:
+            raise TooMuch("The bucket has more objects than headrace keeps in memory")
+        if not page.get("IsTruncated"):
+            break
+        request["ContinuationToken"] = page["NextContinuationToken"]
+    _hold(env, size)
+    env.stack.append(items)
 
 
 def give_back(env: Any) -> None:

@@ -20,10 +20,17 @@ from headrace.services.stepfunctions.interpreter import item_reading
 from headrace.services.stepfunctions.interpreter.client import client_of_cloud
 from headrace.services.stepfunctions.interpreter.jsonata_queries import evaluate
 from headrace.services.stepfunctions.interpreter.map_failures import map_failure
-from headrace.services.stepfunctions.query_languages import unpack_arguments
+from headrace.services.stepfunctions.query_languages import (
+    BATCH_INPUT,
+    BATCH_ITEM,
+    BATCH_LIMITS,
+    unpack_arguments,
+)
 
 THRESHOLD_ERROR = "States.ExceedToleratedFailureThreshold"
 WRITER_ERROR = "States.ResultWriterFailed"
+# Documented: the largest input of a child execution.
+_MOST_BATCH_BYTES = 256 * 1024
 _NONE = object()
 
 
@@ -44,6 +51,9 @@ def patch() -> None:
     """Patch moto's interpreter, which is imported. Called once."""
     from moto.stepfunctions.parser.asl.component.state.exec.state_map.item_reader import (
         item_reader_decl,
+    )
+    from moto.stepfunctions.parser.asl.component.state.exec.state_map.item_reader.eval import (
+        resource_eval_s3,
     )
     from moto.stepfunctions.parser.asl.component.state.exec.state_map.item_reader.reader_config import (
         input_type,
@@ -77,6 +87,8 @@ def patch() -> None:
     writer._eval_body = _rename_failure(_write_results, WRITER_ERROR)
     reader: Any = item_reader_decl.ItemReader
     reader._eval_body = _rename_failure(item_reading.read_items, item_reading.READER_ERROR)
+    s3: Any = resource_eval_s3.ResourceEvalS3
+    s3._handle_list_objects_v2 = staticmethod(item_reading.list_objects)
     kind: Any = input_type.InputType
     kind.__init__ = item_reading.take_lines(kind.__init__)
 
@@ -115,14 +127,21 @@ def _tolerate_failures(run: Callable[..., None]) -> Callable[..., None]:
 
     def run_tolerantly(self: Any, env: Any, eval_input: Any) -> None:
         try:
+            sizes = _batch_items(env, eval_input)
             run(self, env=env, eval_input=eval_input)
         finally:
             item_reading.give_back(env)
         if not env.is_running():
             return
         iterations: list[Iteration] = env.stack.pop()
-        failed = sum(not iteration.has_succeeded for iteration in iterations)
-        if _is_too_much(failed, len(iterations), eval_input.map_run_record):
+        # Documented: what is tolerated is counted in items, of which a batch has several.
+        sizes = sizes or [1] * len(iterations)
+        failed = sum(
+            size
+            for iteration, size in zip(iterations, sizes, strict=True)
+            if not iteration.has_succeeded
+        )
+        if _is_too_much(failed, sum(sizes), eval_input.map_run_record):
             raise map_failure(
                 env, THRESHOLD_ERROR, "The specified tolerated failure threshold was exceeded"
             )
@@ -130,6 +149,60 @@ def _tolerate_failures(run: Callable[..., None]) -> Callable[..., None]:
         env.stack.append([iteration.output for iteration in iterations if iteration.has_succeeded])
 
     return run_tolerantly
+
+
+def _batch_items(env: Any, eval_input: Any) -> list[int]:
+    """Put batches in the place of the items on the stack, if the Map has an ItemBatcher; return their sizes.
+
+    Documented: docs.aws.amazon.com/step-functions/latest/dg/input-output-itembatcher.html.
+    """
+    selector = eval_input.item_selector
+    names = (
+        ()
+        if selector is None
+        else [
+            str(getattr(binding, "identifier", ""))
+            for binding in selector.template_value_object.bindings
+        ]
+    )
+    if BATCH_LIMITS not in names:
+        return []
+    items: list[Any] = env.stack.pop()
+    batches, sizes = list[dict[str, Any]](), list[int]()
+    size = 0
+    for index, item in enumerate(items):
+        selected = _select(env, selector, index, item)
+        limits: dict[str, Any] = selected[BATCH_LIMITS]
+        value, length = selected[BATCH_ITEM], len(json.dumps(selected[BATCH_ITEM])) + 1
+        most_items = int(limits.get("MaxItemsPerBatch") or len(items))
+        most_bytes = int(limits.get("MaxInputBytesPerBatch") or _MOST_BATCH_BYTES)
+        if not batches or sizes[-1] >= most_items or size + length > most_bytes:
+            batches.append({**selected[BATCH_INPUT], "Items": []})
+            sizes.append(0)
+            size = len(json.dumps(batches[-1]))
+        batches[-1]["Items"].append(value)
+        sizes[-1] += 1
+        size += length
+    eval_input.item_selector = eval_input.parameters = None
+    env.stack.append(batches)
+    return sizes
+
+
+def _select(env: Any, selector: Any, index: int, item: Any) -> dict[str, Any]:
+    """Return an item as the ItemSelector makes it, which carries the ItemBatcher too."""
+    from moto.stepfunctions.parser.asl.eval.states import ItemData, MapData
+
+    frame, state_input = env.open_inner_frame(), env.stack[-1]
+    try:
+        frame.states.context_object.context_object_data["Map"] = MapData(
+            Item=ItemData(Index=index, Value=item)
+        )
+        frame.states.reset(input_value=state_input)
+        frame.stack.append(state_input)
+        selector.eval(frame)
+        return frame.stack[-1]
+    finally:
+        env.delete_frame(frame)
 
 
 def _write_results(self: Any, env: Any) -> None:

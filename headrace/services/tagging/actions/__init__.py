@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.aws.calls.operation import Action
-from headrace.services.tagging.actions.resources import get_resources
 from headrace.services.tagging.actions.tags import (
+    get_resources,
     get_tag_keys,
     get_tag_values,
     tag_resources,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.ports import Metric
-from headrace.services.kinesis.queues.metrics import queue_metrics
+from headrace.services.kinesis.metrics import queue_metrics
 from tests.api.kinesis.queues.lab import QueueLab
 
 

@@ -18,10 +18,9 @@ from typing import Any
 
 import pytest
 
+from headrace.services.firehose.destinations.base import DeliveryRefusal, compute_backoff_s
 from headrace.services.firehose.destinations.exchange import Stopped
-from headrace.services.firehose.destinations.http_endpoint import HttpEndpoint, cut
-from headrace.services.firehose.destinations.outcome import DeliveryRefusal
-from headrace.services.firehose.destinations.retries import compute_backoff_s
+from headrace.services.firehose.destinations.http import HttpEndpoint, cut
 from tests.support.endpoint import Behaviour, Endpoint, Request, answer, endpoint, json_answer
 from tests.support.tls import make_certificate
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from headrace.services.firehose.destinations import http_endpoint, splunk_hec
-from headrace.services.firehose.destinations.outcome import DeliveryRefusal
+from headrace.services.firehose.destinations import http, splunk
+from headrace.services.firehose.destinations.base import DeliveryRefusal
 from tests.support.clock import FakeClock
 from tests.support.objects import Killed
 from tests.unit.firehose.destinations.helpers import DestinationLab
@@ -146,7 +146,7 @@ def test_an_endpoint_that_knows_request_ids_has_each_record_once(
             else None
         )
 
-    monkeypatch.setattr(http_endpoint.HttpEndpoint, "post", post)
+    monkeypatch.setattr(http.HttpEndpoint, "post", post)
     lab = DestinationLab(
         tmp_path,
         "HttpEndpoint",
@@ -173,13 +173,13 @@ def test_a_collector_has_each_event_at_least_once(
         if fate == "die before":
             raise Killed
         if fate == "refuse":
-            return splunk_hec.build_refusal("Splunk.ServerError")
+            return splunk.build_refusal("Splunk.ServerError")
         taken.extend(datas)
         if fate == "die after":
             raise Killed
-        return splunk_hec.build_refusal("Splunk.AckTimeout") if fate == "refuse after" else None
+        return splunk.build_refusal("Splunk.AckTimeout") if fate == "refuse after" else None
 
-    monkeypatch.setattr(splunk_hec.Collector, "deliver", deliver)
+    monkeypatch.setattr(splunk.Collector, "deliver", deliver)
     lab = DestinationLab(
         tmp_path,
         "Splunk",

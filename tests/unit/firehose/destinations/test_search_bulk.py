@@ -10,8 +10,13 @@ from typing import Any
 import pytest
 
 from headrace.services.firehose.destinations.exchange import ConnectFailed, Stopped
-from headrace.services.firehose.destinations.opensearch import compute_us_week, index_name
-from headrace.services.firehose.destinations.search_bulk import Document, cut, index_all
+from headrace.services.firehose.destinations.opensearch import (
+    Document,
+    compute_us_week,
+    cut,
+    index_all,
+    index_name,
+)
 
 ARRIVAL_MS = int(datetime(2016, 2, 25, 13, tzinfo=UTC).timestamp() * 1000)
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.services.firehose.destinations.base import DeliveryRefusal
 from headrace.services.firehose.destinations.exchange import Stopped
-from headrace.services.firehose.destinations.outcome import DeliveryRefusal
-from headrace.services.firehose.destinations.splunk_hec import EVENT, RAW, Collector
+from headrace.services.firehose.destinations.splunk import EVENT, RAW, Collector
 from tests.support.clock import FakeClock
 from tests.support.endpoint import answer, json_answer
 from tests.support.hec import TOKEN, Hec, hec, says

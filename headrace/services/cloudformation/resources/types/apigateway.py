@@ -150,14 +150,21 @@ _STAGE_PATHS = {
 
 @declare_sources("StageName")
 def _delete_stage(values: Values) -> str:
-    """Delete the stage that the deployment created, if it still points to it; return the deployment's id."""
+    """Delete the stage that the deployment created, or its canary, if it points to it; return the deployment's id."""
     name, api = values.get("StageName"), {"restApiId": values.get("RestApiId")}
     if name:
         call = values.context.call
-        stages = call("apigateway", "GetStages", {**api, "deploymentId": values.id})
+        stages = call("apigateway", "GetStages", api)
         for stage in cast("list[dict[str, Any]]", stages.get("item") or []):
-            if stage["stageName"] == name and stage["deploymentId"] == values.id:
-                call("apigateway", "DeleteStage", {**api, "stageName": name})
+            place = {**api, "stageName": name}
+            canary = cast("dict[str, Any]", stage.get("canarySettings") or {})
+            if stage["stageName"] != name:
+                continue
+            if stage["deploymentId"] == values.id:
+                call("apigateway", "DeleteStage", place)
+            elif canary.get("deploymentId") == values.id:
+                removal = [{"op": "remove", "path": "/canarySettings"}]
+                call("apigateway", "UpdateStage", {**place, "patchOperations": removal})
     return values.id
 
 
@@ -217,7 +224,13 @@ DECLARED = [
     DeclaredType(
         "AWS::ApiGateway::Deployment",
         "apigateway",
-        create=[Call("CreateDeployment", only=("RestApiId", "Description", "StageName"))],
+        create=[
+            Call(
+                "CreateDeployment",
+                {"canarySettings": "DeploymentCanarySettings"},
+                only=("RestApiId", "Description", "StageName"),
+            )
+        ],
         id="@answer.id",
         delete=[Call("DeleteDeployment", {**_OF_API, "deploymentId": _delete_stage})],
         attributes={"DeploymentId": "@id"},

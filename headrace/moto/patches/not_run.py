@@ -1,0 +1,142 @@
+"""Refuses what nothing runs here: jobs, tasks and inferences for which moto makes up an outcome, or never ends.
+
+Each refusal names what to use instead, where there is something. Definitions (jobs, projects, clusters) are stored.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from typing import Any
+
+_MODELS = (
+    "headrace has no models: it does not {what}. In tests, give the caller an endpoint of its own."
+)
+_NO_CONTAINER = "headrace runs no containers: {what}."
+# moto's module of responses -> its class, and for each method the sentence.
+_NOT_RUN: dict[str, tuple[str, dict[str, str]]] = {
+    "moto.emrcontainers.responses": (
+        "EMRContainersResponse",
+        {
+            "start_job_run": (
+                "headrace does not run job runs of EMR on EKS: run the same sparkSubmit driver as a step of EMR or as "
+                "a job run of EMR Serverless."
+            )
+        },
+    ),
+    "moto.glue.responses": (
+        "GlueResponse",
+        {
+            "start_job_run": (
+                "headrace does not run Glue's jobs: run the script as a step of EMR or as a job run of EMR Serverless, "
+                "without awsglue."
+            ),
+            "start_crawler": (
+                "headrace does not run Glue's crawlers: create the table by a template, by Glue's CreateTable or by "
+                "Athena's CREATE EXTERNAL TABLE."
+            ),
+            "start_workflow_run": "headrace does not run Glue's workflows.",
+        },
+    ),
+    "moto.codebuild.responses": (
+        "CodeBuildResponse",
+        {"start_build": _NO_CONTAINER.format(what="it does not run CodeBuild's builds")},
+    ),
+    "moto.ecs.responses": (
+        "EC2ContainerServiceResponse",
+        {
+            "run_task": _NO_CONTAINER.format(what="it does not run ECS' tasks"),
+            "start_task": _NO_CONTAINER.format(what="it does not run ECS' tasks"),
+        },
+    ),
+    "moto.dms.responses": (
+        "DatabaseMigrationServiceResponse",
+        {
+            "start_replication_task": (
+                "headrace does not run DMS' tasks: `headrace cdc` brings a PostgreSQL's changes into a stream, with "
+                "DMS' envelope if you like."
+            )
+        },
+    ),
+    "moto.rdsdata.responses": (
+        "RDSDataServiceResponse",
+        {"execute_statement": "headrace has no database behind RDS: it does not run the Data API's statements."},
+    ),
+    "moto.ssm.responses": (
+        "SimpleSystemManagerResponse",
+        {"send_command": "headrace has no instances: it does not run Systems Manager's commands."},
+    ),
+    "moto.sagemaker.responses": (
+        "SageMakerResponse",
+        {
+            name: _NO_CONTAINER.format(what="it does not run SageMaker's jobs and pipelines")
+            for name in (
+                "create_training_job", "create_processing_job", "create_transform_job", "start_pipeline_execution",
+            )
+        },
+    ),
+    "moto.sagemakerruntime.responses": (
+        "SageMakerRuntimeResponse",
+        {
+            name: _MODELS.format(what="answer for SageMaker's endpoints")
+            for name in ("invoke_endpoint", "invoke_endpoint_async")
+        },
+    ),
+    "moto.comprehend.responses": (
+        "ComprehendResponse",
+        {
+            name: _MODELS.format(what="run Comprehend")
+            for name in (
+                "detect_pii_entities", "detect_key_phrases", "detect_sentiment", "start_flywheel_iteration",
+                "start_pii_entities_detection_job", "start_key_phrases_detection_job",
+                "start_sentiment_detection_job", "start_targeted_sentiment_detection_job",
+                "start_dominant_language_detection_job", "start_entities_detection_job", "start_topics_detection_job",
+                "start_document_classification_job", "start_events_detection_job",
+            )
+        },
+    ),
+    "moto.rekognition.responses": (
+        "RekognitionResponse",
+        {
+            name: _MODELS.format(what="run Rekognition")
+            for name in (
+                "detect_labels", "detect_text", "detect_custom_labels", "compare_faces", "start_face_search",
+                "start_text_detection",
+            )
+        },
+    ),
+    "moto.textract.responses": (
+        "TextractResponse",
+        {
+            name: _MODELS.format(what="run Textract")
+            for name in ("detect_document_text", "start_document_text_detection", "start_document_analysis")
+        },
+    ),
+    "moto.transcribe.responses": (
+        "TranscribeResponse",
+        {
+            name: _MODELS.format(what="run Transcribe")
+            for name in ("start_transcription_job", "start_medical_transcription_job")
+        },
+    ),
+}  # fmt: skip
+MODULES = tuple(_NOT_RUN)
+
+
+def refuse_runs(module: Any) -> None:
+    """Refuse a module's operations that run something."""
+    name, sentences = _NOT_RUN[module.__name__]
+    response = getattr(module, name)
+    for method, sentence in sentences.items():
+        getattr(response, method)  # a name that moto does not have fails here
+        setattr(response, method, _refusing(sentence))
+
+
+def _refusing(sentence: str) -> Any:
+    def refuse(_self: Any) -> None:
+        from moto.core.exceptions import JsonRESTError
+
+        error = JsonRESTError("NotImplemented", sentence)
+        error.code = 501
+        raise error
+
+    return refuse

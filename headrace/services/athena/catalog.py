@@ -1,0 +1,435 @@
+"""Glue's catalogue as queries need it: describes tables and their objects, and stores what a query writes.
+
+The sentences of refusals are those of Hive and Trino where they are known, else assumed.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from headrace.aws.calls.errors import AwsError
+from headrace.core.arn import partition_of
+from headrace.core.clock import Clock
+from headrace.core.ports import (
+    BucketNotFound,
+    CallerIdentity,
+    ControlPlane,
+    Guard,
+    ObjectInfo,
+    ObjectStore,
+)
+from headrace.services.athena.projection import (
+    ProjectionRefused,
+    is_projected,
+    read_projection,
+)
+
+MOST_FILES = 200_000
+VIEW_MARK = "/* Presto View: "
+_FAILED = "FAILED: Execution Error, return code 1 from org.apache.hadoop.hive.ql.exec.DDLTask. "
+_TEXT_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
+# What an INSERT can write, by the end of the SerDe's class.
+_WRITTEN = {"ParquetHiveSerDe": "PARQUET", "JsonSerDe": "JSON", "LazySimpleSerDe": "TEXTFILE"}
+_PARQUET = {
+    "InputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
+    "OutputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat",
+    "SerdeInfo": {
+        "SerializationLibrary": "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe",
+        "Parameters": {"serialization.format": "1"},
+    },
+}
+_TEXT = {
+    "InputFormat": "org.apache.hadoop.mapred.TextInputFormat",
+    "OutputFormat": "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
+}
+
+
+class CatalogRefused(Exception):
+    """A statement cannot run; the message is Athena's StateChangeReason."""
+
+
+def split_location(location: str) -> tuple[str, str]:
+    """Return the bucket and the key's beginning of a location such as `s3://bucket/folder/`. Raises CatalogRefused."""
+    scheme, _, rest = location.partition("://")
+    bucket, _, prefix = rest.partition("/")
+    if scheme not in ("s3", "s3a", "s3n") or not bucket:
+        raise CatalogRefused(f"INVALID_TABLE_PROPERTY: {location} is no location in S3")
+    return bucket, prefix if not prefix or prefix.endswith("/") else f"{prefix}/"
+
+
+class Catalog:
+    """Glue's catalogue of one account and region, and its tables' objects. Thread-safe, as its parts are."""
+
+    def __init__(
+        self,
+        control: ControlPlane,
+        objects: ObjectStore,
+        clock: Clock,
+        *,
+        guard: Guard,
+        acting: CallerIdentity | None,
+        account: str,
+        region: str,
+    ) -> None:
+        self._control = control
+        self.objects = objects
+        self._clock = clock
+        self._guard, self._acting = guard, acting
+        self._account, self._region = account, region
+
+    # Glue
+
+    def call(self, operation: str, **params: Any) -> dict[str, Any]:
+        """Call Glue. Raises AwsError."""
+        return self._control.call(
+            "glue",
+            operation,
+            params,
+            account=self._account,
+            region=self._region,
+            acting=self._acting,
+        )
+
+    def pages(self, operation: str, member: str, **params: Any) -> Iterator[dict[str, Any]]:
+        """Yield what a call of Glue lists, page by page."""
+        token: str | None = None
+        while True:
+            more = {"NextToken": token} if token else {}
+            answer = self.call(operation, **params, **more)
+            yield from answer.get(member, [])
+            token = answer.get("NextToken")
+            if not token:
+                return
+
+    def table(self, database: str, name: str) -> dict[str, Any]:
+        """Return Glue's table. Raises CatalogRefused."""
+        try:
+            return dict(self.call("GetTable", DatabaseName=database, Name=name)["Table"])
+        except AwsError as error:
+            if error.code != "EntityNotFoundException":
+                raise
+        try:
+            self.call("GetDatabase", Name=database)
+        except AwsError as error:
+            if error.code != "EntityNotFoundException":
+                raise
+            raise CatalogRefused(f"SCHEMA_NOT_FOUND: Schema '{database}' does not exist") from error
+        raise CatalogRefused(
+            f"TABLE_NOT_FOUND: Table 'awsdatacatalog.{database}.{name}' does not exist"
+        )
+
+    def _check(self, action: str, resource: str, reason: str) -> None:
+        """Check that the query's caller may do something in S3. Raises CatalogRefused."""
+        if self._acting is not None and (
+            denial := self._guard.denial(
+                self._acting, action, f"arn:{partition_of(self._region)}:s3:::{resource}"
+            )
+        ):
+            raise CatalogRefused(f"{reason} (Service: Amazon S3; Status Code: 403): {denial}")
+
+    def put(self, bucket: str, key: str, file: Path) -> None:
+        """Store an object. Raises CatalogRefused, BucketNotFound, KeyRefused."""
+        at = f"s3://{bucket}/{key}"
+        self._check(
+            "s3:PutObject", f"{bucket}/{key}", f"Access denied when writing to location: {at}"
+        )
+        self.objects.put(bucket, key, file)
+
+    # What a query reads
+
+    def describe(self, database: str, name: str) -> dict[str, Any]:
+        """Return a table as `headrace.services.athena.tables` takes it: `{"missing": reason}` when it is not there."""
+        try:
+            return self._describe(self.table(database, name))
+        except (CatalogRefused, ProjectionRefused) as error:
+            return {"missing": str(error)}
+        except BucketNotFound:
+            return {
+                "missing": f"HIVE_METASTORE_ERROR: The bucket of the table {database}.{name} does not exist"
+            }
+
+    def _describe(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        if table.get("TableType") == "VIRTUAL_VIEW":
+            return {"view": view_query(table)}
+        storage: Mapping[str, Any] = table.get("StorageDescriptor") or {}
+        parameters: Mapping[str, str] = table.get("Parameters") or {}
+        serde: Mapping[str, Any] = storage.get("SerdeInfo") or {}
+        columns = [
+            (c["Name"].lower(), c.get("Type") or "string") for c in storage.get("Columns") or []
+        ]
+        keys = [
+            (c["Name"].lower(), c.get("Type") or "string") for c in table.get("PartitionKeys") or []
+        ]
+        described: dict[str, Any] = {
+            "columns": columns,
+            "keys": keys,
+            "serde": serde.get("SerializationLibrary") or "",
+            "parameters": {**parameters, **(serde.get("Parameters") or {})},
+            "files": [],
+        }
+        if parameters.get("table_type", "").upper() == "ICEBERG":
+            bucket, key = split_location(parameters.get("metadata_location", ""))
+            described["metadata"] = str(self.objects.file(bucket, key.removesuffix("/")))
+            described["buckets"] = {
+                name: str(path) for name, path in self.objects.buckets().items()
+            }
+            described["keys"] = []
+            return described
+        location = storage.get("Location") or ""
+        if is_projected(parameters) and keys:
+            files = self._projected_files(parameters, [name for name, _ in keys], location)
+        elif keys:
+            files = self._partition_files(table)
+        else:
+            files = ((info, uri, []) for info, uri in self._files(location))
+        for number, (info, uri, values) in enumerate(files):
+            if number >= MOST_FILES:
+                raise CatalogRefused(
+                    f"headrace reads tables of at most {MOST_FILES} objects in Athena"
+                )
+            bucket = uri.split("/", 3)[2]
+            self._check(
+                "s3:GetObject",
+                f"{bucket}/{info.key}",
+                f"PERMISSION_DENIED: Access denied when reading {uri}",
+            )
+            path = str(self.objects.file(bucket, info.key))
+            described["files"].append({"path": path, "uri": uri, "values": values})
+        return described
+
+    def list_all(self) -> list[dict[str, Any]]:
+        """Return all databases with their tables' names, kinds and columns, for `information_schema`."""
+        databases: list[dict[str, Any]] = []
+        for database in self.pages("GetDatabases", "DatabaseList"):
+            tables: list[dict[str, Any]] = []
+            for table in self.pages("GetTables", "TableList", DatabaseName=database["Name"]):
+                storage = table.get("StorageDescriptor") or {}
+                columns = [*(storage.get("Columns") or []), *(table.get("PartitionKeys") or [])]
+                is_view = table.get("TableType") == "VIRTUAL_VIEW"
+                tables.append(
+                    {
+                        "name": table["Name"],
+                        "kind": "VIEW" if is_view else "BASE TABLE",
+                        "columns": [(one["Name"], one.get("Type") or "string") for one in columns],
+                        "keys": [one["Name"] for one in table.get("PartitionKeys") or []],
+                    }
+                )
+            databases.append({"name": database["Name"], "tables": tables})
+        return databases
+
+    def _files(self, location: str) -> Iterator[tuple[ObjectInfo, str]]:
+        """Yield the objects under a location, without the hidden and the empty ones, as Hive does."""
+        bucket, prefix = split_location(location)
+        self._check(
+            "s3:ListBucket", bucket, f"PERMISSION_DENIED: Access denied when listing {location}"
+        )
+        for info in self.objects.list(bucket, prefix):
+            name = info.key.rsplit("/", 1)[-1]
+            if info.size_bytes and name and not name.startswith(("_", ".")):
+                yield info, f"s3://{bucket}/{info.key}"
+
+    def _partition_files(
+        self, table: Mapping[str, Any]
+    ) -> Iterator[tuple[ObjectInfo, str, list[str]]]:
+        for partition in self.partitions(table):
+            location = (partition.get("StorageDescriptor") or {}).get("Location") or ""
+            for info, uri in self._files(location):
+                yield info, uri, [str(value) for value in partition["Values"]]
+
+    def partitions(self, table: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return a table's partitions."""
+        return list(
+            self.pages(
+                "GetPartitions",
+                "Partitions",
+                DatabaseName=table["DatabaseName"],
+                TableName=table["Name"],
+            )
+        )
+
+    def _projected_files(
+        self, parameters: Mapping[str, str], keys: Sequence[str], location: str
+    ) -> Iterator[tuple[ObjectInfo, str, list[str]]]:
+        now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).replace(tzinfo=None)
+        projection = read_projection(parameters, keys, location, now)
+        bucket, _, prefix = projection.prefix.partition("://")[2].partition("/")
+        for info in self.objects.list(bucket, prefix):
+            name = info.key.rsplit("/", 1)[-1]
+            if not info.size_bytes or name.startswith(("_", ".")):
+                continue
+            uri = f"s3://{bucket}/{info.key}"
+            values = projection.values_of(uri)
+            if values is not None:
+                yield info, uri, values
+
+    # What a query writes
+
+    def describe_target(self, database: str, name: str) -> dict[str, Any]:
+        """Return a table as an INSERT takes it: `{"missing": reason}` when it cannot be written."""
+        try:
+            table = self.table(database, name)
+        except CatalogRefused as error:
+            return {"missing": str(error)}
+        parameters: Mapping[str, str] = table.get("Parameters") or {}
+        storage: Mapping[str, Any] = table.get("StorageDescriptor") or {}
+        serde: Mapping[str, Any] = storage.get("SerdeInfo") or {}
+        library = str(serde.get("SerializationLibrary") or "")
+        form = _WRITTEN.get(library.rsplit(".", 1)[-1])
+        if parameters.get("table_type", "").upper() == "ICEBERG" or form is None:
+            kind = "Iceberg tables" if form is not None or "table_type" in parameters else library
+            return {"missing": f"NOT_SUPPORTED: headrace does not INSERT into {kind} in Athena"}
+        delimiters: Mapping[str, str] = serde.get("Parameters") or {}
+        compression = parameters.get("write.compression") or parameters.get("parquet.compression")
+        return {
+            "columns": [(c["Name"].lower(), c["Type"]) for c in storage.get("Columns") or []],
+            "keys": [(c["Name"].lower(), c["Type"]) for c in table.get("PartitionKeys") or []],
+            "format": form,
+            "delimiter": delimiters.get("field.delim"),
+            "compression": compression,
+        }
+
+    def store(self, written: Mapping[str, Any], query_id: str, output: str) -> list[str]:
+        """Put the files of a query that writes where they belong; return their URIs. Raises CatalogRefused.
+
+        Args:
+            written: what `headrace.services.athena.child` says of them.
+            query_id: the execution's.
+            output: where the execution's results go, in the form `s3://bucket/prefix/`.
+        """
+        act = written["act"]
+        if act["action"] == "insert":
+            table = self.table(*act["table"])
+            uris = self._put_files(written, table["StorageDescriptor"]["Location"], query_id)
+            self._add_written(table, written)
+            return uris
+        if act["action"] == "unload":
+            return self._put_files(written, self._empty(act["options"]["location"]), query_id)
+        return self._create_as(written, query_id, output)
+
+    def _empty(self, location: str) -> str:
+        """Return a location at which nothing lies yet. Raises CatalogRefused."""
+        try:
+            bucket, prefix = split_location(location)
+            is_taken = next(self.objects.list(bucket, prefix), None) is not None
+        except BucketNotFound as error:
+            raise CatalogRefused(
+                f"HIVE_WRITER_OPEN_ERROR: The bucket of {location} does not exist"
+            ) from error
+        if is_taken:
+            raise CatalogRefused(
+                f"HIVE_PATH_ALREADY_EXISTS: Target directory already exists: {location}"
+            )
+        return location
+
+    def _put_files(self, written: Mapping[str, Any], location: str, query_id: str) -> list[str]:
+        bucket, prefix = split_location(location)
+        uris: list[str] = []
+        for number, file in enumerate(written["files"]):
+            under = "" if file["under"] == "." else f"{file['under']}/"
+            name = f"{query_id.replace('-', '_')}_{number:05d}{written['suffix']}"
+            key = f"{prefix}{under}{name}"
+            self.put(bucket, key, Path(file["path"]))
+            uris.append(f"s3://{bucket}/{key}")
+        return uris
+
+    def _add_written(self, table: Mapping[str, Any], written: Mapping[str, Any]) -> None:
+        keys = [name for name, _ in written["keys"]]
+        if not keys or is_projected(table.get("Parameters") or {}):
+            return
+        folders = sorted({file["under"] for file in written["files"]})
+        parts = [dict(part.split("=", 1) for part in folder.split("/")) for folder in folders]
+        added = [[unquote(values[key]) for key in keys] for values in parts]
+        places = [
+            f"{table['StorageDescriptor']['Location'].rstrip('/')}/{folder}/" for folder in folders
+        ]
+        self.add_partitions(table, list(zip(added, places, strict=True)), if_not_exists=True)
+
+    def _create_as(self, written: Mapping[str, Any], query_id: str, output: str) -> list[str]:
+        act = written["act"]
+        database, name = act["table"]
+        options = act["options"]
+        location = options.get("external_location") or f"{output}tables/{query_id}/"
+        self.check_new(database, name)
+        uris = self._put_files(written, self._empty(location), query_id)
+        form = written["format"]
+        storage: dict[str, Any] = dict(_PARQUET)
+        if form != "PARQUET":
+            library = (
+                _TEXT_SERDE if form == "TEXTFILE" else "org.apache.hive.hcatalog.data.JsonSerDe"
+            )
+            settings = {"field.delim": written["delimiter"]} if form == "TEXTFILE" else {}
+            storage = {
+                **_TEXT,
+                "SerdeInfo": {"SerializationLibrary": library, "Parameters": settings},
+            }
+        table = {
+            "Name": name,
+            "TableType": "EXTERNAL_TABLE",
+            "Parameters": {"EXTERNAL": "TRUE", "has_encrypted_data": "false"},
+            "PartitionKeys": [{"Name": key, "Type": kind} for key, kind in written["keys"]],
+            "StorageDescriptor": {
+                **storage,
+                "Location": location,
+                "Columns": [{"Name": column, "Type": kind} for column, kind in written["made"]],
+            },
+        }
+        self.call("CreateTable", DatabaseName=database, TableInput=table)
+        self._add_written(self.table(database, name), written)
+        return uris
+
+    def check_new(self, database: str, name: str) -> None:
+        """Check that there is no such table. Raises CatalogRefused."""
+        try:
+            self.table(database, name)
+        except CatalogRefused as error:
+            if str(error).startswith("TABLE_NOT_FOUND"):
+                return
+            raise
+        raise CatalogRefused(
+            f"TABLE_ALREADY_EXISTS: Table 'awsdatacatalog.{database}.{name}' already exists"
+        )
+
+    def add_partitions(
+        self,
+        table: Mapping[str, Any],
+        partitions: Sequence[tuple[list[str], str]],
+        *,
+        if_not_exists: bool,
+    ) -> list[list[str]]:
+        """Add partitions by their values and locations; return the values of the new ones. Raises CatalogRefused."""
+        known = {tuple(map(str, one["Values"])) for one in self.partitions(table)}
+        new = [(values, at) for values, at in partitions if tuple(values) not in known]
+        if len(new) < len(partitions) and not if_not_exists:
+            raise CatalogRefused(
+                f"{_FAILED}AlreadyExistsException(message:Partition already exists.)"
+            )
+        storage = dict(table["StorageDescriptor"])
+        for start in range(0, len(new), 100):  # BatchCreatePartition takes a hundred
+            inputs = [
+                {"Values": values, "StorageDescriptor": {**storage, "Location": at}}
+                for values, at in new[start : start + 100]
+            ]
+            self.call(
+                "BatchCreatePartition",
+                DatabaseName=table["DatabaseName"],
+                TableName=table["Name"],
+                PartitionInputList=inputs,
+            )
+        return [values for values, _ in new]
+
+
+def view_query(table: Mapping[str, Any]) -> str:
+    """Return the query of a view of Athena's. Raises CatalogRefused."""
+    text = str(table.get("ViewOriginalText") or "")
+    try:
+        encoded = text.removeprefix(VIEW_MARK).split(" ", 1)[0]
+        return str(json.loads(base64.b64decode(encoded))["originalSql"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CatalogRefused(f"INVALID_VIEW: Invalid view JSON: {text[:200]}") from error

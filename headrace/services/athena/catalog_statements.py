@@ -1,0 +1,412 @@
+"""Runs the statements that change or show Glue's catalogue.
+
+Source: docs.aws.amazon.com/athena/latest/ug/ddl-reference.html (documented); the sentences of refusals are those of
+Hive and Trino where they are known, else assumed.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote
+
+from headrace.aws.calls.errors import AwsError
+from headrace.core.ports import BucketNotFound
+from headrace.core.wildcards import glob_matches
+from headrace.services.athena.catalog import (
+    VIEW_MARK,
+    Catalog,
+    CatalogRefused,
+    split_location,
+    view_query,
+)
+from headrace.services.athena.hive_types import NoHiveType, parse_type
+from headrace.services.athena.projection import ProjectionRefused
+
+_FAILED = "FAILED: Execution Error, return code 1 from org.apache.hadoop.hive.ql.exec.DDLTask. "
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a statement on the catalogue answers: its columns' names, and its lines."""
+
+    columns: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+
+
+class CatalogStatements:
+    """The statements on one account's catalogue in a region. Thread-safe, as the catalogue is."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def act(self, statement: Mapping[str, Any]) -> Shown:
+        """Run a statement, as `Statement.to_dict` has it. Raises CatalogRefused, AwsError."""
+        acts: dict[str, Callable[[Mapping[str, Any]], Shown]] = {
+            "create_database": self._create_database,
+            "drop_database": self._drop_database,
+            "create_table": self._create_table,
+            "drop_table": self._drop_table,
+            "create_view": self._create_view,
+            "drop_view": self._drop_view,
+            "add_partitions": self._add_named_partitions,
+            "drop_partitions": self._drop_partitions,
+            "add_columns": self._add_columns,
+            "repair": self._repair,
+            "show_databases": self._show_databases,
+            "show_tables": self._show_tables,
+            "show_views": self._show_tables,
+            "show_partitions": self._show_partitions,
+            "show_columns": self._show_columns,
+            "show_properties": self._show_properties,
+            "show_create": self._show_create,
+            "describe": self._describe_table,
+        }
+        try:
+            return acts[str(statement["action"])](statement)
+        except (NoHiveType, ProjectionRefused) as error:
+            raise CatalogRefused(f"FAILED: SemanticException {error}") from error
+        except BucketNotFound as error:
+            raise CatalogRefused(
+                f"{_FAILED}MetaException: the location's bucket does not exist"
+            ) from error
+
+    def _create_database(self, statement: Mapping[str, Any]) -> Shown:
+        name, options = statement["table"][1], statement["options"]
+        database = {"Name": name}
+        if "location" in options:
+            database["LocationUri"] = options["location"]
+        if "comment" in options:
+            database["Description"] = options["comment"]
+        try:
+            self._catalog.call("CreateDatabase", DatabaseInput=database)
+        except AwsError as error:
+            if error.code != "AlreadyExistsException":
+                raise
+            if not options["if_not_exists"]:
+                raise CatalogRefused(f"{_FAILED}Database {name} already exists") from error
+        return Shown()
+
+    def _drop_database(self, statement: Mapping[str, Any]) -> Shown:
+        name, options = statement["table"][1], statement["options"]
+        try:
+            tables = list(self._catalog.pages("GetTables", "TableList", DatabaseName=name))
+        except AwsError as error:
+            if error.code != "EntityNotFoundException":
+                raise
+            if options["if_exists"]:
+                return Shown()
+            raise CatalogRefused(
+                f"FAILED: SemanticException [Error 10072]: Database does not exist: {name}"
+            ) from error
+        if tables and not options["cascade"]:
+            raise CatalogRefused(
+                f"{_FAILED}InvalidOperationException(message:Database {name} is not empty. One or more tables exist.)"
+            )
+        self._catalog.call("DeleteDatabase", Name=name)
+        return Shown()
+
+    def _create_table(self, statement: Mapping[str, Any]) -> Shown:
+        database, name = statement["table"]
+        table = {**statement["options"]["table"], "Name": name}
+        try:
+            self._catalog.check_new(database, name)
+        except CatalogRefused as error:
+            if not str(error).startswith("TABLE_ALREADY_EXISTS"):
+                raise
+            if statement["options"]["if_not_exists"]:
+                return Shown()
+            raise CatalogRefused(
+                f"{_FAILED}AlreadyExistsException(message:Table {name} already exists.)"
+            ) from error
+        split_location(table["StorageDescriptor"]["Location"])
+        for column in [*table["StorageDescriptor"]["Columns"], *table["PartitionKeys"]]:
+            if column["Type"]:
+                parse_type(column["Type"])
+        if table.pop("iceberg", False):
+            raise CatalogRefused(
+                "NOT_SUPPORTED: headrace does not create Iceberg tables in Athena: make them by Glue's CreateTable "
+                "with OpenTableFormatInput, or let Firehose or Spark write them"
+            )
+        self._catalog.call("CreateTable", DatabaseName=database, TableInput=table)
+        return Shown()
+
+    def _drop_table(self, statement: Mapping[str, Any]) -> Shown:
+        return self._drop(statement, "TABLE")
+
+    def _drop_view(self, statement: Mapping[str, Any]) -> Shown:
+        return self._drop(statement, "VIEW")
+
+    def _drop(self, statement: Mapping[str, Any], kind: str) -> Shown:
+        database, name = statement["table"]
+        try:
+            table = self._catalog.table(database, name)
+        except CatalogRefused:
+            if statement["options"]["if_exists"]:
+                return Shown()
+            raise
+        if (table.get("TableType") == "VIRTUAL_VIEW") is not (kind == "VIEW"):
+            what = "a view" if kind == "TABLE" else "a table"
+            raise CatalogRefused(
+                f"FAILED: SemanticException [Error 10018]: Cannot drop {what} with DROP {kind}"
+            )
+        self._catalog.call("DeleteTable", DatabaseName=database, Name=name)
+        return Shown()
+
+    def _create_view(self, statement: Mapping[str, Any]) -> Shown:
+        database, name = statement["table"]
+        view = {"originalSql": statement["sql"], "catalog": "awsdatacatalog", "schema": database}
+        text = base64.b64encode(json.dumps(view).encode()).decode()
+        table = {
+            "Name": name,
+            "TableType": "VIRTUAL_VIEW",
+            "ViewOriginalText": f"{VIEW_MARK}{text} */",
+            "ViewExpandedText": "/* Presto View */",
+            "Parameters": {"presto_view": "true", "comment": "Presto View"},
+            "PartitionKeys": [],
+            "StorageDescriptor": {"Columns": [], "Location": "", "SerdeInfo": {}},
+        }
+        try:
+            there = self._catalog.table(database, name)
+        except CatalogRefused as error:
+            if not str(error).startswith("TABLE_NOT_FOUND"):
+                raise
+            self._catalog.call("CreateTable", DatabaseName=database, TableInput=table)
+            return Shown()
+        if not statement["options"]["replace"] or there.get("TableType") != "VIRTUAL_VIEW":
+            raise CatalogRefused(f"View already exists: 'awsdatacatalog.{database}.{name}'")
+        self._catalog.call("UpdateTable", DatabaseName=database, TableInput=table)
+        return Shown()
+
+    def _add_columns(self, statement: Mapping[str, Any]) -> Shown:
+        database, name = statement["table"]
+        table = self._catalog.table(database, name)
+        columns = statement["options"]["columns"]
+        for column in columns:
+            parse_type(column["Type"])
+        storage = table["StorageDescriptor"]
+        names = {
+            column["Name"].lower()
+            for column in [*storage["Columns"], *table.get("PartitionKeys", [])]
+        }
+        twice = next((column["Name"] for column in columns if column["Name"] in names), None)
+        if twice is not None:
+            raise CatalogRefused(f"{_FAILED}Duplicate column name: {twice}")
+        members = (
+            "Name",
+            "Description",
+            "Owner",
+            "PartitionKeys",
+            "TableType",
+            "Parameters",
+            "Retention",
+        )
+        changed = {member: table[member] for member in members if member in table}
+        changed["StorageDescriptor"] = {**storage, "Columns": [*storage["Columns"], *columns]}
+        self._catalog.call("UpdateTable", DatabaseName=database, TableInput=changed)
+        return Shown()
+
+    # Partitions
+
+    def _keys(self, table: Mapping[str, Any]) -> list[str]:
+        keys = [key["Name"].lower() for key in table.get("PartitionKeys") or []]
+        if not keys:
+            raise CatalogRefused(
+                f"FAILED: SemanticException [Error 10241]: Table {table['Name']} is not a partitioned table"
+            )
+        return keys
+
+    def _values(self, keys: Sequence[str], named: Mapping[str, str]) -> list[str]:
+        if set(named) != set(keys):
+            raise CatalogRefused(
+                f"FAILED: SemanticException [Error 10006]: a partition is named by {', '.join(keys)}"
+            )
+        return [named[key] for key in keys]
+
+    def _add_named_partitions(self, statement: Mapping[str, Any]) -> Shown:
+        table = self._catalog.table(*statement["table"])
+        keys = self._keys(table)
+        root = table["StorageDescriptor"]["Location"].rstrip("/")
+        partitions: list[tuple[list[str], str]] = []
+        for one in statement["options"]["partitions"]:
+            values = self._values(keys, one["values"])
+            folder = "/".join(
+                f"{key}={quote(value, safe=' ')}" for key, value in zip(keys, values, strict=True)
+            )
+            partitions.append((values, one["location"] or f"{root}/{folder}"))
+        self._catalog.add_partitions(
+            table, partitions, if_not_exists=bool(statement["options"]["if_not_exists"])
+        )
+        return Shown()
+
+    def _drop_partitions(self, statement: Mapping[str, Any]) -> Shown:
+        table = self._catalog.table(*statement["table"])
+        keys = self._keys(table)
+        known = [[str(value) for value in one["Values"]] for one in self._catalog.partitions(table)]
+        for named in statement["options"]["partitions"]:
+            unknown = next((key for key in named if key not in keys), None)
+            if unknown is not None:
+                raise CatalogRefused(
+                    f"FAILED: SemanticException [Error 10006]: Partition not found ({unknown})"
+                )
+            chosen = [
+                values
+                for values in known
+                if all(values[keys.index(key)] == value for key, value in named.items())
+            ]
+            if not chosen and not statement["options"]["if_exists"]:
+                raise CatalogRefused(
+                    f"FAILED: SemanticException [Error 10006]: Partition not found {named}"
+                )
+            for values in chosen:
+                self._catalog.call(
+                    "DeletePartition",
+                    DatabaseName=table["DatabaseName"],
+                    TableName=table["Name"],
+                    PartitionValues=values,
+                )
+        return Shown()
+
+    def _repair(self, statement: Mapping[str, Any]) -> Shown:
+        """Add the partitions whose folders have Hive's form, `key=value`, and are not in the catalogue."""
+        table = self._catalog.table(*statement["table"])
+        keys = self._keys(table)
+        root = table["StorageDescriptor"]["Location"].rstrip("/")
+        bucket, prefix = split_location(root)
+        folders: dict[str, list[str]] = {}
+        for info in self._catalog.objects.list(bucket, prefix):
+            parts = info.key[len(prefix) :].split("/")[: len(keys)]
+            pairs = [part.split("=", 1) for part in parts]
+            if len(pairs) == len(keys) and all(
+                len(pair) == 2 and pair[0].lower() == key
+                for pair, key in zip(pairs, keys, strict=True)
+            ):
+                folders["/".join(parts)] = [unquote(pair[1]) for pair in pairs]
+        there = [(values, f"{root}/{folder}") for folder, values in folders.items()]
+        added = self._catalog.add_partitions(table, there, if_not_exists=True)
+        names = [
+            f"{table['Name']}:"
+            + "/".join(f"{key}={value}" for key, value in zip(keys, values, strict=True))
+            for values in added
+        ]
+        if not names:
+            return Shown()
+        missing = "Partitions not in metastore:\t" + "\t".join(names)
+        return Shown(
+            (), (missing, *(f"Repair: Added partition to metastore {name}" for name in names))
+        )
+
+    # What is shown
+
+    def _show_databases(self, statement: Mapping[str, Any]) -> Shown:
+        names = sorted(one["Name"] for one in self._catalog.pages("GetDatabases", "DatabaseList"))
+        return Shown(("database_name",), _matching(names, statement))
+
+    def _show_tables(self, statement: Mapping[str, Any]) -> Shown:
+        database = statement["table"][0]
+        try:
+            tables = list(self._catalog.pages("GetTables", "TableList", DatabaseName=database))
+        except AwsError as error:
+            if error.code != "EntityNotFoundException":
+                raise
+            raise CatalogRefused(f"SCHEMA_NOT_FOUND: Schema '{database}' does not exist") from error
+        is_views = statement["action"] == "show_views"
+        names = sorted(
+            one["Name"] for one in tables if not is_views or one.get("TableType") == "VIRTUAL_VIEW"
+        )
+        return Shown(("views" if is_views else "tab_name",), _matching(names, statement))
+
+    def _show_partitions(self, statement: Mapping[str, Any]) -> Shown:
+        table = self._catalog.table(*statement["table"])
+        keys = self._keys(table)
+        lines = sorted(
+            "/".join(f"{key}={value}" for key, value in zip(keys, one["Values"], strict=True))
+            for one in self._catalog.partitions(table)
+        )
+        return Shown(("partition",), tuple(lines))
+
+    def _columns(self, table: Mapping[str, Any]) -> list[Mapping[str, str]]:
+        storage: Mapping[str, Any] = table.get("StorageDescriptor") or {}
+        return [*(storage.get("Columns") or []), *(table.get("PartitionKeys") or [])]
+
+    def _show_columns(self, statement: Mapping[str, Any]) -> Shown:
+        table = self._catalog.table(*statement["table"])
+        return Shown(("field",), tuple(f"{column['Name']:<20}" for column in self._columns(table)))
+
+    def _show_properties(self, statement: Mapping[str, Any]) -> Shown:
+        table = self._catalog.table(*statement["table"])
+        lines = tuple(
+            f"{name}\t{value}" for name, value in sorted((table.get("Parameters") or {}).items())
+        )
+        return Shown(("prpt_name", "prpt_value"), lines)
+
+    def _describe_table(self, statement: Mapping[str, Any]) -> Shown:
+        table = self._catalog.table(*statement["table"])
+        lines = [_described_line(column) for column in self._columns(table)]
+        if table.get("PartitionKeys"):
+            lines += [
+                "\t \t ", "# Partition Information\t \t ",
+                f"{'# col_name':<20}\t{'data_type':<20}\t{'comment':<20}", "\t \t ",
+                *(_described_line(key) for key in table["PartitionKeys"]),
+            ]  # fmt: skip
+        return Shown(("col_name", "data_type", "comment"), tuple(lines))
+
+    def _show_create(self, statement: Mapping[str, Any]) -> Shown:
+        table = self._catalog.table(*statement["table"])
+        name = f"{table['DatabaseName']}.{table['Name']}"
+        if table.get("TableType") == "VIRTUAL_VIEW":
+            return Shown(
+                ("Create View",), (f"CREATE VIEW {name} AS", *view_query(table).splitlines())
+            )
+        if statement["options"]["kind"] == "VIEW":
+            raise CatalogRefused(f"Relation '{name}' is a table, not a view")
+        return Shown(("createtab_stmt",), tuple(_create_lines(table, name)))
+
+
+def _matching(names: Sequence[str], statement: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names that match a statement's pattern: stars, and alternatives between bars."""
+    patterns = str(statement["options"].get("pattern") or "*").lower().split("|")
+    return tuple(
+        name for name in names if any(glob_matches(pattern, name.lower()) for pattern in patterns)
+    )
+
+
+def _described_line(column: Mapping[str, str]) -> str:
+    return f"{column['Name']:<20}\t{column.get('Type', ''):<20}\t{column.get('Comment', ''):<20}"
+
+
+def _create_lines(table: Mapping[str, Any], name: str) -> Iterator[str]:
+    storage, serde = table["StorageDescriptor"], table["StorageDescriptor"].get("SerdeInfo") or {}
+
+    def columns(items: Sequence[Mapping[str, str]]) -> Iterator[str]:
+        for number, column in enumerate(items):
+            comment = f" COMMENT '{column['Comment']}'" if column.get("Comment") else ""
+            yield f"  `{column['Name']}` {column['Type']}{comment}{')' if number == len(items) - 1 else ', '}"
+
+    def pairs(items: Mapping[str, str]) -> Iterator[str]:
+        for number, (key, value) in enumerate(sorted(items.items())):
+            yield f"  '{key}'='{value}'{')' if number == len(items) - 1 else ', '}"
+
+    yield f"CREATE EXTERNAL TABLE `{name}`("
+    yield from columns(storage["Columns"])
+    if table.get("PartitionKeys"):
+        yield "PARTITIONED BY ( "
+        yield from columns(table["PartitionKeys"])
+    yield "ROW FORMAT SERDE "
+    yield f"  '{serde.get('SerializationLibrary', '')}' "
+    if serde.get("Parameters"):
+        yield "WITH SERDEPROPERTIES ( "
+        yield from pairs(serde["Parameters"])
+    yield from itertools.chain(
+        ("STORED AS INPUTFORMAT ", f"  '{storage.get('InputFormat', '')}' "),
+        ("OUTPUTFORMAT ", f"  '{storage.get('OutputFormat', '')}'"),
+        ("LOCATION", f"  '{storage.get('Location', '')}'"),
+    )
+    if table.get("Parameters"):
+        yield "TBLPROPERTIES ("
+        yield from pairs(table["Parameters"])

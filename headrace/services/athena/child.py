@@ -1,0 +1,412 @@
+"""Runs one query in a process of its own, with limits of the kernel: `python -m headrace.services.athena.child`.
+
+It reads lines of JSON from the standard input and answers in lines on the standard output:
+1. in: the query's text, its database, its parameters, a folder for its files, the bounds;
+2. out: `{"tables": [[database, name], ...]}` as often as it needs them; in: their descriptions, in order; or
+   `{"catalogue": true}`; in: all databases, with the columns of their tables;
+3. out: `{"done": ...}`, `{"refused": ...}`, or `{"act": ...}` for a statement on the catalogue, which the parent runs.
+
+DuckDB can open the tables' files and write to the folder; a query cannot name others.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headrace.services.athena.described_table import Table
+from headrace.services.athena.hive_types import NoHiveType, athena_name, hive_name, literal, quote
+from headrace.services.athena.parsing import parse
+from headrace.services.athena.statements import INFORMATION, Statement, StatementRefused
+
+_ROWS_AT_ONCE = 10_000
+_MOST_VIEWS = 100
+_COMPRESSIONS = {
+    "PARQUET": (
+        "SNAPPY",
+        {"SNAPPY": "snappy", "GZIP": "gzip", "ZSTD": "zstd", "NONE": "uncompressed"},
+    ),
+    "JSON": ("GZIP", {"GZIP": "gzip", "ZSTD": "zstd", "NONE": "none"}),
+    "TEXTFILE": ("GZIP", {"GZIP": "gzip", "ZSTD": "zstd", "NONE": "none"}),
+}
+_SUFFIXES = {"gzip": ".gz", "zstd": ".zst"}
+
+
+class _Pipe:
+    """Asks the parent."""
+
+    def __init__(self) -> None:
+        self._output = sys.stdout
+        sys.stdout = sys.stderr  # a library may print warnings
+
+    def say(self, **message: Any) -> None:
+        self._output.write(json.dumps(message) + "\n")
+        self._output.flush()
+
+    def hear(self) -> Any:
+        line = sys.stdin.readline()
+        if not line:
+            raise SystemExit(1)
+        return json.loads(line)
+
+
+def main() -> None:
+    """Run the query that the standard input has."""
+    pipe = _Pipe()
+    request = pipe.hear()
+    _bound(request)
+    try:
+        statement = parse(request["query"], request["database"], request["parameters"])
+        if statement.action not in _RUNS:
+            pipe.say(act=statement.to_dict())
+            return
+        pipe.say(done=_RUNS[statement.action](_Query(statement, request, pipe)))
+    except StatementRefused as refusal:
+        pipe.say(refused=str(refusal), category=refusal.category)
+    except (NoHiveType, RecursionError) as error:
+        pipe.say(refused=f"SYNTAX_ERROR: {error}", category=2)
+    except MemoryError:
+        pipe.say(refused=_TOO_LARGE, category=2)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the client gets a reason, and the log where it was
+        traceback.print_exc()
+        pipe.say(refused=f"GENERIC_INTERNAL_ERROR: {type(error).__name__}: {error}", category=1)
+
+
+_TOO_LARGE = "EXCEEDED_MEMORY_LIMIT: Query exceeds the memory that headrace gives it"
+
+
+def _bound(request: Mapping[str, Any]) -> None:
+    os.nice(5)  # the cloud answers others meanwhile
+    cpu_s, memory_bytes = int(request["cpu_s"]), int(request["memory_bytes"])
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 5))
+    if sys.platform != "darwin":
+        # Address space, of which libraries map more than they use.
+        resource.setrlimit(
+            resource.RLIMIT_AS, (memory_bytes + 3 * 1024**3, memory_bytes + 3 * 1024**3)
+        )
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (request["disk_bytes"], request["disk_bytes"]))
+
+
+class _Query:
+    """A query with its tables, in a DuckDB in memory."""
+
+    def __init__(self, statement: Statement, request: Mapping[str, Any], pipe: _Pipe) -> None:
+        import duckdb
+
+        from headrace.services.athena.functions import MACROS
+        from headrace.services.athena.tables import define, define_information
+
+        self.duckdb = duckdb
+        self.statement, self.request = statement, request
+        self.folder = Path(request["folder"])
+        self.pipe = pipe
+        self.tables: list[Table] = []
+        self.views: dict[tuple[str, str], str] = {}
+        self.catalogue: list[dict[str, Any]] = []
+        self._describe(list(statement.tables))
+        self.connection = connection = duckdb.connect()
+        settings = {
+            "memory_limit": f"{request['memory_bytes'] // 1_000_000}MB",
+            "temp_directory": str(self.folder / "spilled"),
+            "max_temp_directory_size": f"{request['disk_bytes'] // 1_000_000}MB",
+            "threads": "2",
+            "TimeZone": "UTC",
+            # As in Athena, where a whole number by a whole number is a whole number.
+            "integer_division": "true",
+            "python_enable_replacements": "false",
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+        }
+        for name, value in settings.items():
+            connection.execute(f"SET {name} = '{value}'")
+        paths = [file["path"] for table in self.tables for file in table.files]
+        connection.execute("SET allowed_paths = ?", [paths])
+        connection.execute("SET allowed_directories = ?", [[f"{self.folder}/"]])
+        connection.execute("SET enable_external_access = false")
+        for macro in MACROS:
+            connection.execute(macro)
+        self.sql = statement.sql
+        with self.errors():
+            for table in self.tables:
+                define(connection, table)
+            if self.catalogue:
+                define_information(connection, self.catalogue)
+            self._create_views()
+        connection.execute("SET lock_configuration = true")
+
+    def _describe(self, names: list[tuple[str, str]]) -> None:
+        """Get the descriptions of tables, and of those that views read."""
+        known: set[tuple[str, str]] = set()
+        while names:
+            if len(known) > _MOST_VIEWS:
+                raise StatementRefused("VIEW_IS_RECURSIVE: The query reads too many views")
+            known.update(names)
+            if any(database == INFORMATION for database, _ in names):
+                self.pipe.say(catalogue=True)
+                self.catalogue = self.pipe.hear()
+                names = [name for name in names if name[0] != INFORMATION]
+            self.pipe.say(tables=names)
+            answers = self.pipe.hear()
+            wanted: dict[tuple[str, str], None] = {}
+            for (database, name), described in zip(names, answers, strict=True):
+                if "missing" in described:
+                    raise StatementRefused(described["missing"])
+                if "view" in described:
+                    view = parse(described["view"], database)
+                    self.views[database, name] = view.sql
+                    wanted.update(dict.fromkeys((one[0], one[1]) for one in view.tables))
+                else:
+                    self.tables.append(Table(database, name, described))
+            names = [name for name in wanted if name not in known]
+
+    def _create_views(self) -> None:
+        waiting = dict(self.views)
+        while waiting:
+            created = 0
+            reason: Exception | None = None
+            for (database, name), sql in list(waiting.items()):
+                self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(database)}")
+                try:
+                    self.connection.execute(f"CREATE VIEW {quote(database)}.{quote(name)} AS {sql}")
+                except self.duckdb.CatalogException as error:
+                    reason = error  # it may read a view that is not there yet
+                    continue
+                del waiting[database, name]
+                created += 1
+            if not created and reason is not None:
+                raise reason
+
+    def errors(self) -> _Errors:
+        return _Errors(self.duckdb)
+
+    def scanned_bytes(self) -> int:
+        return sum(
+            Path(file["path"]).stat().st_size for table in self.tables for file in table.files
+        )
+
+
+class _Errors:
+    """Turns DuckDB's errors into Athena's reasons."""
+
+    def __init__(self, duckdb: Any) -> None:
+        self._duckdb = duckdb
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None or isinstance(error, StatementRefused | MemoryError):
+            return
+        duckdb = self._duckdb
+        if isinstance(error, duckdb.OutOfMemoryException):
+            raise StatementRefused(_TOO_LARGE) from error
+        if isinstance(error, Exception) and isinstance(error, duckdb.Error):
+            raise StatementRefused(_reason(duckdb, error)) from error
+
+
+_COLUMN = re.compile(r'column "?([^" ]{1,200})"? (?:not found|must appear)', re.IGNORECASE)
+_FUNCTION = re.compile(r"Function with name \"?([^\" ]{1,200})\"? does not exist", re.IGNORECASE)
+
+
+def _reason(duckdb: Any, error: Exception) -> str:
+    text = str(error).split("\n\nLINE", 1)[0].strip()
+    first = text.split(":", 1)[1].strip() if ":" in text.split("\n", 1)[0] else text
+    function, column = _FUNCTION.search(text), _COLUMN.search(text)
+    if function is not None:
+        return f"FUNCTION_NOT_FOUND: Function '{function[1].lower()}' not registered"
+    if column is not None and "must appear" in column[0].lower():
+        return f"EXPRESSION_NOT_AGGREGATE: '{column[1]}' must be an aggregate expression or appear in GROUP BY clause"
+    if column is not None:
+        return f"COLUMN_NOT_FOUND: Column '{column[1]}' cannot be resolved"
+    if isinstance(error, duckdb.ConversionException):
+        return f"INVALID_CAST_ARGUMENT: {first}"
+    if isinstance(error, duckdb.BinderException | duckdb.CatalogException):
+        return f"TYPE_MISMATCH: {first}"
+    if isinstance(error, duckdb.InvalidInputException | duckdb.OutOfRangeException):
+        return f"INVALID_FUNCTION_ARGUMENT: {first}"
+    return f"GENERIC_USER_ERROR: {first}"
+
+
+# What a query does
+
+
+def _select(query: _Query) -> dict[str, Any]:
+    with query.errors():
+        relation = query.connection.sql(query.sql)
+        names, kinds = list(relation.columns), list(relation.types)
+        from headrace.services.athena.results import csv_line, render
+
+        rows = 0
+        with (query.folder / "result").open("w", encoding="utf-8", newline="") as output:
+            output.write(csv_line(names))
+            cursor = query.connection.execute(query.sql)
+            while batch := cursor.fetchmany(_ROWS_AT_ONCE):
+                rows += len(batch)
+                output.writelines(csv_line(render(value) for value in row) for row in batch)
+    columns = [
+        {"name": name, "type": athena_name(kind)} for name, kind in zip(names, kinds, strict=True)
+    ]
+    return {"columns": columns, "rows": rows, "scanned_bytes": query.scanned_bytes()}
+
+
+def _explain(query: _Query) -> dict[str, Any]:
+    with query.errors():
+        plan = query.connection.execute(f"EXPLAIN {query.sql}").fetchall()
+    (query.folder / "result").write_text(
+        "\n".join(row[-1].rstrip("\n") for row in plan) + "\n", encoding="utf-8"
+    )
+    return {
+        "columns": [{"name": "Query Plan", "type": "varchar"}],
+        "rows": 1,
+        "scanned_bytes": 0,
+        "is_text": True,
+    }
+
+
+def _write(query: _Query) -> dict[str, Any]:
+    """Write a query's rows to files: those of a CREATE TABLE AS, an INSERT or an UNLOAD."""
+    statement, options = query.statement, query.statement.options
+    target: Mapping[str, Any] = {}
+    if statement.action == "insert":
+        query.pipe.say(target=list(statement.table))
+        target = query.pipe.hear()
+        if "missing" in target:
+            raise StatementRefused(target["missing"])
+    with query.errors():
+        relation = query.connection.sql(query.sql)
+        names, kinds = list(relation.columns), list(relation.types)
+        if statement.action == "insert":
+            shape = _insert_shape(query, target, names)
+        else:
+            shape = _new_shape(options, names, kinds)
+        rows = _copy(query, shape)
+    files = [
+        {"path": str(path), "under": str(path.parent.relative_to(query.folder / "written"))}
+        for path in sorted((query.folder / "written").rglob("*"))
+        if path.is_file()
+    ]
+    return {
+        "columns": [], "rows": rows, "files": files, "scanned_bytes": query.scanned_bytes(),
+        "act": statement.to_dict(), "format": shape["format"],
+        "made": [[name, kind] for name, kind in shape["columns"] if name not in shape["keys"]],
+        "keys": [[name, kind] for name, kind in shape["columns"] if name in shape["keys"]],
+        "delimiter": shape["delimiter"], "suffix": shape["suffix"],
+    }  # fmt: skip
+
+
+def _new_shape(
+    options: Mapping[str, Any], names: list[str], kinds: Sequence[Any]
+) -> dict[str, Any]:
+    """Return how a new table's or an unload's files are written."""
+    keys = list(options.get("partitioned_by") or [])
+    lowered = [name.lower() for name in names]
+    if len(set(lowered)) != len(lowered):
+        raise StatementRefused("DUPLICATE_COLUMN_NAME: a column's name is there twice")
+    if keys != lowered[len(lowered) - len(keys) :]:
+        raise StatementRefused(
+            "HIVE_COLUMN_ORDER_MISMATCH: Partition keys must be the last columns in the table and in the same order "
+            "as the table properties: " + str(keys)
+        )
+    columns = [(name, hive_name(kind)) for name, kind in zip(lowered, kinds, strict=True)]
+    wanted = options.get("write_compression") or options.get("compression")
+    wanted = wanted or options.get("parquet_compression") or options.get("orc_compression")
+    return _shape(
+        str(options.get("format") or "PARQUET"),
+        columns,
+        keys,
+        wanted,
+        options.get("field_delimiter"),
+    )
+
+
+def _insert_shape(query: _Query, target: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return how rows are added to a table, and make the query give its columns in order."""
+    keys = [name for name, _ in target["keys"]]
+    columns = [(str(name), str(kind)) for name, kind in [*target["columns"], *target["keys"]]]
+    order = query.statement.options["columns"] or [name for name, _ in columns]
+    if len(order) != len(names):
+        raise StatementRefused(
+            f"TYPE_MISMATCH: Insert query has mismatched column types: the table has {len(order)} columns, "
+            f"the query {len(names)}"
+        )
+    from headrace.services.athena.hive_types import parse_type
+
+    at = {name: number for number, name in enumerate(order)}
+    unknown = [name for name in order if name not in dict(columns)]
+    if unknown:
+        raise StatementRefused(
+            f"COLUMN_NOT_FOUND: Insert column name does not exist in target table: {unknown[0]}"
+        )
+    aliases = ", ".join(f"c{number}" for number in range(len(names)))
+    parts = [
+        f"CAST({f'c{at[name]}' if name in at else 'NULL'} AS {parse_type(kind).duckdb}) AS {quote(name)}"
+        for name, kind in columns
+    ]
+    query.sql = f"SELECT {', '.join(parts)} FROM ({query.sql}) AS inserted({aliases})"
+    return _shape(
+        target["format"], columns, keys, target.get("compression"), target.get("delimiter")
+    )
+
+
+def _shape(
+    form: str, columns: list[tuple[str, str]], keys: list[str], compression: Any, delimiter: Any
+) -> dict[str, Any]:
+    if form not in _COMPRESSIONS:
+        raise StatementRefused(
+            f"NOT_SUPPORTED: headrace does not write {form} in Athena: PARQUET, JSON and TEXTFILE it does"
+        )
+    usual, known = _COMPRESSIONS[form]
+    name = str(compression or usual).upper()
+    if name not in known:
+        raise StatementRefused(
+            f"NOT_SUPPORTED: headrace does not write {form} with the compression {name}"
+        )
+    suffix = "" if form == "PARQUET" else _SUFFIXES.get(known[name], "")
+    return {
+        "format": form, "columns": columns, "keys": keys, "codec": known[name], "suffix": suffix,
+        "delimiter": str(delimiter or "\x01"),
+    }  # fmt: skip
+
+
+def _copy(query: _Query, shape: Mapping[str, Any]) -> int:
+    form, codec = shape["format"], shape["codec"]
+    options = {
+        "PARQUET": f"FORMAT parquet, COMPRESSION '{codec}'",
+        "JSON": f"FORMAT json, COMPRESSION '{codec}'",
+        "TEXTFILE": (
+            f"FORMAT csv, DELIMITER {literal(shape['delimiter'])}, QUOTE '', ESCAPE '', HEADER false, "
+            f"NULLSTR '\\N', COMPRESSION '{codec}'"
+        ),
+    }[form]
+    if shape["keys"]:
+        options += f", PARTITION_BY ({', '.join(quote(key) for key in shape['keys'])})"
+    else:
+        options += ", PER_THREAD_OUTPUT true"
+    names = ", ".join(f"{quote(name)}" for name, _ in shape["columns"])
+    aliased = f"SELECT * FROM ({query.sql}) AS written({names})"
+    copied = query.connection.execute(
+        f"COPY ({aliased}) TO '{query.folder}/written' ({options})"
+    ).fetchone()
+    return int(copied[0]) if copied else 0
+
+
+_RUNS: dict[str, Callable[[_Query], dict[str, Any]]] = {
+    "query": _select,
+    "explain": _explain,
+    "insert": _write,
+    "create_table_as": _write,
+    "unload": _write,
+}
+
+if __name__ == "__main__":
+    main()

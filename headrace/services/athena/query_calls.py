@@ -1,0 +1,479 @@
+"""Athena's calls about queries, on moto's executions: moto stores them, and runs nothing.
+
+Source: docs.aws.amazon.com/athena/latest/APIReference (documented); the sentences of refusals are observed in public
+reports where they are known, else assumed.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, cast
+
+from headrace.core.ports import BucketNotFound, CallerIdentity, ObjectNotFound
+from headrace.core.values import iso_of
+from headrace.deliveries.outbox import OUTBOX, Delivery
+from headrace.moto.current_cloud import CURRENT
+from headrace.moto.memory import iam
+from headrace.services.athena.queries import STOPPED_REASON, Outcome, Query
+from headrace.services.athena.results import PAGE_ROWS, shown_row
+
+# How many finished executions an account keeps in a region; AWS keeps them for 45 days.
+MOST_FINISHED = 1000
+MOST_TEXT_BYTES = 262_144
+_ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
+_PRECISIONS = {
+    "boolean": 0, "tinyint": 3, "smallint": 5, "integer": 10, "bigint": 19, "float": 17, "double": 17,
+    "date": 0, "timestamp": 3, "timestamp with time zone": 3, "decimal": 38,
+}  # fmt: skip
+_TEXTS = ("varchar", "string", "char", "json")
+
+
+def run_queries(module: Any) -> None:
+    """Let queries run: StartQueryExecution and the calls that follow it."""
+    response = module.AthenaResponse
+    for call in (
+        start_query_execution, get_query_execution, batch_get_query_execution, get_query_results,
+        stop_query_execution, list_query_executions, list_databases, get_database, list_table_metadata,
+        get_table_metadata,
+    ):  # fmt: skip
+        setattr(response, call.__name__, call)
+
+
+def _refuse(message: str, code: str = "InvalidRequestException") -> Any:
+    from moto.core.exceptions import JsonRESTError
+
+    return JsonRESTError(code, message)
+
+
+# Start
+
+
+def start_query_execution(self: Any) -> str:
+    """Answer StartQueryExecution."""
+    from moto.athena.models import Execution
+
+    backend = self.athena_backend
+    name = self._get_param("WorkGroup") or "primary"
+    group = backend.work_groups.get(name)
+    if group is None:
+        raise _refuse(f"WorkGroup {name} is not found.")
+    if group.state == "DISABLED":
+        raise _refuse(f"WorkGroup {name} is disabled.")
+    text = self._get_param("QueryString") or ""
+    if not text.strip() or len(text.encode()) > MOST_TEXT_BYTES:
+        raise _refuse(
+            f"queryString has {len(text.encode())} bytes: 1 to {MOST_TEXT_BYTES} are allowed"
+        )
+    token = self._get_param("ClientRequestToken")
+    if token:
+        known = next(
+            (e for e in backend.executions.values() if getattr(e, "token", None) == token), None
+        )
+        if known is not None:
+            if known.query != text:
+                raise _refuse("Idempotent parameters do not match")
+            return json.dumps({"QueryExecutionId": known.id})
+    config = _results_of(self._get_param("ResultConfiguration") or {}, group)
+    context = dict(self._get_param("QueryExecutionContext") or {})
+    if context.get("Catalog", "AwsDataCatalog").lower() != "awsdatacatalog":
+        raise _refuse(
+            f"headrace queries the catalog AwsDataCatalog alone, and not {context['Catalog']}",
+            "InvalidRequestException",
+        )
+    parameters = self._get_param("ExecutionParameters")
+    execution: Any = Execution(text, cast("Any", context), {}, group, parameters)
+    execution.config, execution.token = config, token
+    execution.start_time = CURRENT.clock.now_ms() / 1000
+    execution.outcome = dataclasses.asdict(Outcome("QUEUED"))
+    if CURRENT.queries is None:
+        return json.dumps({"QueryExecutionId": execution.id})
+    CURRENT.queries.submit(
+        Query(
+            execution.id, self.current_account, self.region, text,
+            (context.get("Database") or "default").lower(), config["OutputLocation"],
+            tuple(parameters or ()), _find_acting(self),
+        )
+    )  # fmt: skip
+    backend.executions[execution.id] = execution
+    _tell_bus(self.current_account, self.region, execution, "QUEUED", "")
+    _trim(backend)
+    return json.dumps({"QueryExecutionId": execution.id})
+
+
+def _find_acting(self: Any) -> CallerIdentity | None:
+    """Return whose rights a query uses: a role's session's or a user's; None for the account itself."""
+    key, token = str(self.get_access_key()), str(self.headers.get("X-Amz-Security-Token") or "")
+    session = None if CURRENT.sessions is None else CURRENT.sessions.find(key, token)
+    if session is not None and session.kind == "role":
+        role = iam.holder_of(session.account, "role", session.role)
+        return None if role is None else CallerIdentity(str(role.arn), session.name)
+    for account, backend in iam.backends():
+        stored = backend.access_keys.get(key)
+        user = None if stored is None else iam.holder_of(account, "user", str(stored.user_name))
+        if user is not None:
+            return CallerIdentity(str(user.arn))
+    return None
+
+
+def _results_of(asked: dict[str, Any], group: Any) -> dict[str, Any]:
+    """Return where results go: the workgroup's setting overrides the request's when it is enforced."""
+    own: dict[str, Any] = group.configuration.get("ResultConfiguration") or {}
+    is_enforced = bool(group.configuration.get("EnforceWorkGroupConfiguration"))
+    config = {**asked, **own} if is_enforced else {**own, **asked}
+    location = config.get("OutputLocation") or ""
+    if not location:
+        raise _refuse(
+            "No output location provided. An output location is required either through the Workgroup result "
+            "configuration setting or as an API input."
+        )
+    bucket = location.removeprefix("s3://").partition("/")[0]
+    if not location.startswith("s3://") or not bucket:
+        raise _refuse("outputLocation is not a valid S3 path.")
+    return {**config, "OutputLocation": location if location.endswith("/") else f"{location}/"}
+
+
+def _trim(backend: Any) -> None:
+    finished = [e.id for e in backend.executions.values() if e.outcome["state"] in _ENDED]
+    for execution_id in finished[: max(0, len(finished) - MOST_FINISHED)]:
+        del backend.executions[execution_id]
+
+
+def begin(query: Query) -> None:
+    """Tell the default event bus that a query runs; called under moto's lock."""
+    execution = _execution_of(query)
+    if execution is not None:
+        _tell_bus(query.account, query.region, execution, "RUNNING", "QUEUED")
+
+
+def _execution_of(query: Query) -> Any:
+    from moto.athena.models import athena_backends
+
+    return athena_backends[query.account][query.region].executions.get(query.id)
+
+
+# The number of each state's event (documented: athena-events.html).
+_SEQUENCE = {"QUEUED": "1", "RUNNING": "2"}
+
+
+def _tell_bus(account: str, region: str, execution: Any, state: str, before: str) -> None:
+    """Send the event of a change of state."""
+    outcome = Outcome(**execution.outcome)
+    detail = {
+        "versionId": "0",
+        "currentState": state,
+        **({"previousState": before} if before else {}),
+        "statementType": outcome.kind,
+        "queryExecutionId": execution.id,
+        "workgroupName": execution.workgroup.name,
+        "sequenceNumber": _SEQUENCE.get(state, "3"),
+    }
+    entry = {
+        "Source": "aws.athena",
+        "DetailType": "Athena Query State Change",
+        "Detail": json.dumps(detail),
+        "Resources": [],
+        "Time": iso_of(CURRENT.clock.now_ms()),
+    }
+    params = {"Entries": [entry]}
+    OUTBOX.add(
+        Delivery(
+            what=f"Athena's query {execution.id} for the default event bus",
+            body=json.dumps(params).encode(),
+            service="events",
+            operation="PutEvents",
+            params=params,
+            account=account,
+            region=region,
+        )
+    )
+
+
+def finish(query: Query, outcome: Outcome) -> None:
+    """Store a query's outcome in moto's execution, and tell the bus; called under moto's lock."""
+    execution = _execution_of(query)
+    if execution is not None and execution.outcome["state"] not in _ENDED:
+        execution.outcome = dataclasses.asdict(outcome)
+        _tell_bus(query.account, query.region, execution, outcome.state, "RUNNING")
+
+
+# Reads
+
+
+def _find(self: Any, query_id: str) -> Any:
+    execution = self.athena_backend.executions.get(query_id)
+    if execution is None:
+        raise _refuse(f"QueryExecution {query_id} was not found")
+    return execution
+
+
+def _outcome(execution: Any) -> Outcome:
+    """Return an execution's outcome as it is now: one that neither waits nor runs was stopped with headrace."""
+    stored = getattr(execution, "outcome", None)
+    # One of an earlier headrace, which ran nothing.
+    outcome = Outcome("FAILED", STOPPED_REASON, 1) if stored is None else Outcome(**stored)
+    if outcome.state in _ENDED:
+        return outcome
+    state = CURRENT.queries.state_of(execution.id) if CURRENT.queries is not None else ""
+    if state:
+        return dataclasses.replace(outcome, state=state)
+    return dataclasses.replace(outcome, state="FAILED", reason=STOPPED_REASON, category=1)
+
+
+def _shown(execution: Any) -> dict[str, Any]:
+    outcome = _outcome(execution)
+    status: dict[str, Any] = {"State": outcome.state, "SubmissionDateTime": execution.start_time}
+    if outcome.state in _ENDED:
+        status["CompletionDateTime"] = (outcome.ended_ms or execution.start_time * 1000) / 1000
+    if outcome.reason:
+        status["StateChangeReason"] = outcome.reason
+    if outcome.state == "FAILED":
+        status["AthenaError"] = {
+            "ErrorCategory": outcome.category, "Retryable": False, "ErrorMessage": outcome.reason,
+        }  # fmt: skip
+    location = outcome.location or f"{execution.config['OutputLocation']}{execution.id}.csv"
+    statistics: dict[str, Any] = {
+        "EngineExecutionTimeInMillis": outcome.millis,
+        "DataScannedInBytes": outcome.scanned_bytes,
+        "TotalExecutionTimeInMillis": outcome.millis,
+        "QueryQueueTimeInMillis": 0,
+        "ServicePreProcessingTimeInMillis": 0,
+        "QueryPlanningTimeInMillis": 0,
+        "ServiceProcessingTimeInMillis": 0,
+        "ResultReuseInformation": {"ReusedPreviousResult": False},
+    }
+    if outcome.manifest:
+        statistics["DataManifestLocation"] = outcome.manifest
+    shown: dict[str, Any] = {
+        "QueryExecutionId": execution.id,
+        "Query": execution.query,
+        "StatementType": outcome.kind,
+        "ResultConfiguration": {**execution.config, "OutputLocation": location},
+        "ResultReuseConfiguration": {"ResultReuseByAgeConfiguration": {"Enabled": False}},
+        "QueryExecutionContext": execution.context,
+        "Status": status,
+        "Statistics": statistics,
+        "WorkGroup": execution.workgroup.name,
+        "EngineVersion": {
+            "SelectedEngineVersion": "AUTO", "EffectiveEngineVersion": "Athena engine version 3",
+        },
+    }  # fmt: skip
+    if outcome.substatement:
+        shown["SubstatementType"] = outcome.substatement
+    if execution.execution_parameters is not None:
+        shown["ExecutionParameters"] = execution.execution_parameters
+    return shown
+
+
+def get_query_execution(self: Any) -> str:
+    """Answer GetQueryExecution."""
+    return json.dumps({"QueryExecution": _shown(_find(self, self._get_param("QueryExecutionId")))})
+
+
+def batch_get_query_execution(self: Any) -> str:
+    """Answer BatchGetQueryExecution."""
+    known = self.athena_backend.executions
+    ids = self._get_param("QueryExecutionIds") or []
+    unknown = [
+        {
+            "QueryExecutionId": one,
+            "ErrorCode": "INVALID_INPUT",
+            "ErrorMessage": f"QueryExecution {one} was not found",
+        }
+        for one in ids
+        if one not in known
+    ]
+    shown = [_shown(known[one]) for one in ids if one in known]
+    return json.dumps({"QueryExecutions": shown, "UnprocessedQueryExecutionIds": unknown})
+
+
+def list_query_executions(self: Any) -> str:
+    """Answer ListQueryExecutions: the newest first."""
+    name = self._get_param("WorkGroup") or "primary"
+    if name not in self.athena_backend.work_groups:
+        raise _refuse(f"WorkGroup {name} is not found.")
+    ids = [e.id for e in self.athena_backend.executions.values() if e.workgroup.name == name][::-1]
+    count, start = int(self._get_param("MaxResults") or 50), _offset(self._get_param("NextToken"))
+    answer: dict[str, Any] = {"QueryExecutionIds": ids[start : start + count]}
+    if start + count < len(ids):
+        answer["NextToken"] = str(start + count)
+    return json.dumps(answer)
+
+
+def _offset(token: str | None) -> int:
+    if token is None:
+        return 0
+    if not token.isdecimal() or len(token) > 18:
+        raise _refuse("Invalid NextToken")
+    return int(token)
+
+
+def get_query_results(self: Any) -> str:
+    """Answer GetQueryResults: a SELECT's first row has the columns' names."""
+    execution = _find(self, self._get_param("QueryExecutionId"))
+    outcome = _outcome(execution)
+    if outcome.state in ("QUEUED", "RUNNING"):
+        raise _refuse(f"Query has not yet finished. Current state: {outcome.state}")
+    if outcome.state != "SUCCEEDED":
+        raise _refuse(f"Query did not finish successfully. Final query state: {outcome.state}")
+    count = int(self._get_param("MaxResults") or PAGE_ROWS)
+    if not 1 <= count <= PAGE_ROWS:
+        raise _refuse(f"MaxResults is more than maximum allowed length {PAGE_ROWS}.")
+    offset = _offset(self._get_param("NextToken"))
+    rows: list[list[str | None]] = []
+    end = -1
+    if outcome.update_count is None and CURRENT.queries is not None:
+        try:
+            rows, end = CURRENT.queries.page(
+                outcome.location, offset, count, is_text=outcome.is_text
+            )
+        except (BucketNotFound, ObjectNotFound):
+            raise _refuse(f"Could not find results at {outcome.location}") from None
+    answer: dict[str, Any] = {
+        "ResultSet": {
+            "Rows": [shown_row(row) for row in rows],
+            "ResultSetMetadata": {"ColumnInfo": [_column(one) for one in outcome.columns]},
+        },
+        "UpdateCount": outcome.update_count or 0,
+    }
+    if end >= 0:
+        answer["NextToken"] = str(end)
+    return json.dumps(answer)
+
+
+def _column(column: dict[str, str]) -> dict[str, Any]:
+    kind = column["type"]
+    return {
+        "CatalogName": "hive", "SchemaName": "", "TableName": "",
+        "Name": column["name"], "Label": column["name"], "Type": kind,
+        "Precision": 2_147_483_647 if kind in _TEXTS else _PRECISIONS.get(kind, 0),
+        "Scale": 0, "Nullable": "UNKNOWN", "CaseSensitive": kind in _TEXTS,
+    }  # fmt: skip
+
+
+def stop_query_execution(self: Any) -> str:
+    """Answer StopQueryExecution; a query that has ended stays as it is."""
+    execution = _find(self, self._get_param("QueryExecutionId"))
+    outcome = _outcome(execution)
+    if outcome.state in ("QUEUED", "RUNNING"):
+        cancelled = dataclasses.replace(
+            outcome,
+            state="CANCELLED",
+            reason="Query cancelled by user",
+            ended_ms=CURRENT.clock.now_ms(),
+        )
+        execution.outcome = dataclasses.asdict(cancelled)
+        _tell_bus(self.current_account, self.region, execution, "CANCELLED", outcome.state)
+        if CURRENT.queries is not None:
+            CURRENT.queries.cancel(execution.id)
+    return json.dumps({})
+
+
+# The catalogue is Glue's
+
+
+def _glue(self: Any) -> Any:
+    from moto.glue.models import glue_backends
+
+    name = self._get_param("CatalogName") or ""
+    if name.lower() != "awsdatacatalog":
+        raise _refuse(
+            f"headrace shows the catalog AwsDataCatalog alone, and not {name}", "MetadataException"
+        )
+    return glue_backends[self.current_account][self.region]
+
+
+def _database(self: Any) -> Any:
+    name = self._get_param("DatabaseName") or ""
+    database = _glue(self).databases.get(name.lower())
+    if database is None:
+        raise _refuse(f"Database {name} not found", "MetadataException")
+    return database
+
+
+def _shown_database(database: Any) -> dict[str, Any]:
+    details: dict[str, Any] = database.input or {}
+    shown: dict[str, Any] = {"Name": database.name, "Parameters": details.get("Parameters") or {}}
+    if details.get("Description"):
+        shown["Description"] = details["Description"]
+    return shown
+
+
+def list_databases(self: Any) -> str:
+    """Answer ListDatabases."""
+    databases = sorted(_glue(self).databases.values(), key=lambda database: database.name)
+    return json.dumps(_page(self, "DatabaseList", [_shown_database(one) for one in databases]))
+
+
+def get_database(self: Any) -> str:
+    """Answer GetDatabase."""
+    return json.dumps({"Database": _shown_database(_database(self))})
+
+
+def _shown_table(table: Any) -> dict[str, Any]:
+    details: dict[str, Any] = table.as_dict()
+    storage: dict[str, Any] = details.get("StorageDescriptor") or {}
+
+    def columns(items: Any) -> list[dict[str, Any]]:
+        return [
+            {name: one[name] for name in ("Name", "Type", "Comment") if one.get(name)}
+            for one in items or []
+        ]
+
+    serde: dict[str, Any] = storage.get("SerdeInfo") or {}
+    formats = {
+        "inputformat": storage.get("InputFormat"), "outputformat": storage.get("OutputFormat"),
+        "location": storage.get("Location"), "serde.serialization.lib": serde.get("SerializationLibrary"),
+    }  # fmt: skip
+    parameters = {
+        **(details.get("Parameters") or {}),
+        **{name: value for name, value in formats.items() if value},
+        **{f"serde.param.{name}": value for name, value in (serde.get("Parameters") or {}).items()},
+    }
+    created = details.get("CreateTime")
+    shown = {
+        "Name": details["Name"],
+        "TableType": details.get("TableType", ""),
+        "Columns": columns(storage.get("Columns")),
+        "PartitionKeys": columns(details.get("PartitionKeys")),
+        "Parameters": {name: str(value) for name, value in parameters.items()},
+    }
+    return shown if created is None else {**shown, "CreateTime": _seconds(created)}
+
+
+def _seconds(moment: Any) -> float:
+    return float(moment.timestamp() if hasattr(moment, "timestamp") else moment)
+
+
+def list_table_metadata(self: Any) -> str:
+    """Answer ListTableMetadata."""
+    tables = sorted(_database(self).tables.values(), key=lambda table: table.name)
+    wanted = self._get_param("Expression")
+    if wanted:
+        from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
+
+        try:
+            pattern = java_pattern(wanted.replace("*", ".*"))
+            tables = [table for table in tables if pattern.matches(table.name)]
+        except (PatternRefused, MatchTooLong) as error:
+            raise _refuse(f"Invalid expression {wanted}: {error}") from None
+    return json.dumps(_page(self, "TableMetadataList", [_shown_table(one) for one in tables]))
+
+
+def get_table_metadata(self: Any) -> str:
+    """Answer GetTableMetadata."""
+    name = self._get_param("TableName") or ""
+    table = _database(self).tables.get(name.lower())
+    if table is None:
+        raise _refuse(f"Table {name} not found", "MetadataException")
+    return json.dumps({"TableMetadata": _shown_table(table)})
+
+
+def _page(self: Any, member: str, items: list[Any]) -> dict[str, Any]:
+    start, count = _offset(self._get_param("NextToken")), int(self._get_param("MaxResults") or 50)
+    answer: dict[str, Any] = {member: items[start : start + count]}
+    if start + count < len(items):
+        answer["NextToken"] = str(start + count)
+    return answer

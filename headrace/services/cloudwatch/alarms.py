@@ -1,0 +1,505 @@
+"""Evaluates CloudWatch's alarms: of a metric, of metric math, and composite ones.
+
+Source: docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html, "Evaluating an alarm" and
+"Configuring how CloudWatch alarms treat missing data" (documented, with its tables, which the tests have). How many
+periods beyond the evaluation periods are looked at is observed there: two.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.core.clock import Clock
+from headrace.deliveries.schedule_worker import LoadedState
+from headrace.moto.storage import pickles
+from headrace.moto.storage.changes import CHANGES, MOTO_LOCK
+from headrace.services.cloudwatch.metric_math import MathRefused, Metrics, Series, evaluate_all
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 10
+EXTRA_PERIODS = 2
+MOST_RULE_CHARACTERS = 10_240
+_MOST_LEVELS = 100
+_COMPARISONS: dict[str, tuple[Callable[[float, float], bool], str]] = {
+    "GreaterThanThreshold": (lambda a, b: a > b, "greater than"),
+    "GreaterThanOrEqualToThreshold": (lambda a, b: a >= b, "greater than or equal to"),
+    "LessThanThreshold": (lambda a, b: a < b, "less than"),
+    "LessThanOrEqualToThreshold": (lambda a, b: a <= b, "less than or equal to"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an evaluation says: a state, or none when the state stays; and the points that decided."""
+
+    state: str | None
+    points: Sequence[tuple[int, float]] = ()
+    missing: int = 0
+
+
+def decide(
+    points: Sequence[tuple[int, float | None]],
+    *,
+    periods: int,
+    to_alarm: int,
+    treat_missing: str,
+    breaches: Callable[[float], bool],
+) -> Verdict:
+    """Decide an alarm's state by the points of its evaluation range, the oldest first.
+
+    Args:
+        points: a time and a value a period; None for a period without data.
+        periods: the evaluation periods, N.
+        to_alarm: the datapoints to alarm, M.
+        treat_missing: missing, ignore, breaching or notBreaching.
+        breaches: whether a value breaches the threshold.
+    """
+    real = [(at, value) for at, value in points if value is not None]
+    latest = real[-periods:] if len(real) >= periods else real
+    missing = periods - len(latest)
+    breaching = sum(breaches(value) for _, value in latest)
+    if missing > 0 and treat_missing == "breaching":
+        breaching += missing
+    if breaching >= to_alarm:
+        return Verdict("ALARM", latest, missing)
+    if missing <= 0 or treat_missing in ("breaching", "notBreaching"):
+        return Verdict("OK", latest, missing)
+    if any(not breaches(value) for _, value in latest):
+        return Verdict("OK", latest, missing)
+    if treat_missing == "ignore":
+        return Verdict(None, latest, missing)
+    # What there is breaches, or there is nothing.
+    return Verdict("ALARM" if latest else "INSUFFICIENT_DATA", latest, missing)
+
+
+# Points
+
+
+class _Data:
+    """The data of a backend in a range of time, by metric."""
+
+    def __init__(self, backend: Any, since_s: float) -> None:
+        self._of_metric: dict[tuple[str, str], list[Any]] = defaultdict(list)
+        for datum in backend.get_all_metrics():
+            if datum.timestamp.replace(tzinfo=datum.timestamp.tzinfo or UTC).timestamp() >= since_s:
+                self._of_metric[datum.namespace, datum.name].append(datum)
+
+    def series(
+        self, metric: _Metric, ends_s: int, periods: int, period_s: int
+    ) -> tuple[Series, list[int]]:
+        """Return a metric's points of the periods before a time, and the beginnings of all those periods."""
+        times = [ends_s - period_s * (number + 1) for number in reversed(range(periods))]
+        windows: dict[int, list[Any]] = defaultdict(list)
+        for datum in self._of_metric.get((metric.namespace, metric.name), ()):
+            moment = datum.timestamp.replace(tzinfo=datum.timestamp.tzinfo or UTC).timestamp()
+            if times[0] <= moment < ends_s and metric.takes(datum):
+                windows[times[int((moment - times[0]) // period_s)]].append(datum)
+        return {at: _statistic(metric.stat, data) for at, data in windows.items()}, times
+
+
+@dataclass(frozen=True, slots=True)
+class _Metric:
+    namespace: str
+    name: str
+    dimensions: tuple[tuple[str, str], ...]
+    stat: str
+    unit: str | None
+
+    def takes(self, datum: Any) -> bool:
+        theirs = tuple(sorted((one.name, one.value) for one in datum.dimensions))
+        return theirs == self.dimensions and self.unit in (None, "", datum.unit)
+
+
+def _dimensions(items: Iterable[Any]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((one.name, one.value) for one in items))
+
+
+def _statistic(stat: str, data: Sequence[Any]) -> float:
+    """Return a statistic of a period's data: single values, and sets of statistics."""
+    sets = [
+        (d.value, d.value, 1.0, d.value)
+        if hasattr(d, "value")
+        else (d.min, d.max, d.sample_count, d.sum)
+        for d in data
+    ]
+    count, total = math.fsum(s[2] for s in sets), math.fsum(s[3] for s in sets)
+    if stat == "SampleCount":
+        return count
+    if stat == "Sum":
+        return total
+    if stat == "Minimum":
+        return float(min(s[0] for s in sets))
+    if stat == "Maximum":
+        return float(max(s[1] for s in sets))
+    if stat == "Average":
+        return total / count if count else 0.0
+    return _percentile(stat, sets)
+
+
+def _percentile(stat: str, sets: Sequence[tuple[float, float, float, float]]) -> float:
+    """Return a percentile such as p99.9; a set of statistics stands for its average, as many times as it counts."""
+    try:
+        share = float(stat.lstrip("p")) / 100
+    except ValueError:
+        raise MathRefused(f"headrace does not evaluate the statistic {stat}") from None
+    ordered = sorted((total / count if count else 0.0, count) for _, _, count, total in sets)
+    rank = share * sum(count for _, count in ordered)
+    reached = 0.0
+    for value, count in ordered:
+        reached += count
+        if reached >= rank:
+            return value
+    return ordered[-1][0]
+
+
+def points_of(alarm: Any, data: _Data, now_s: float) -> list[tuple[int, float | None]]:
+    """Return the points of an alarm's evaluation range, the oldest first. Raises MathRefused."""
+    if not alarm.metric_data_queries:
+        metric = _Metric(
+            alarm.namespace, alarm.metric_name, _dimensions(alarm.dimensions),
+            alarm.statistic or alarm.extended_statistic or "Average", alarm.unit,
+        )  # fmt: skip
+        period_s = int(alarm.period)
+        series, times = data.series(
+            metric, _end(now_s, period_s), int(alarm.evaluation_periods) + EXTRA_PERIODS, period_s
+        )
+        return [(at, series.get(at)) for at in times]
+    return _points_of_math(alarm, data, now_s)
+
+
+def _points_of_math(alarm: Any, data: _Data, now_s: float) -> list[tuple[int, float | None]]:
+    queries = alarm.metric_data_queries
+    stats = [query for query in queries if query.metric_stat is not None]
+    if not stats:
+        raise MathRefused("headrace evaluates expressions over metrics alone")
+    period_s = max(int(query.metric_stat.period) for query in stats)
+    periods = int(alarm.evaluation_periods) + EXTRA_PERIODS + 1  # one more for RATE
+    series: dict[str, Series] = {}
+    times: list[int] = []
+    for query in stats:
+        stat = query.metric_stat
+        metric = _Metric(
+            stat.metric.namespace, stat.metric.metric_name, _dimensions(stat.metric.dimensions),
+            stat.stat, stat.unit,
+        )  # fmt: skip
+        series[query.id], times = data.series(metric, _end(now_s, period_s), periods, period_s)
+    labels = {query.id: query.label or query.id for query in queries}
+    given = Metrics(series, labels, dict.fromkeys(series, period_s), times)
+    expressions = [
+        (query.id, query.expression) for query in queries if query.expression is not None
+    ]
+    series = evaluate_all(expressions, given)
+    returned = [query for query in queries if str(query.return_data).lower() != "false"]
+    chosen = returned[-1] if returned else queries[-1]
+    result = series[chosen.id]
+    return [(at, result.get(at)) for at in times[1:]]
+
+
+def _end(now_s: float, period_s: int) -> int:
+    """Return when the last period ended: periods of less than a minute end each ten seconds, others each minute."""
+    step = 60 if period_s >= 60 else 10
+    return int(now_s // step * step)
+
+
+# Rules of composite alarms
+
+_RULE_TOKEN = re.compile(r'\s*(?:([()])|"([^"]*)"|([^\s()"]+))')
+
+
+class RuleRefused(ValueError):
+    """A composite alarm's rule cannot be read; the message says where."""
+
+
+def decide_rule(rule: str, state_of: Callable[[str], str | None]) -> bool:
+    """Whether a composite alarm's rule holds. Raises RuleRefused.
+
+    Args:
+        rule: such as `ALARM("a") AND NOT (OK(b) OR INSUFFICIENT_DATA(c))`.
+        state_of: returns the state of an alarm by its name or ARN; None for an unknown one, of which nothing holds.
+    """
+    if len(rule) > MOST_RULE_CHARACTERS:
+        raise RuleRefused(f"AlarmRule must not exceed {MOST_RULE_CHARACTERS} characters")
+    tokens = _RULE_TOKEN.findall(rule)
+    words = [bracket or quoted or word for bracket, quoted, word in tokens]
+    if "".join("".join(t) for t in tokens) != re.sub(r'[\s"]', "", rule) and not any(
+        t[1] for t in tokens
+    ):
+        raise RuleRefused(f"AlarmRule cannot be read: {rule[:200]}")
+    holds, end = _any_of(words, 0, state_of, 0)
+    if end < len(words):
+        raise RuleRefused(f"AlarmRule has {words[end]} where it should end or have AND or OR")
+    return holds
+
+
+_States = Callable[[str], str | None]
+
+
+def _any_of(words: Sequence[str], at: int, state_of: _States, level: int) -> tuple[bool, int]:
+    holds, at = _all_of(words, at, state_of, level)
+    while at < len(words) and words[at].upper() == "OR":
+        also, at = _all_of(words, at + 1, state_of, level)
+        holds = holds or also
+    return holds, at
+
+
+def _all_of(words: Sequence[str], at: int, state_of: _States, level: int) -> tuple[bool, int]:
+    holds, at = _term(words, at, state_of, level)
+    while at < len(words) and words[at].upper() == "AND":
+        also, at = _term(words, at + 1, state_of, level)
+        holds = holds and also
+    return holds, at
+
+
+def _term(words: Sequence[str], at: int, state_of: _States, level: int) -> tuple[bool, int]:
+    if at >= len(words) or level > _MOST_LEVELS:
+        raise RuleRefused("AlarmRule ends too early, or has too many levels")
+    word = words[at].upper()
+    if word == "NOT":
+        holds, at = _term(words, at + 1, state_of, level + 1)
+        return not holds, at
+    if word == "(":
+        holds, at = _any_of(words, at + 1, state_of, level + 1)
+        return holds, _closed(words, at)
+    if word in ("TRUE", "FALSE"):
+        return word == "TRUE", at + 1
+    if (
+        word in ("ALARM", "OK", "INSUFFICIENT_DATA")
+        and words[at + 1 : at + 2] == ["("]
+        and at + 2 < len(words)
+    ):
+        return state_of(words[at + 2]) == word, _closed(words, at + 3)
+    raise RuleRefused(f"AlarmRule has {words[at]}, which is no function of it")
+
+
+def _closed(words: Sequence[str], at: int) -> int:
+    if words[at : at + 1] != [")"]:
+        raise RuleRefused("AlarmRule has a bracket that is not closed")
+    return at + 1
+
+
+# The worker
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    name: str
+    state: str
+    reason: str
+    data: str
+
+
+class AlarmEvaluation:
+    """A `Worker` that evaluates all alarms each ten seconds of the cloud's clock. It sleeps while there are none."""
+
+    PACKAGES = ("cloudwatch",)
+
+    name = "alarms"
+
+    def __init__(self, state: LoadedState, clock: Clock) -> None:
+        self._state = state
+        self._clock = clock
+
+    def step(self) -> float:
+        """Evaluate every alarm; store the states that change, and run their actions."""
+        if not self._state.is_loaded():
+            return math.inf
+        now_s = self._clock.now_ms() / 1000
+        with MOTO_LOCK:
+            CHANGES.load_deferred("cloudwatch")
+            backends = [b for b in pickles.backends_of("cloudwatch").values() if b.alarms]
+            changes = [
+                (backend, change) for backend in backends for change in _changes(backend, now_s)
+            ]
+        if changes:
+            self._state.change(lambda: _apply(changes))
+        return LOOK_EVERY_S - now_s % LOOK_EVERY_S if backends else math.inf
+
+
+def _apply(changes: Iterable[tuple[Any, _Change]]) -> None:
+    for backend, change in changes:
+        if change.name in backend.alarms:
+            backend.set_alarm_state(change.name, change.reason, change.data, change.state)
+
+
+def _changes(backend: Any, now_s: float) -> list[_Change]:
+    """Return the changes of a backend's alarms: those of metrics first, then the composite ones that see them."""
+    alarms = list(backend.alarms.values())
+    of_metrics = [alarm for alarm in alarms if not alarm.rule]
+    longest_s = max((_range_s(alarm) for alarm in of_metrics), default=0)
+    data = _Data(backend, now_s - longest_s) if of_metrics else None
+    changes = [
+        change
+        for alarm in of_metrics
+        if data and (change := _judge(alarm, data, now_s)) is not None
+    ]
+    states = {alarm.name: alarm.state_value for alarm in alarms} | {
+        c.name: c.state for c in changes
+    }
+    composites = [alarm for alarm in alarms if alarm.rule]
+    # A composite alarm may name another: as many rounds as there may be levels.
+    for _ in composites:
+        before = dict(states)
+        for alarm in composites:
+            states[alarm.name] = _state_by_rule(alarm, states)
+        if states == before:
+            break
+    changes += [
+        _Change(alarm.name, states[alarm.name], f"{alarm.rule} is {states[alarm.name]}", "{}")
+        for alarm in composites
+        if states[alarm.name] != alarm.state_value
+    ]
+    return changes
+
+
+def _state_by_rule(alarm: Any, states: Mapping[str, str]) -> str:
+    try:
+        holds = decide_rule(alarm.rule, lambda name: states.get(name.rsplit(":alarm:", 1)[-1]))
+    except RuleRefused:
+        return str(alarm.state_value)  # one of an earlier headrace, which took every rule
+    return "ALARM" if holds else "OK"
+
+
+def _range_s(alarm: Any) -> int:
+    periods = int(alarm.evaluation_periods or 1) + EXTRA_PERIODS + 1
+    of_math = [
+        int(query.metric_stat.period) for query in alarm.metric_data_queries if query.metric_stat
+    ]
+    return periods * max([int(alarm.period or 60), *of_math]) + 60
+
+
+def _judge(alarm: Any, data: _Data, now_s: float) -> _Change | None:
+    """Return the change of an alarm's state, if there is one."""
+    comparison = _COMPARISONS.get(str(alarm.comparison_operator))
+    if comparison is None or alarm.threshold is None or alarm.threshold_metric_id:
+        return None  # anomaly detection, which headrace does not evaluate
+    compare, words = comparison
+    threshold = float(alarm.threshold)
+    periods = int(alarm.evaluation_periods)
+    to_alarm = int(alarm.datapoints_to_alarm or periods)
+    try:
+        points = points_of(alarm, data, now_s)
+    except MathRefused as refusal:
+        log.debug("the alarm %s is not evaluated: %s", alarm.name, refusal)
+        return None
+    verdict = decide(
+        points, periods=periods, to_alarm=to_alarm, treat_missing=alarm.treat_missing_data or "missing",
+        breaches=lambda value: compare(value, threshold),
+    )  # fmt: skip
+    if verdict.state in (None, alarm.state_value):
+        return None
+    reason = _reason(alarm, verdict, words, threshold, to_alarm)
+    return _Change(alarm.name, str(verdict.state), reason, _reason_data(alarm, verdict, now_s))
+
+
+def _reason(alarm: Any, verdict: Verdict, words: str, threshold: float, to_alarm: int) -> str:
+    if verdict.state == "INSUFFICIENT_DATA":
+        count = verdict.missing
+        return f"Insufficient Data: {count} datapoint{'s were' if count > 1 else ' was'} unknown."
+    breaching = [
+        (at, value)
+        for at, value in verdict.points
+        if _COMPARISONS[alarm.comparison_operator][0](value, threshold)
+        is (verdict.state == "ALARM")
+    ]
+    shown = ", ".join(
+        f"{value} ({_moment(at):%d/%m/%y %H:%M:%S})" for at, value in reversed(breaching)
+    )
+    count, of = len(breaching), len(verdict.points)
+    plural = count != 1
+    needed = to_alarm if verdict.state == "ALARM" else int(alarm.evaluation_periods) - to_alarm + 1
+    missing = (
+        verdict.missing
+        if verdict.state == "ALARM" and alarm.treat_missing_data == "breaching"
+        else 0
+    )
+    unknown = (
+        f" {missing} missing datapoint{'s were' if missing > 1 else ' was'} treated as [Breaching]."
+        if missing
+        else ""
+    )
+    return (
+        f"Threshold Crossed: {count} out of the last {of} datapoint{'s' if of != 1 else ''} [{shown}] "
+        f"{'were' if plural else 'was'} {'' if verdict.state == 'ALARM' else 'not '}{words} "
+        f"the threshold ({threshold}) "
+        f"(minimum {needed} datapoint{'s' if needed != 1 else ''} for {alarm.state_value} -> {verdict.state} "
+        f"transition).{unknown}"
+    )
+
+
+def _moment(at_s: float) -> datetime:
+    return datetime.fromtimestamp(at_s, UTC)
+
+
+def _reason_data(alarm: Any, verdict: Verdict, now_s: float) -> str:
+    def text(at_s: float) -> str:
+        return f"{_moment(at_s):%Y-%m-%dT%H:%M:%S}.000+0000"
+
+    data: dict[str, Any] = {"version": "1.0", "queryDate": text(now_s)}
+    if verdict.points:
+        data["startDate"] = text(verdict.points[0][0])
+    if alarm.statistic:
+        data["statistic"] = alarm.statistic
+    return json.dumps(
+        {
+            **data,
+            "period": alarm.period,
+            "recentDatapoints": [value for _, value in verdict.points],
+            "threshold": alarm.threshold,
+            "evaluatedDatapoints": [
+                {"timestamp": text(at), "value": value} for at, value in reversed(verdict.points)
+            ],
+        }
+    )
+
+
+@functools.cache
+def patch() -> None:
+    """Give alarms the states of evaluated ones: INSUFFICIENT_DATA at first, kept by an update."""
+    from moto.cloudwatch.models import CloudWatchBackend
+
+    backend: Any = CloudWatchBackend
+    put: Any = backend.put_metric_alarm
+
+    @functools.wraps(put)
+    def put_metric_alarm(self: Any, *args: Any, **named: Any) -> Any:
+        rule = named.get("rule")
+        if rule:
+            _check_rule(str(rule))
+        name = str(named.get("name") or (args[0] if args else ""))
+        before = self.alarms.get(name)
+        alarm = put(self, *args, **named)
+        if before is None:
+            alarm.state_value = "INSUFFICIENT_DATA"
+        else:
+            for member in (
+                "state_value",
+                "state_reason",
+                "state_reason_data",
+                "state_updated_timestamp",
+                "history",
+            ):
+                setattr(alarm, member, getattr(before, member))
+        return alarm
+
+    backend.put_metric_alarm = put_metric_alarm
+
+
+def _check_rule(rule: str) -> None:
+    from moto.cloudwatch.exceptions import ValidationError
+
+    try:
+        decide_rule(rule, lambda _: "OK")
+    except RuleRefused as refusal:
+        raise ValidationError(str(refusal)) from None

@@ -1,0 +1,69 @@
+"""What nothing runs here is refused by name, instead of an outcome that moto makes up."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from headrace.moto.patches import not_run
+from tests.support.moto_lab import MotoLab
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[MotoLab]:
+    with MotoLab(tmp_path / "moto") as lab:
+        yield lab
+
+
+def test_a_job_run_is_refused_and_leaves_nothing(lab: MotoLab) -> None:
+    client = lab.client("emr-containers")
+    provider = {"type": "EKS", "id": "eks", "info": {"eksInfo": {"namespace": "n"}}}
+    lab.client("eks").create_cluster(
+        name="eks", roleArn="arn:aws:iam::000000000000:role/eks", resourcesVpcConfig={}
+    )
+    made = client.create_virtual_cluster(name="v", containerProvider=provider, clientToken="t")
+    with pytest.raises(
+        ClientError, match="headrace does not run job runs of EMR on EKS"
+    ) as refusal:
+        client.start_job_run(
+            virtualClusterId=made["id"],
+            clientToken="t",
+            executionRoleArn="arn:aws:iam::000000000000:role/job",
+            releaseLabel="emr-7.5.0-latest",
+            jobDriver={"sparkSubmitJobDriver": {"entryPoint": "s3://code/none.py"}},
+        )
+    assert refusal.value.response["Error"]["Code"] == "NotImplemented"
+    assert client.list_job_runs(virtualClusterId=made["id"])["jobRuns"] == []
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "params", "sentence"),
+    [
+        ("glue", "start_job_run", {"JobName": "j"}, "headrace does not run Glue's jobs"),
+        ("glue", "start_crawler", {"Name": "c"}, "headrace does not run Glue's crawlers"),
+        ("codebuild", "start_build", {"projectName": "p"}, "headrace runs no containers"),
+        ("ecs", "run_task", {"taskDefinition": "t"}, "headrace runs no containers"),
+        ("dms", "start_replication_task",
+         {"ReplicationTaskArn": "a", "StartReplicationTaskType": "start-replication"}, "headrace cdc"),
+        ("rds-data", "execute_statement", {"resourceArn": "arn:aws:rds:x", "secretArn": "arn:aws:s:x", "sql": "s"},
+         "headrace has no database behind RDS"),
+        ("comprehend", "detect_sentiment", {"Text": "a", "LanguageCode": "en"}, "headrace has no models"),
+        ("sagemaker-runtime", "invoke_endpoint", {"EndpointName": "e", "Body": b"x"}, "headrace has no models"),
+    ],
+)  # fmt: skip
+def test_what_nothing_runs_is_refused_by_name(
+    lab: MotoLab, service: str, operation: str, params: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ClientError, match=sentence) as refusal:
+        getattr(lab.client(service), operation)(**params)
+    assert refusal.value.response["Error"]["Code"] == "NotImplemented"
+
+
+def test_every_operation_of_the_table_is_motos() -> None:
+    for name in not_run.MODULES:
+        not_run.refuse_runs(importlib.import_module(name))

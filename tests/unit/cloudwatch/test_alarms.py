@@ -1,0 +1,245 @@
+"""Alarms: the decision by AWS's own tables, rules of composite alarms, metric math, and the worker by a clock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from headrace.services.cloudwatch.alarms import RuleRefused, decide, decide_rule
+from headrace.services.cloudwatch.metric_math import (
+    MathRefused,
+    Metrics,
+    Series,
+    evaluate,
+    evaluate_all,
+)
+from tests.support.clock import HandClock
+from tests.support.cloud import InProcessCloud
+from tests.support.server import wait_until
+
+TREATMENTS = ("missing", "ignore", "breaching", "notBreaching")
+OK, ALARM, KEPT, UNKNOWN = "OK", "ALARM", None, "INSUFFICIENT_DATA"
+
+
+# The two tables of "How alarm state is evaluated when data is missing": 0 does not breach, X does, - is missing.
+@pytest.mark.parametrize(
+    ("points", "to_alarm", "states"),
+    [
+        ("0 - X - X", 3, (OK, OK, OK, OK)),
+        ("- - - - 0", 3, (OK, OK, OK, OK)),
+        ("- - - - -", 3, (UNKNOWN, KEPT, ALARM, OK)),
+        ("0 X X - X", 3, (ALARM, ALARM, ALARM, ALARM)),
+        ("- - X - -", 3, (ALARM, KEPT, ALARM, OK)),
+        ("0 - X - X", 2, (ALARM, ALARM, ALARM, ALARM)),
+        ("0 0 X 0 X", 2, (ALARM, ALARM, ALARM, ALARM)),
+        ("0 - X - -", 2, (OK, OK, ALARM, OK)),
+        ("- - - - 0", 2, (OK, OK, ALARM, OK)),
+        ("- - - X -", 2, (ALARM, KEPT, ALARM, OK)),
+    ],
+)
+def test_missing_data_is_treated_as_aws_tables_say(
+    points: str, to_alarm: int, states: tuple[str | None, ...]
+):
+    values = [{"0": 0.0, "X": 9.0, "-": None}[sign] for sign in points.split()]
+    for treatment, state in zip(TREATMENTS, states, strict=True):
+        verdict = decide(
+            list(enumerate(values)), periods=3, to_alarm=to_alarm, treat_missing=treatment,
+            breaches=lambda value: value > 1,
+        )  # fmt: skip
+        assert verdict.state == state, (points, treatment)
+
+
+@pytest.mark.parametrize(
+    ("rule", "holds"),
+    [
+        ("ALARM(a)", True), ('ALARM("b c") OR OK(a)', False), ("NOT (ALARM(a) AND ALARM(x))", True),
+        ("ALARM(a) AND (OK(\"b c\") OR FALSE)", True), ("TRUE AND NOT INSUFFICIENT_DATA(a)", True),
+    ],
+)  # fmt: skip
+def test_rules_of_composite_alarms(rule: str, holds: bool):
+    assert decide_rule(rule, {"a": "ALARM", "b c": "OK"}.get) is holds
+
+
+@pytest.mark.parametrize(
+    "rule", ["", "ALARM(a", "ALARM(a) ALARM(b)", "FOO(a)", "NOT", "(" * 500, "A" * 20_000]
+)
+def test_rules_that_cannot_be_read(rule: str):
+    with pytest.raises(RuleRefused):
+        decide_rule(rule, lambda _: "OK")
+
+
+M1: Series = {0: 1.0, 60: 2.0, 180: 4.0}
+M2: Series = {0: 10.0, 60: 0.0, 120: 30.0}
+
+
+@pytest.mark.parametrize(
+    ("expression", "series"),
+    [
+        ("m1 + 1", {0: 2.0, 60: 3.0, 180: 5.0}),
+        ("m1 / m2 * 100", {0: 10.0}),
+        ("m2 - -m1", {0: 11.0, 60: 2.0}),
+        ("SUM([m1, m2])", {0: 11.0, 60: 2.0, 120: 30.0, 180: 4.0}),
+        ("SUM(METRICS())", {0: 11.0, 60: 2.0, 120: 30.0, 180: 4.0}),
+        ('MAX(METRICS("second"))', M2),
+        ("FILL(m1, 0)", {0: 1.0, 60: 2.0, 120: 0.0, 180: 4.0}),
+        ("FILL(m1, REPEAT)", {0: 1.0, 60: 2.0, 120: 2.0, 180: 4.0}),
+        ("IF(m2 > 5, m2, 0)", {0: 10.0, 60: 0.0, 120: 30.0}),
+        ("RATE(m1)", {60: 1 / 60, 180: 2 / 120}),
+        ("m1 / PERIOD(m1)", {0: 1 / 60, 60: 2 / 60, 180: 4 / 60}),
+        ("RUNNING_SUM(m1)", {0: 1.0, 60: 3.0, 180: 7.0}),
+        ("m1 > 1 AND m2 < 1", {0: 0.0, 60: 1.0}),
+        ("2 ^ 3", {0: 8.0, 60: 8.0, 120: 8.0, 180: 8.0}),
+    ],
+)
+def test_metric_math(expression: str, series: Series):
+    metrics = Metrics(
+        {"m1": M1, "m2": M2},
+        {"m1": "first", "m2": "the second"},
+        {"m1": 60, "m2": 60},
+        range(0, 240, 60),
+    )
+    assert evaluate(expression, metrics) == pytest.approx(series)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "m1 +", "m3", "FOO(m1)", "[m1, m2]", "SEARCH('x', 'Sum', 60)", "m1 ; m2", "(" * 300, "9" * 3000, "ABS(m1, m2)",
+        "m1 + 'a'",
+    ],
+)  # fmt: skip
+def test_metric_math_that_cannot_be_evaluated(expression: str):
+    with pytest.raises(MathRefused):
+        evaluate(
+            expression, Metrics({"m1": M1, "m2": M2}, {}, {"m1": 60, "m2": 60}, range(0, 240, 60))
+        )
+
+
+def test_expressions_name_each_other_in_any_order():
+    metrics = Metrics({"m1": M1}, {}, {"m1": 60}, range(0, 240, 60))
+    assert evaluate_all([("e2", "e1 * 2"), ("e1", "m1 + 1")], metrics)["e2"] == {
+        0: 4.0,
+        60: 6.0,
+        180: 10.0,
+    }
+    with pytest.raises(MathRefused):
+        evaluate_all([("e1", "e2"), ("e2", "e1")], metrics)
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def cloud(clock: HandClock, tmp_path: Any) -> Iterator[InProcessCloud]:
+    with InProcessCloud(tmp_path / "data", clock=clock) as cloud:
+        yield cloud
+
+
+def state(cloud: InProcessCloud, name: str) -> dict[str, Any]:
+    answer = cloud.client("cloudwatch").describe_alarms(
+        AlarmNames=[name], AlarmTypes=["MetricAlarm", "CompositeAlarm"]
+    )
+    return (answer["MetricAlarms"] or answer["CompositeAlarms"])[0]
+
+
+def test_an_alarm_rings_and_falls_silent_by_the_clock(cloud: InProcessCloud, clock: HandClock):
+    sns, sqs, watch = cloud.client("sns"), cloud.client("sqs"), cloud.client("cloudwatch")
+    topic = sns.create_topic(Name="t")["TopicArn"]
+    queue = sqs.create_queue(QueueName="q")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"][
+        "QueueArn"
+    ]
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    watch.put_metric_alarm(
+        AlarmName="a", Namespace="n", MetricName="m", Dimensions=[{"Name": "d", "Value": "1"}], Statistic="Sum",
+        Period=60, EvaluationPeriods=1, Threshold=5, ComparisonOperator="GreaterThanThreshold",
+        TreatMissingData="notBreaching", AlarmActions=[topic], OKActions=[topic],
+    )  # fmt: skip
+    watch.put_metric_alarm(
+        AlarmName="math", EvaluationPeriods=1, Threshold=50, ComparisonOperator="GreaterThanThreshold",
+        Metrics=[
+            {"Id": "e", "Expression": "m * 10", "ReturnData": True},
+            {"Id": "m", "ReturnData": False, "MetricStat": {
+                "Metric": {"Namespace": "n", "MetricName": "m", "Dimensions": [{"Name": "d", "Value": "1"}]},
+                "Period": 60, "Stat": "Sum",
+            }},
+        ],
+    )  # fmt: skip
+    watch.put_composite_alarm(AlarmName="both", AlarmRule='ALARM("a") AND ALARM(math)')
+    # Nothing breaches; the other has no data.
+    wait_until(lambda: state(cloud, "a")["StateValue"] == "OK")
+    assert state(cloud, "math")["StateValue"] == "INSUFFICIENT_DATA"
+
+    def put(value: float) -> None:
+        watch.put_metric_data(
+            Namespace="n",
+            MetricData=[
+                {"MetricName": "m", "Value": value, "Dimensions": [{"Name": "d", "Value": "1"}]}
+            ],
+        )
+
+    put(4)
+    put(3)
+    clock.advance(60)
+    wait_until(lambda: state(cloud, "both")["StateValue"] == "ALARM")
+    alarm = state(cloud, "a")
+    assert alarm["StateValue"] == "ALARM"
+    assert "was greater than the threshold (5.0) (minimum 1 datapoint for" in alarm["StateReason"]
+    assert json.loads(alarm["StateReasonData"])["recentDatapoints"] == [7.0]
+    # An update keeps the state.
+    watch.put_metric_alarm(
+        AlarmName="math", Namespace="n", MetricName="m", Statistic="Sum", Period=60, EvaluationPeriods=1, Threshold=1,
+        ComparisonOperator="GreaterThanThreshold", Dimensions=[{"Name": "d", "Value": "1"}],
+    )  # fmt: skip
+    assert state(cloud, "math")["StateValue"] == "ALARM"
+
+    told: list[str] = []
+
+    def both_are_told() -> bool:
+        got = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
+        told.extend(json.loads(json.loads(one["Body"])["Message"])["NewStateValue"] for one in got)
+        return len(told) >= 2
+
+    wait_until(both_are_told)
+    assert sorted(told) == ["ALARM", "OK"]
+    # Without data the last points count until they leave the range; then missing data does not breach.
+    for _ in range(5):
+        clock.advance(60)
+    wait_until(lambda: state(cloud, "a")["StateValue"] == "OK")
+    wait_until(lambda: state(cloud, "both")["StateValue"] == "OK")
+
+
+def test_expressions_of_get_metric_data_and_what_is_refused(
+    cloud: InProcessCloud, clock: HandClock
+):
+    watch = cloud.client("cloudwatch")
+    watch.put_metric_data(Namespace="n", MetricData=[{"MetricName": "m", "Value": 2}])
+    now_s = clock.now_ms() // 1000
+    stat = {"Metric": {"Namespace": "n", "MetricName": "m"}, "Period": 60, "Stat": "Sum"}
+
+    def ask(expression: str) -> list[dict[str, Any]]:
+        return watch.get_metric_data(
+            MetricDataQueries=[
+                {"Id": "m1", "MetricStat": stat, "ReturnData": False},
+                {"Id": "e1", "Expression": expression},
+            ],
+            StartTime=now_s - 120, EndTime=now_s + 60,
+        )["MetricDataResults"]  # fmt: skip
+
+    (result,) = ask("m1 * 10")
+    assert (result["Id"], result["Values"]) == ("e1", [20.0])
+    for expression, message in (
+        ("m9", "Unknown identifier"),
+        ("SELECT SUM(m) FROM n", "Metrics Insights"),
+    ):
+        with pytest.raises(ClientError, match=message) as error:
+            ask(expression)
+        assert error.value.response["Error"]["Code"] == "ValidationError"
+    with pytest.raises(ClientError, match="AlarmRule"):
+        watch.put_composite_alarm(AlarmName="c", AlarmRule="ALARM(a")
