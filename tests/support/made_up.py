@@ -53,6 +53,13 @@ _LEVELS = 5
 _MOST_KINDS = 8
 _ANY = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}
 _POLICY = {"Version": "2012-10-17", "Statement": [_ANY]}
+_SERVICE = {"Effect": "Allow", "Principal": {"Service": "events.amazonaws.com"}}
+_TABLE: dict[str, Any] = {
+    "AttributeDefinitions": [{"AttributeName": "k", "AttributeType": "S"}],
+    "KeySchema": [{"AttributeName": "k", "KeyType": "HASH"}],
+    "BillingMode": "PAY_PER_REQUEST",
+    "TimeToLiveSpecification": {"AttributeName": "t", "Enabled": True},
+}
 # Types of moto's services that are written by hand, and that no other example has.
 CODED: dict[str, Any] = {
     name: {"Type": f"AWS::{kind}", "Properties": properties}
@@ -89,7 +96,77 @@ CODED: dict[str, Any] = {
             },
         ),
         ("Alias", "KMS::Alias", {"AliasName": "alias/a", "TargetKeyId": {"Ref": "Key"}}),
-        ("Repository", "ECR::Repository", {"RepositoryName": "images"}),
+        (
+            "Repository",
+            "ECR::Repository",
+            {
+                "RepositoryName": "images",
+                "RepositoryPolicyText": {
+                    **_POLICY,
+                    "Statement": [{**_SERVICE, "Action": "ecr:GetDownloadUrlForLayer"}],
+                },
+            },
+        ),
+        (
+            "Table",
+            "DynamoDB::Table",
+            {
+                **_TABLE,
+                "TableName": "table",
+                "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
+            },
+        ),
+        ("Global", "DynamoDB::GlobalTable", {**_TABLE, "Replicas": [{"Region": "us-east-1"}]}),
+        (
+            "Alarm",
+            "CloudWatch::Alarm",
+            {
+                "AlarmName": "alarm",
+                "Namespace": "n",
+                "MetricName": "m",
+                "Statistic": "Sum",
+                "Period": 60,
+                "EvaluationPeriods": 1,
+                "Threshold": 1,
+                "ComparisonOperator": "GreaterThanThreshold",
+            },
+        ),
+        (
+            "Catalog",
+            "Glue::Database",
+            {"CatalogId": {"Ref": "AWS::AccountId"}, "DatabaseInput": {"Name": "catalog"}},
+        ),
+        (
+            "CatalogTable",
+            "Glue::Table",
+            {
+                "CatalogId": {"Ref": "AWS::AccountId"},
+                "DatabaseName": {"Ref": "Catalog"},
+                "TableInput": {"Name": "catalogtable"},
+            },
+        ),
+        (
+            "TopicPolicy",
+            "SNS::TopicPolicy",
+            {
+                "Topics": [{"Ref": "Topic"}],
+                "PolicyDocument": {
+                    **_POLICY,
+                    "Statement": [{**_SERVICE, "Action": "sns:Publish", "Resource": "*"}],
+                },
+            },
+        ),
+        (
+            "QueuePolicy",
+            "SQS::QueuePolicy",
+            {
+                "Queues": [{"Ref": "Queue"}],
+                "PolicyDocument": {
+                    **_POLICY,
+                    "Statement": [{**_SERVICE, "Action": "sqs:SendMessage", "Resource": "*"}],
+                },
+            },
+        ),
         (
             "Role",
             "IAM::Role",
