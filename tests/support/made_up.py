@@ -320,6 +320,7 @@ class Trials:
         refused: the paths that are left out, by `service Operation`; found again when the rest is refused.
         tables: the fidelity tables of moto's services.
         learns: whether `refused` is found out where it is not true any more.
+        tries: whether calls are tried by now; else they are only recorded.
         unseen: the members that no read shows and that have no reason, by `service Operation`; `failed`: what was
             refused nevertheless.
         tops: the members that were tried; `given`: the paths of all values in them.
@@ -328,6 +329,7 @@ class Trials:
     refused: dict[str, list[str]]
     tables: Mapping[str, Any]
     learns: bool = False
+    tries: bool = True
     unseen: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     tops: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     given: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -373,7 +375,7 @@ class Trials:
         monkeypatch.setattr(Gateway, "call", call)
 
     def _can_try(self, recorded: Recorded) -> bool:
-        return is_write(recorded) and recorded.service not in _JOURNALLED
+        return self.tries and is_write(recorded) and recorded.service not in _JOURNALLED
 
     def _try(
         self, name: str, recorded: Recorded, run: Callable[[Any], Any], gateway: Any, cloud: Any

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-_MODELS = "headrace has no models: it does not {what}. In tests, give the caller an endpoint of its own."
+_MODELS = (
+    "headrace has no models: it does not {what}. In tests, give the caller an endpoint of its own."
+)
 _NO_CONTAINER = "headrace runs no containers: {what}."
 # moto's module of responses -> its class, and for each method the sentence.
 _NOT_RUN: dict[str, tuple[str, dict[str, str]]] = {
