@@ -587,7 +587,7 @@ def main(groups: list[str]) -> None:
 
     import pytest
 
-    from tests.api.cloudformation.test_declared import EXAMPLES, NAMED
+    from tests.api.cloudformation.test_declared import EXAMPLES, NAMED, changed_by
 
     results: list[Trials] = []
     examples = {"coded": CODED, **{name: one["resources"] for name, one in EXAMPLES.items()}}
@@ -600,10 +600,15 @@ def main(groups: list[str]) -> None:
             InProcessCloud(Path(folder) / "data") as cloud,
         ):
             trials.watch(patches, cloud)
-            cfn, body = cloud.client("cloudformation"), {"Resources": examples[group]}
-            cfn.create_stack(StackName=group, TemplateBody=json.dumps(body), **NAMED)
-            while (status := _status_of(cfn, group)).endswith("IN_PROGRESS"):
-                time.sleep(0.2)
+            cfn, change = cloud.client("cloudformation"), EXAMPLES.get(group, {}).get("change")
+            for deploy, resources in (
+                (cfn.create_stack, examples[group]),
+                *([(cfn.update_stack, changed_by(examples[group], change))] if change else []),
+            ):
+                body = json.dumps({"Resources": resources})
+                deploy(StackName=group, TemplateBody=body, **NAMED)
+                while (status := _status_of(cfn, group)).endswith("IN_PROGRESS"):
+                    time.sleep(0.2)
             patches.undo()
         seconds = time.monotonic() - started
         sys.stdout.write(f"{group} {status} {len(trials.done)} calls {seconds:.0f} s\n")
