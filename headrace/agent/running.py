@@ -125,7 +125,7 @@ class FlowRunner:
         except Stopped:
             _LOG.info("%s stops; what was not acknowledged is sent at the next start", self.flow.id)
         finally:
-            self._tailer.close()
+            self._tailer.close(self._store.positions(self.flow.id) or ())
             self._sender.close()
 
 

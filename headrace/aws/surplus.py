@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from headrace.aws.calls.http import HttpResponse
-from headrace.aws.server.connection import OpenConnections
+from headrace.aws.server.connection import CALM_DOWN, PREFACE, OpenConnections
 from headrace.aws.server.http1_answers import head
-from headrace.aws.server.http2_setup import CALM_DOWN, PREFACE
 from headrace.aws.server.lingering import Lingering
 from headrace.aws.server.server_errors import busy_for, plain
 

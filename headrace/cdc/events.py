@@ -6,6 +6,7 @@ Standard library alone, and Python 3.9: Spark jobs carry this module and `compac
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -46,7 +47,7 @@ class Event:
 def read_event(data: bytes) -> Event | None:
     """Return an event of `headrace cdc`, None for one that changes no row. Raises CaptureError for another record."""
     try:
-        document = cast("Document", json.loads(data))
+        document = cast("Document", json.loads(data, parse_float=_number))
         if "metadata" in document:
             return _read_dms(document)
         if "source" in document:
@@ -72,10 +73,16 @@ def read_event(data: bytes) -> Event | None:
             document.get("after"),
             tuple(document.get("unchanged", ())),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CaptureError(
             f"A record is no event of headrace cdc ({type(error).__name__}: {error}): {data[:80]!r}."
         ) from error
+
+
+def _number(text: str) -> float | str:
+    """Return a number, or the text of one that is beyond a double: its infinity would be no JSON."""
+    number = float(text)
+    return number if math.isfinite(number) else text
 
 
 def _read_dms(document: Document) -> Event | None:

@@ -35,7 +35,7 @@ class ProgressFile:
             )
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CaptureError(f"{self.path} is no progress of a capture: {error}.") from error
 
     def write(self, progress: Progress) -> None:

@@ -52,7 +52,10 @@ class Snapshots:
     def load(
         self, keys: Mapping[str, tuple[str, ...]] | None = None
     ) -> tuple[Compaction, dict[str, Any]]:
-        """Return the latest of each key, and the manifest; both empty when there is none. Raises botocore's errors."""
+        """Return the latest of each key, and the manifest; both empty when there is none.
+
+        Raises CaptureError for what is no snapshot; botocore's errors.
+        """
         parquet: Any = importlib.import_module("pyarrow.parquet")
         compaction = Compaction(keys)
         try:
@@ -61,13 +64,26 @@ class Snapshots:
             self._etag = None
             return compaction, {}
         self._etag = answer["ETag"]
-        manifest: dict[str, Any] = json.loads(answer["Body"].read())
-        compaction.restore((), manifest["truncated"])
-        for key in self._files(manifest):
-            content = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"].read()
-            table: Any = parquet.read_table(io.BytesIO(content))
-            compaction.restore(lines_of(table), manifest["truncated"])
+        name = "manifest.json"
+        try:
+            manifest: dict[str, Any] = json.loads(answer["Body"].read())
+            compaction.restore((), manifest["truncated"])
+            for name in self._files(manifest):
+                content = self._s3.get_object(Bucket=self._bucket, Key=name)["Body"].read()
+                table: Any = parquet.read_table(io.BytesIO(content))
+                compaction.restore(lines_of(table), manifest["truncated"])
+        except self._s3.exceptions.NoSuchKey as error:
+            raise self._damaged(f"{name}, which its manifest names, is not there") from error
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            # Arrow's errors are ValueErrors, too.
+            raise self._damaged(f"{name} is none of its: {error}") from error
         return compaction, manifest
+
+    def _damaged(self, what: str) -> CaptureError:
+        return CaptureError(
+            f"s3://{self._bucket}/{self._prefix} is no snapshot ({what}): give an empty folder, and capture the"
+            " database with --snapshot."
+        )
 
     def _files(self, manifest: Mapping[str, Any]) -> list[str]:
         """Return the keys of a manifest's files; before 2026-12 it named one, by its whole key."""

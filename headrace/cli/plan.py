@@ -126,7 +126,7 @@ def _read_prices(path: Path, default: Prices) -> Prices:
                     f"{path}: {name} is {'a text' if name == 'source' else 'dollars'}, not {value!r}."
                 )
         return replace(default, **{"source": str(path), **content})
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise fail(f"{path} is no JSON object of prices: {error}") from error
     except OSError as error:
         raise fail(f"{path} cannot be read: {error.strerror}.") from error
@@ -168,7 +168,7 @@ def _of_tail(path: Path, lines: list[bytes], rate: float | None, readers: int) -
             data = record.get("data")
             bare = base64.b64decode(record["dataBase64"]) if data is None else data.encode()
             at = datetime.fromisoformat(record["approximateArrivalTimestamp"]).timestamp()
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise fail(
                 f"{path}: line {number} is no record of headrace tail --json: {error}"
             ) from error

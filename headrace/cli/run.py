@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import logging
 import os
 import resource
@@ -40,7 +39,7 @@ from headrace.cli.running_cloud import (
 )
 from headrace.core.clock import SystemClock
 from headrace.core.config import Config
-from headrace.store.memory import collect_garbage_seldom
+from headrace.store.memory import collect_garbage_seldom, import_to_stay
 
 if TYPE_CHECKING:
     from headrace.cloud import Cloud
@@ -88,7 +87,7 @@ def up(
     leave_at_once()
     # Imported here, before anything is created that Ctrl-C could leave behind; `headrace down` does not need it.
     collect_garbage_seldom()
-    importlib.import_module("headrace.cloud")
+    import_to_stay("headrace.cloud")
     asked = click.get_current_context().with_resource(StopSignals(*STOP_SIGNALS))
     let_children_be_interrupted()
     if ephemeral:

@@ -175,7 +175,7 @@ class ConsumerGroup:
     # The face.
 
     def start(self) -> None:
-        """Join the group and begin to read; `for` does it too.
+        """Join the group and begin to read; `for` does it too. After an error it may be called again.
 
         Raises GroupError, which has a refusal of the services as its cause, and botocore's errors without an answer.
         """
@@ -189,13 +189,18 @@ class ConsumerGroup:
             fetchers = self._fetchers
             self._store.prepare()
             self._coordinator.tick()
-        except StoreError as error:
-            raise GroupError(str(error)) from error
-        except ClientError as error:
-            refusal = error.response.get("Error", {})
-            raise GroupError(
-                f"{self.application} cannot read {self.stream}: {refusal.get('Code')}: {refusal.get('Message')}"
-            ) from error
+        except Exception as error:
+            # Nobody waits for a worker that has not begun, and this one may begin again.
+            self._leave()
+            self._is_started = False
+            if isinstance(error, StoreError):
+                raise GroupError(str(error)) from error
+            if isinstance(error, ClientError):
+                refusal = error.response.get("Error", {})
+                raise GroupError(
+                    f"{self.application} cannot read {self.stream}: {refusal.get('Code')}: {refusal.get('Message')}"
+                ) from error
+            raise
         with self._lock:
             self._begin_thread(self._coordinate, "headrace-leases")
             for i in range(fetchers):
@@ -299,6 +304,9 @@ class ConsumerGroup:
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join()
+        self._leave()
+
+    def _leave(self) -> None:
         try:
             self._coordinator.leave()
         except Exception as error:  # noqa: BLE001 - botocore's errors have no common base

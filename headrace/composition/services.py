@@ -15,7 +15,7 @@ from headrace.core.ports import FunctionInvoker, StreamReader
 from headrace.core.stream_router import StreamRouter
 from headrace.permissions.decisions.decisions import Decisions
 from headrace.services.athena.queries import Queries
-from headrace.services.athena.query_calls import finish
+from headrace.services.athena.query_calls import begin, finish
 from headrace.services.cloudcontrol.api import build_cloudcontrol, cloudcontrol_api
 from headrace.services.cloudcontrol.backend import CloudControl
 from headrace.services.cloudformation.api import build_cloudformation, cloudformation_api
@@ -232,8 +232,10 @@ def build_services(base: Foundation, decisions: Decisions) -> Services:
         athena=Queries(
             control=base.gateway,
             objects=objects,
+            guard=decisions,
             clock=base.clock,
             store=lambda change: base.moto.engine.change_unwatched(change, "athena"),
+            begin=begin,
             finish=finish,
             temp_dir=base.config.data_dir / "tmp",
         ),

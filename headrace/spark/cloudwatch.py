@@ -2,8 +2,9 @@
 
     publish_progress(spark)
 
-`MillisBehindLatest`, `Rows`, `InputRowsPerSecond` and `ProcessedRowsPerSecond`, by stream and query. Separate from
-`progress`, because tasks import that too and do not need boto3.
+`MillisBehindLatest`, `Rows`, `InputRowsPerSecond` and `ProcessedRowsPerSecond`, by stream and query; and by query
+`RowsInState` and `RowsDroppedAsLate`, if it has a state, and each metric that it observes, as `OBSERVATION.METRIC`.
+Separate from `progress`, because tasks import that too and do not need boto3.
 """
 
 # botocore has no types.
@@ -58,6 +59,7 @@ class ProgressMetrics(StreamingQueryListener):
         data = [one for stream in of_progress(progress) for one in metrics_of(stream, progress)]
         if not data:
             return
+        data += metrics_of_query(progress)
         try:
             self._cloudwatch.put_metric_data(Namespace=self._namespace, MetricData=data)
         except (BotoCoreError, ClientError) as error:
@@ -80,6 +82,24 @@ def metrics_of(stream: StreamProgress, progress: Mapping[str, Any]) -> list[dict
         {"MetricName": name, "Value": float(value), "Unit": unit, "Dimensions": dimensions}
         for name, value, unit in values
         if value is not None
+    ]
+
+
+def metrics_of_query(progress: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a batch's metrics that are of no stream: its state, and the numbers that the query observes."""
+    state = cast("list[dict[str, Any]]", progress.get("stateOperators") or [])
+    values: dict[str, Any] = {}
+    if state:
+        values["RowsInState"] = sum(operator["numRowsTotal"] for operator in state)
+        values["RowsDroppedAsLate"] = sum(one["numRowsDroppedByWatermark"] for one in state)
+    observed = cast("dict[str, dict[str, Any]]", progress.get("observedMetrics") or {})
+    for name, row in observed.items():
+        values |= {f"{name}.{what}": value for what, value in row.items()}
+    query = {"Name": "QueryName", "Value": str(progress.get("name") or progress["id"])}
+    return [
+        {"MetricName": name, "Value": float(value), "Unit": "Count", "Dimensions": [query]}
+        for name, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
     ]
 
 

@@ -43,11 +43,12 @@ class Failed(Exception):
 
 @dataclass
 class Run:
-    """A query's result: rows, its batches' seconds, and milliseconds by part."""
+    """A query's result: rows, its batches' seconds, milliseconds by part, and processor time by process."""
 
     rows: int = 0
     seconds: float = 0.0
     parts_ms: dict[str, int] = field(default_factory=dict[str, int])
+    processor_s: dict[str, float] = field(default_factory=dict[str, float])
 
     @property
     def rate(self) -> float:
@@ -169,6 +170,7 @@ class Bench:
             nonlocal counted
             counted += rows.count()
 
+        before = processor_s()
         query = (
             self.frame(form, stream, **more).writeStream.foreachBatch(add)
             .option("checkpointLocation", self.checkpoint())
@@ -178,10 +180,14 @@ class Bench:
         while counted < records and query.isActive and time.monotonic() < deadline:
             time.sleep(0.05)
         query.processAllAvailable()
+        # Before the planner's process ends.
+        after = processor_s()
         query.stop()
         if counted != records:
             raise Failed(f"{form} counted {counted} of {records}")
-        return _run(query.recentProgress)
+        run = _run(query.recentProgress)
+        run.processor_s = {part: after[part] - before.get(part, 0.0) for part in after}
+        return run
 
     def _count_in_batches(self, stream: str, records: int) -> Run:
         """Count a backlog with Spark 3.5's alternative: a foreachBatch that calls boto3."""
@@ -251,6 +257,45 @@ def _run(progress: list[Any]) -> Run:
         for name, ms in batch["durationMs"].items():
             run.parts_ms[name] = run.parts_ms.get(name, 0) + int(ms)
     return run
+
+
+def processor_s() -> dict[str, float]:
+    """Return the processor time so far of this process and of those below it, by what they are, in seconds."""
+    parents: dict[int, int] = {}
+    used_s: dict[int, float] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        pid = int(stat.parent.name)
+        parents[pid] = int(fields[1])
+        used_s[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    total: dict[str, float] = {}
+    for pid, seconds in used_s.items():
+        part = _part_of(pid, parents)
+        if part is not None:
+            total[part] = total.get(part, 0.0) + seconds
+    return total
+
+
+def _part_of(pid: int, parents: dict[int, int]) -> str | None:
+    if pid == os.getpid():
+        return "driver"
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return None
+    line = [pid]
+    while parents.get(line[-1], 0) not in (0, os.getpid()):
+        line.append(parents[line[-1]])
+    if os.getpid() not in (parents.get(one) for one in line):
+        return None
+    if b"java" in command.partition(b"\0")[0]:
+        return "JVM"
+    if b"pyspark" not in command:
+        return "cloud"
+    return "planner" if b"streaming" in command else "tasks"
 
 
 def session() -> Any:

@@ -90,6 +90,12 @@ def readable_events(
 
 def unreadable(records: DataFrame, schema: str, required: tuple[str, ...]) -> DataFrame:
     """Return the unreadable records: `reason`, and the source's columns with `data` untouched."""
+    rows = with_reason(records, schema, required).where(F.col("reason").isNotNull())
+    return rows.select("reason", *records.columns)
+
+
+def with_reason(records: DataFrame, schema: str, required: tuple[str, ...]) -> DataFrame:
+    """Return parsed records, see `parsed`, with `reason`: why one is unreadable; null for a readable one."""
     missing = F.array_compact(
         F.array(*(F.when(F.col(name).isNull(), F.lit(name)) for name in required))
     )
@@ -104,11 +110,8 @@ def unreadable(records: DataFrame, schema: str, required: tuple[str, ...]) -> Da
         .when(F.col(_AHEAD), F.lit("a time ahead of its record's"))
         .otherwise(F.concat(F.lit("missing: "), F.concat_ws(", ", missing)))
     )
-    return (
-        parsed(records, schema)
-        .where(~readable(required))
-        .select(reason.alias("reason"), *records.columns)
-    )
+    reason = F.when(~readable(required), reason)
+    return parsed(records, schema).withColumn("reason", reason).drop(_MALFORMED, _AHEAD)
 
 
 def _is_utf8(data: Column) -> Column:

@@ -7,8 +7,17 @@ import argparse
 from pyspark.sql import DataFrame, SparkSession
 
 
-def source(spark: SparkSession, arguments: argparse.Namespace, stream: str) -> DataFrame:
-    """Return a frame of `stream` from its oldest record, or from the checkpoint, to its end at the query's start."""
+def source(
+    spark: SparkSession,
+    arguments: argparse.Namespace,
+    stream: str,
+    *,
+    available_now: bool = True,
+) -> DataFrame:
+    """Return a frame of `stream` from its oldest record, or from the checkpoint.
+
+    It goes to the stream's end at the query's start; without `available_now`, on and on.
+    """
     options = {
         **_place(arguments, stream),
         "kinesis.startingposition": "TRIM_HORIZON",
@@ -18,7 +27,7 @@ def source(spark: SparkSession, arguments: argparse.Namespace, stream: str) -> D
         return spark.readStream.format(arguments.source_format).options(**options).load()
     from headrace.spark.streams import kinesis_stream
 
-    return kinesis_stream(spark, available_now=True, **options)
+    return kinesis_stream(spark, available_now=available_now, **options)
 
 
 def write(records: DataFrame, arguments: argparse.Namespace, stream: str) -> None:

@@ -3,7 +3,8 @@
 A file is a JSON list of scenarios: `name`, `evidence` (a list of sentences or addresses), `steps`, and `slow` when it
 takes long. The steps:
 
-- A call: `call` (an operation, as boto3 names its method), `params`, `service` where it is another than the folder's,
+- A call: `call` (an operation, as boto3 names its method), `params`, `service`, `account`
+  and `region` where they are others,
   and its `answer`: `status` and every member that botocore reads of it, of an error `Error`. Only what differs between
   any two requests is left out (request ids). Without `answer` it prepares what the evidence does not show, and must
   succeed. `keep`, such as `{"arn 1": "Role.Arn"}`, keeps members of such an answer for later steps.
@@ -46,6 +47,7 @@ from botocore.exceptions import ClientError
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from tests.support.clients import SQS_BY_QUERY
+from tests.support.cloud import ACCOUNT, REGION
 
 Scenario = dict[str, Any]
 
@@ -69,13 +71,14 @@ class World:
 
     Attributes:
         service: the service that a call is for when its step names none.
-        client: gives a boto3 client of a service; it must check no parameters and never try again.
+        client: gives a boto3 client of a service, in an `account` and a `region`; it must check no parameters and
+            never try again.
         advance: lets the clock go on by so many seconds.
         send: answers a raw request; the body comes back as bytes.
     """
 
     service: str
-    client: Callable[[str], Any]
+    client: Callable[..., Any]
     advance: Callable[[float], None]
     send: Callable[[HttpRequest], HttpResponse]
 
@@ -181,7 +184,8 @@ def play(scenario: Scenario, world: World) -> list[str]:
 def _asked(step: dict[str, Any], world: World, known: dict[str, str]) -> dict[str, Any]:
     if "http" in step:
         return _http_answer(step, world, known)
-    client = world.client(step.get("service", world.service))
+    place = {"account": step.get("account", ACCOUNT), "region": step.get("region", REGION)}
+    client = world.client(step.get("service", world.service), **place)
     return answer(client, step["call"], parameters(step.get("params", {}), known))
 
 

@@ -40,6 +40,9 @@ VIEWS = (
     ("more", "more", "Fidelity"),
 )
 
+# The rules of axe that look at colours, which alone differ in the dark.
+OF_COLOURS = ["color-contrast", "link-in-text-block"]
+
 
 def client_at(url: str, service: str) -> Any:
     return boto3.client(
@@ -115,7 +118,7 @@ def test_each_view_shows_its_data_without_serious_findings(
     assert page.do("axe") == []
     shoot(page, name)
     page.do("dark", on=True)
-    assert page.do("axe") == []
+    assert page.do("axe", rules=OF_COLOURS) == []
     assert page.do("said") == []
     if name in ("pipeline", "map"):
         shoot(page, f"{name}-dark")

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from headrace.client.faults import Faults
-from headrace.spark.cloudwatch import NAMESPACE, metrics_of, publish_progress
+from headrace.spark.cloudwatch import (
+    NAMESPACE,
+    metrics_of,
+    metrics_of_query,
+    publish_progress,
+)
 from headrace.spark.progress import log_progress, of_progress
 from tests.spark.conftest import Stream
 from tests.spark.test_source import numbers, stream_of
@@ -67,6 +72,24 @@ def test_metrics_are_of_the_stream_and_the_query() -> None:
         == [{"Name": "StreamName", "Value": "flights"}, {"Name": "QueryName", "Value": "7b1"}]
         for one in metrics
     )
+
+
+def test_a_querys_state_and_what_it_observes_are_metrics_of_the_query() -> None:
+    progress = {
+        "id": "7b1",
+        "name": "q",
+        "stateOperators": [
+            {"numRowsTotal": 5, "numRowsDroppedByWatermark": 1},
+            {"numRowsTotal": 2, "numRowsDroppedByWatermark": 0},
+        ],
+        "observedMetrics": {"events": {"read": 9, "newest": "2013-01-01"}},
+    }
+    metrics = metrics_of_query(progress)
+    assert {one["MetricName"]: one["Value"] for one in metrics} == {
+        "RowsInState": 7.0, "RowsDroppedAsLate": 1.0, "events.read": 9.0,
+    }  # fmt: skip
+    assert metrics[0]["Dimensions"] == [{"Name": "QueryName", "Value": "q"}]
+    assert metrics_of_query(ONE) == []
 
 
 def test_a_lag_that_is_not_known_is_no_metric() -> None:

@@ -128,29 +128,41 @@ class AgentSettings:
     sts_endpoint: str
 
 
-def read_agent_json(path: Path) -> AgentSettings:
-    """Read the file. Raises ConfigurationError, OSError."""
+def _read(path: Path) -> tuple[_Reader, dict[str, Any]]:
+    """Return a file's object with its reader. Raises ConfigurationError, OSError."""
     try:
         # The Java agent's parser allows comments (observed in its source).
         text = blank_comments(path.read_text(encoding="utf-8"))
         content: Any = json.loads(text)
     except json.JSONDecodeError as error:
         raise ConfigurationError(f"{path}:{error.lineno}: it is not JSON: {error.msg}") from error
-    except (UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path}:1: it is not JSON: {error}") from error
     reader = _Reader(path, text)
     if not isinstance(content, dict):
         raise ConfigurationError(f"{path}:1: it is not a JSON object")
     agent = cast("dict[str, Any]", content)
     reader.check_keys(agent, _OF_AGENT, "the agent")
-    items: Any = agent.get("flows")
-    if not isinstance(items, list) or not items:
+    return reader, agent
+
+
+def read_agent_json(path: Path) -> AgentSettings:
+    """Read the file, and the flows of the files in `agent.d` beside it, as the Java agent does.
+
+    Raises ConfigurationError, OSError.
+    """
+    reader, agent = _read(path)
+    flows: dict[str, Flow] = {}
+    reader.add_flows(agent, flows)
+    warnings = reader.warnings(agent)
+    others = path.parent / "agent.d"
+    for file in sorted(others.iterdir()) if others.is_dir() else ():
+        if file.is_file():
+            other, content = _read(file)
+            other.add_flows(content, flows)
+            warnings += [other.no_effect(key) for key in content if key != "flows"]
+    if not flows:
         raise reader.error("flows", "flows is a list of at least one flow")
-    flows = [reader.flow(item, at) for at, item in enumerate(cast("list[Any]", items))]
-    ids = [flow.id for flow in flows]
-    for at, flow in enumerate(flows):
-        if flow.id in ids[:at]:
-            raise reader.below("flows", at).error("filePattern", f"two flows send {flow.id}")
     checkpoints = reader.text(agent, "checkpointFile", "/var/run/aws-kinesis-agent/checkpoints")
     if reader.text(agent, "assumeRoleExternalId", "") and not agent.get("assumeRoleARN"):
         raise reader.error("assumeRoleExternalId", "assumeRoleExternalId needs assumeRoleARN")
@@ -158,12 +170,12 @@ def read_agent_json(path: Path) -> AgentSettings:
         key = "awsAccessKeyId" if agent.get("awsAccessKeyId") else "awsSecretAccessKey"
         raise reader.error(key, "awsAccessKeyId and awsSecretAccessKey stand together")
     return AgentSettings(
-        flows,
+        list(flows.values()),
         # The Java agent's own file is left as it is.
         Path(checkpoints + ".headrace.json"),
         reader.number(agent, "checkpointTimeToLiveDays", 7, 1, 3650),
         reader.log_level(agent),
-        reader.warnings(agent),
+        warnings,
         reader.metrics(agent),
         *(
             reader.text(agent, key, "")
@@ -226,6 +238,21 @@ class _Reader:
         if text not in ("true", "false"):
             raise self.error(key, f"{key} is true or false, not {values[key]!r}")
         return text == "true"
+
+    def no_effect(self, key: str) -> str:
+        """Return the sentence about a key that is for the agent's own file."""
+        return f"{self._file}:{self.line(key)}: {key} has no effect in a file of agent.d, whose flows alone count"
+
+    def add_flows(self, agent: Mapping[str, Any], flows: dict[str, Flow]) -> None:
+        """Add an object's flows by their ids."""
+        items: Any = agent.get("flows", [])
+        if not isinstance(items, list):
+            raise self.error("flows", "flows is a list of at least one flow")
+        for at, item in enumerate(cast("list[Any]", items)):
+            flow = self.flow(item, at)
+            if flow.id in flows:
+                raise self.below("flows", at).error("filePattern", f"two flows send {flow.id}")
+            flows[flow.id] = flow
 
     def log_level(self, agent: Mapping[str, Any]) -> int:
         name = self.text(agent, "log.level", "INFO").upper()

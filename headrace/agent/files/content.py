@@ -36,6 +36,10 @@ class Content(Protocol):
         """Return bytes from an offset on; fewer at the end. Raises OSError."""
         ...
 
+    def is_deleted(self) -> bool:
+        """Return whether it has no name any more."""
+        ...
+
     def close(self) -> None:
         """Close it."""
         ...
@@ -58,6 +62,10 @@ class PlainContent:
     def read_at(self, offset: int, most_bytes: int) -> bytes:
         """See `Content.read_at`."""
         return os.pread(self._fd, most_bytes, offset)
+
+    def is_deleted(self) -> bool:
+        """See `Content.is_deleted`."""
+        return os.fstat(self._fd).st_nlink == 0
 
     def first_data(self) -> int:
         """Return where the file's data begins: behind the hole that a writer without O_APPEND leaves."""
@@ -92,6 +100,10 @@ class CompressedContent:
             return bytes(self._reader.read(most_bytes))
         except _UNREADABLE as error:
             raise OSError(f"it cannot be decompressed: {error}") from error
+
+    def is_deleted(self) -> bool:
+        """See `Content.is_deleted`."""
+        return os.fstat(self._raw.fileno()).st_nlink == 0
 
     def close(self) -> None:
         """See `Content.close`."""

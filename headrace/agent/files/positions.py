@@ -115,7 +115,7 @@ class PositionStore:
                 self._flows[flow] = {item["key"]: _position_of(item) for item in positions}
         except FileNotFoundError:
             return
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise PositionsDamaged(
                 f"{path} is not a file of positions: {error}; without it, files are read by their initial position"
             ) from error

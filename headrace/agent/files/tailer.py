@@ -14,7 +14,7 @@ How rotation is told from a new file, without a lost or a repeated line:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -445,9 +445,17 @@ class Tailer:
             del self._files[file.position.key]
             self._set_aside.add(file.position.key)
 
-    def close(self) -> None:
-        """Close the files."""
+    def close(self, sent: Iterable[Position] | None = None) -> None:
+        """Close the files; the log names those that are deleted and have more than was `sent`."""
+        offsets = {position.key: position.offset for position in sent or ()}
         for file in self._files.values():
+            if sent is not None and file.content.is_deleted():
+                size = file.content.size()
+                left = 0 if size is None else size - offsets.get(file.position.key, 0)
+                if left > 0:
+                    _LOG.warning(
+                        "%s is deleted, and its last %d bytes were not sent", file.entry.path, left
+                    )
             file.content.close()
         self._files.clear()
 

@@ -13,6 +13,11 @@ from headrace.aws.server.bounds import Bounds
 from headrace.aws.server.exchange import Exchange
 from headrace.aws.server.request_body import Bodies
 
+# The first bytes of a client that speaks HTTP/2. They stand here, since h2 is imported for such a client only.
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+# A server's first and last frames: SETTINGS, and GOAWAY with ENHANCE_YOUR_CALM and no stream begun, so that a client
+# sends its requests again on another connection.
+CALM_DOWN = bytes.fromhex("000000040000000000000008070000000000000000000000000b")
 # Takes a request's method, its path with a question mark and its query, and its headers (as `HttpRequest.headers`).
 Refuse = Callable[[str, str, Mapping[str, str]], HttpResponse | None]
 

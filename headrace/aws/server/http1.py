@@ -7,20 +7,17 @@ import logging
 from typing import cast
 
 from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse, WebSocketUser
-from headrace.aws.server.connection import RequestTaker
+from headrace.aws.server.connection import PREFACE, RequestTaker
 from headrace.aws.server.exchange import Exchange
 from headrace.aws.server.http1_answers import BODILESS, WRITE_APART_ABOVE_BYTES, head
 from headrace.aws.server.http1_reader import RequestReader
 from headrace.aws.server.http1_usual import KeptHead, usual_request
 from headrace.aws.server.http1_writer import AnswerWriter
-from headrace.aws.server.http2 import Http2Connection
-from headrace.aws.server.http2_setup import PREFACE
 from headrace.aws.server.lingering import Lingering
 from headrace.aws.server.request_body import RequestBody
 from headrace.aws.server.tasks import log_failure
 from headrace.aws.server.tls import HANDSHAKE, begin_tls
 from headrace.aws.server.waiting import finish_waits
-from headrace.aws.server.websockets import WebSocketConnection
 from headrace.aws.surplus import Surplus
 
 log = logging.getLogger(__name__)
@@ -174,6 +171,9 @@ class Http1Connection(asyncio.Protocol):
 
     def _hand_over(self) -> None:
         """Hand the connection to HTTP/2: the client began with its preface."""
+        # Imported by the first client that speaks it: few do, and it takes as long as a service.
+        from headrace.aws.server.http2 import Http2Connection
+
         assert self._transport is not None
         transport, first = self._transport, self._first[len(PREFACE) :]
         self.connection_lost(None)
@@ -184,6 +184,9 @@ class Http1Connection(asyncio.Protocol):
 
     def _speak_websocket(self, user: WebSocketUser, service: str) -> None:
         """Hand the connection to a WebSocket, which its client may have left meanwhile."""
+        # Imported by the first client, as HTTP/2 is.
+        from headrace.aws.server.websockets import WebSocketConnection
+
         transport, first = self._transport, self._reader.rest + bytes(self._held)
         successor = WebSocketConnection(self._server, user, service)
         user.opened(successor)

@@ -23,7 +23,7 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 
 from headrace.aws.calls.http import HttpResponse
-from headrace.aws.server.connection import RequestTaker
+from headrace.aws.server.connection import PREFACE, RequestTaker
 from headrace.aws.server.exchange import Exchange
 from headrace.aws.server.http2_answers import AnswerSender, StreamClosed
 from headrace.aws.server.http2_frames import (
@@ -38,7 +38,6 @@ from headrace.aws.server.http2_requests import ArrivingRequest, RequestInProgres
 from headrace.aws.server.http2_setup import (
     CONNECTION_WINDOW_BYTES,
     MOST_TABLE_BYTES,
-    PREFACE,
     h2_of,
 )
 from headrace.aws.server.lingering import Lingering

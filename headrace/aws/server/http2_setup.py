@@ -8,10 +8,6 @@ from h2.settings import SettingCodes, Settings
 
 from headrace.aws.server.bounds import Bounds
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-# A server's first and last frames: SETTINGS, and GOAWAY with ENHANCE_YOUR_CALM and no stream begun, so that a client
-# sends its requests again on another connection.
-CALM_DOWN = bytes.fromhex("000000040000000000000008070000000000000000000000000b")
 # The receive windows: how many bytes a client may send without an acknowledgement on one stream, and on all.
 STREAM_WINDOW_BYTES = 1024 * 1024
 CONNECTION_WINDOW_BYTES = 16 * 1024 * 1024

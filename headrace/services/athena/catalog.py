@@ -15,8 +15,16 @@ from typing import Any
 from urllib.parse import unquote
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.arn import partition_of
 from headrace.core.clock import Clock
-from headrace.core.ports import BucketNotFound, ControlPlane, ObjectInfo, ObjectStore
+from headrace.core.ports import (
+    BucketNotFound,
+    CallerIdentity,
+    ControlPlane,
+    Guard,
+    ObjectInfo,
+    ObjectStore,
+)
 from headrace.services.athena.projection import (
     ProjectionRefused,
     is_projected,
@@ -65,12 +73,15 @@ class Catalog:
         objects: ObjectStore,
         clock: Clock,
         *,
+        guard: Guard,
+        acting: CallerIdentity | None,
         account: str,
         region: str,
     ) -> None:
         self._control = control
         self.objects = objects
         self._clock = clock
+        self._guard, self._acting = guard, acting
         self._account, self._region = account, region
 
     # Glue
@@ -78,7 +89,12 @@ class Catalog:
     def call(self, operation: str, **params: Any) -> dict[str, Any]:
         """Call Glue. Raises AwsError."""
         return self._control.call(
-            "glue", operation, params, account=self._account, region=self._region
+            "glue",
+            operation,
+            params,
+            account=self._account,
+            region=self._region,
+            acting=self._acting,
         )
 
     def pages(self, operation: str, member: str, **params: Any) -> Iterator[dict[str, Any]]:
@@ -108,6 +124,23 @@ class Catalog:
         raise CatalogRefused(
             f"TABLE_NOT_FOUND: Table 'awsdatacatalog.{database}.{name}' does not exist"
         )
+
+    def _check(self, action: str, resource: str, reason: str) -> None:
+        """Check that the query's caller may do something in S3. Raises CatalogRefused."""
+        if self._acting is not None and (
+            denial := self._guard.denial(
+                self._acting, action, f"arn:{partition_of(self._region)}:s3:::{resource}"
+            )
+        ):
+            raise CatalogRefused(f"{reason} (Service: Amazon S3; Status Code: 403): {denial}")
+
+    def put(self, bucket: str, key: str, file: Path) -> None:
+        """Store an object. Raises CatalogRefused, BucketNotFound, KeyRefused."""
+        at = f"s3://{bucket}/{key}"
+        self._check(
+            "s3:PutObject", f"{bucket}/{key}", f"Access denied when writing to location: {at}"
+        )
+        self.objects.put(bucket, key, file)
 
     # What a query reads
 
@@ -162,13 +195,41 @@ class Catalog:
                     f"headrace reads tables of at most {MOST_FILES} objects in Athena"
                 )
             bucket = uri.split("/", 3)[2]
+            self._check(
+                "s3:GetObject",
+                f"{bucket}/{info.key}",
+                f"PERMISSION_DENIED: Access denied when reading {uri}",
+            )
             path = str(self.objects.file(bucket, info.key))
             described["files"].append({"path": path, "uri": uri, "values": values})
         return described
 
+    def list_all(self) -> list[dict[str, Any]]:
+        """Return all databases with their tables' names, kinds and columns, for `information_schema`."""
+        databases: list[dict[str, Any]] = []
+        for database in self.pages("GetDatabases", "DatabaseList"):
+            tables: list[dict[str, Any]] = []
+            for table in self.pages("GetTables", "TableList", DatabaseName=database["Name"]):
+                storage = table.get("StorageDescriptor") or {}
+                columns = [*(storage.get("Columns") or []), *(table.get("PartitionKeys") or [])]
+                is_view = table.get("TableType") == "VIRTUAL_VIEW"
+                tables.append(
+                    {
+                        "name": table["Name"],
+                        "kind": "VIEW" if is_view else "BASE TABLE",
+                        "columns": [(one["Name"], one.get("Type") or "string") for one in columns],
+                        "keys": [one["Name"] for one in table.get("PartitionKeys") or []],
+                    }
+                )
+            databases.append({"name": database["Name"], "tables": tables})
+        return databases
+
     def _files(self, location: str) -> Iterator[tuple[ObjectInfo, str]]:
         """Yield the objects under a location, without the hidden and the empty ones, as Hive does."""
         bucket, prefix = split_location(location)
+        self._check(
+            "s3:ListBucket", bucket, f"PERMISSION_DENIED: Access denied when listing {location}"
+        )
         for info in self.objects.list(bucket, prefix):
             name = info.key.rsplit("/", 1)[-1]
             if info.size_bytes and name and not name.startswith(("_", ".")):
@@ -274,7 +335,7 @@ class Catalog:
             under = "" if file["under"] == "." else f"{file['under']}/"
             name = f"{query_id.replace('-', '_')}_{number:05d}{written['suffix']}"
             key = f"{prefix}{under}{name}"
-            self.objects.put(bucket, key, Path(file["path"]))
+            self.put(bucket, key, Path(file["path"]))
             uris.append(f"s3://{bucket}/{key}")
         return uris
 

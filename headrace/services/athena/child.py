@@ -2,7 +2,8 @@
 
 It reads lines of JSON from the standard input and answers in lines on the standard output:
 1. in: the query's text, its database, its parameters, a folder for its files, the bounds;
-2. out: `{"tables": [[database, name], ...]}` as often as it needs them; in: their descriptions, in order;
+2. out: `{"tables": [[database, name], ...]}` as often as it needs them; in: their descriptions, in order; or
+   `{"catalogue": true}`; in: all databases, with the columns of their tables;
 3. out: `{"done": ...}`, `{"refused": ...}`, or `{"act": ...}` for a statement on the catalogue, which the parent runs.
 
 DuckDB can open the tables' files and write to the folder; a query cannot name others.
@@ -13,6 +14,7 @@ DuckDB can open the tables' files and write to the folder; a query cannot name o
 from __future__ import annotations
 
 import json
+import os
 import re
 import resource
 import sys
@@ -24,7 +26,7 @@ from typing import Any
 from headrace.services.athena.described_table import Table
 from headrace.services.athena.hive_types import NoHiveType, athena_name, hive_name, literal, quote
 from headrace.services.athena.parsing import parse
-from headrace.services.athena.statements import Statement, StatementRefused
+from headrace.services.athena.statements import INFORMATION, Statement, StatementRefused
 
 _ROWS_AT_ONCE = 10_000
 _MOST_VIEWS = 100
@@ -83,12 +85,13 @@ _TOO_LARGE = "EXCEEDED_MEMORY_LIMIT: Query exceeds the memory that headrace give
 
 
 def _bound(request: Mapping[str, Any]) -> None:
+    os.nice(5)  # the cloud answers others meanwhile
     cpu_s, memory_bytes = int(request["cpu_s"]), int(request["memory_bytes"])
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 5))
     if sys.platform != "darwin":
         # Address space, of which libraries map more than they use.
         resource.setrlimit(
-            resource.RLIMIT_AS, (memory_bytes + 6 * 1024**3, memory_bytes + 6 * 1024**3)
+            resource.RLIMIT_AS, (memory_bytes + 3 * 1024**3, memory_bytes + 3 * 1024**3)
         )
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (request["disk_bytes"], request["disk_bytes"]))
@@ -101,7 +104,7 @@ class _Query:
         import duckdb
 
         from headrace.services.athena.functions import MACROS
-        from headrace.services.athena.tables import define
+        from headrace.services.athena.tables import define, define_information
 
         self.duckdb = duckdb
         self.statement, self.request = statement, request
@@ -109,6 +112,7 @@ class _Query:
         self.pipe = pipe
         self.tables: list[Table] = []
         self.views: dict[tuple[str, str], str] = {}
+        self.catalogue: list[dict[str, Any]] = []
         self._describe(list(statement.tables))
         self.connection = connection = duckdb.connect()
         settings = {
@@ -135,6 +139,8 @@ class _Query:
         with self.errors():
             for table in self.tables:
                 define(connection, table)
+            if self.catalogue:
+                define_information(connection, self.catalogue)
             self._create_views()
         connection.execute("SET lock_configuration = true")
 
@@ -145,6 +151,10 @@ class _Query:
             if len(known) > _MOST_VIEWS:
                 raise StatementRefused("VIEW_IS_RECURSIVE: The query reads too many views")
             known.update(names)
+            if any(database == INFORMATION for database, _ in names):
+                self.pipe.say(catalogue=True)
+                self.catalogue = self.pipe.hear()
+                names = [name for name in names if name[0] != INFORMATION]
             self.pipe.say(tables=names)
             answers = self.pipe.hear()
             wanted: dict[tuple[str, str], None] = {}

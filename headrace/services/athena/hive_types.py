@@ -188,6 +188,27 @@ def _parse_nested(name: str, text: str, level: int) -> tuple[HiveType, str]:
         return HiveType(name, (), tuple(children), tuple(fields)), text[1:]
 
 
+def information_name(text: str) -> str:
+    """Return a column's type as `information_schema` names it; a text that is no type as it is."""
+    try:
+        parsed = parse_type(text)
+    except NoHiveType:
+        return text
+    return _information(parsed)
+
+
+def _information(parsed: HiveType) -> str:
+    parts = [_information(child) for child in parsed.children]
+    if parsed.name == "struct":
+        fields = zip(parsed.fields, parts, strict=True)
+        return f"row({', '.join(f'{name} {part}' for name, part in fields)})"
+    if parts:
+        return f"{parsed.name}({', '.join(parts)})"
+    name = "real" if parsed.name in ("float", "real") else _PLAIN[parsed.name][1]
+    name = "timestamp(3)" if name == "timestamp" else name
+    return f"{name}({','.join(map(str, parsed.sizes))})" if parsed.sizes else name
+
+
 def hive_name(duckdb_type: Any) -> str:
     """Return the Hive type of a column that a query makes; `duckdb_type` is a DuckDBPyType."""
     kind = str(duckdb_type.id)

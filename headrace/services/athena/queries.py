@@ -23,7 +23,14 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.extras import install_command
-from headrace.core.ports import BucketNotFound, ControlPlane, KeyRefused, ObjectStore
+from headrace.core.ports import (
+    BucketNotFound,
+    CallerIdentity,
+    ControlPlane,
+    Guard,
+    KeyRefused,
+    ObjectStore,
+)
 from headrace.services.athena.catalog import Catalog, CatalogRefused, split_location
 from headrace.services.athena.catalog_statements import CatalogStatements
 from headrace.services.athena.results import read_lines, read_rows
@@ -38,13 +45,19 @@ TIMEOUT_S = 30 * 60
 MEMORY_BYTES = 1024**3
 DISK_BYTES = 8 * 1024**3
 JOIN_S = 5.0
+_FOLDER = "athena-"
 STOPPED_REASON = "headrace was stopped while the query ran."
 _ENDED = "The query's process ended without an answer: it took too much time or memory"
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query as StartQueryExecution gives it. `output` is where its results go: `s3://bucket/prefix/`."""
+    """A query as StartQueryExecution gives it.
+
+    Attributes:
+        output: where its results go: `s3://bucket/prefix/`.
+        acting: whose rights on Glue and S3 it uses; None for the account itself.
+    """
 
     id: str
     account: str
@@ -53,6 +66,7 @@ class Query:
     database: str
     output: str
     parameters: tuple[str, ...] = ()
+    acting: CallerIdentity | None = None
 
 
 @dataclass(slots=True)
@@ -88,8 +102,10 @@ class Queries:
         *,
         control: ControlPlane,
         objects: ObjectStore,
+        guard: Guard,
         clock: Clock,
         store: Callable[[Callable[[], None]], None],
+        begin: Callable[[Query], None],
         finish: Callable[[Query, Outcome], None],
         temp_dir: Path,
     ) -> None:
@@ -98,13 +114,16 @@ class Queries:
         Args:
             control: for Glue's catalogue.
             objects: for the tables' objects and the results.
+            guard: decides what a query's caller may read and write.
             clock: the cloud's.
             store: runs a change of moto's state under its lock, and stores it.
+            begin: says in moto's state that a query runs; `store` calls it.
             finish: stores an outcome in moto's state; `store` calls it.
             temp_dir: for the queries' files.
         """
         self._control, self._objects, self._clock = control, objects, clock
-        self._store, self._finish = store, finish
+        self._guard = guard
+        self._store, self._begin, self._finish = store, begin, finish
         self._temp_dir = temp_dir
         self._lock = threading.Lock()
         self._waiting: deque[Query] = deque()
@@ -112,7 +131,9 @@ class Queries:
         self._is_stopping = False
 
     def start(self) -> None:
-        """See `Lifecycle`: queries start when they are asked for."""
+        """Remove what the queries of a killed cloud left; others start when they are asked for."""
+        for folder in self._temp_dir.glob(f"{_FOLDER}*"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def submit(self, query: Query) -> None:
         """Run a query when there is a place; it is stored once the caller releases moto's lock. Raises AwsError."""
@@ -184,7 +205,18 @@ class Queries:
             while self._waiting and len(self._running) < MOST_RUNNING and not self._is_stopping:
                 query = self._waiting.popleft()
                 run = self._running[query.id] = _Run(
-                    query, self._control, self._objects, self._clock, self._temp_dir
+                    query,
+                    Catalog(
+                        self._control,
+                        self._objects,
+                        self._clock,
+                        guard=self._guard,
+                        acting=query.acting,
+                        account=query.account,
+                        region=query.region,
+                    ),
+                    self._clock,
+                    self._temp_dir,
                 )
                 run.thread = threading.Thread(
                     target=self._run, args=(run,), name=f"athena-{query.id[:8]}", daemon=True
@@ -194,7 +226,7 @@ class Queries:
     def _run(self, run: _Run) -> None:
         try:
             # This waits until the starting request is stored.
-            self._store(lambda: None)
+            self._store(lambda: self._begin(run.query))
             outcome = run.run()
             if not self._is_stopping and not run.is_killed:
                 self._store(lambda: self._finish(run.query, outcome))
@@ -214,17 +246,15 @@ class _Run:
     def __init__(
         self,
         query: Query,
-        control: ControlPlane,
-        objects: ObjectStore,
+        catalog: Catalog,
         clock: Clock,
         temp_dir: Path,
     ) -> None:
         self.query = query
         self.thread = threading.current_thread()
         self.is_killed = False
-        self._objects, self._clock = objects, clock
+        self._catalog, self._clock = catalog, clock
         self._temp_dir = temp_dir
-        self._catalog = Catalog(control, objects, clock, account=query.account, region=query.region)
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
 
@@ -239,7 +269,7 @@ class _Run:
         """Run the query; return how it ended."""
         began = time.monotonic()
         self._temp_dir.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix="athena-", dir=self._temp_dir))
+        folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=self._temp_dir))
         try:
             outcome = self._ask(folder)
         except (CatalogRefused, AwsError, KeyRefused) as error:
@@ -325,6 +355,8 @@ class _Run:
                             for database, name in message["tables"]
                         ]
                     )
+                elif "catalogue" in message:
+                    say(self._catalog.list_all())
                 elif "target" in message:
                     say(self._catalog.describe_target(*message["target"]))
                 else:
@@ -379,7 +411,7 @@ class _Run:
     def _put(self, file: Path, name: str) -> str:
         bucket, prefix = split_location(self.query.output)
         try:
-            self._objects.put(bucket, f"{prefix}{name}", file)
+            self._catalog.put(bucket, f"{prefix}{name}", file)
         except BucketNotFound as error:
             raise CatalogRefused(
                 f"The S3 bucket of the results does not exist: {self.query.output}"

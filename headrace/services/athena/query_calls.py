@@ -12,8 +12,11 @@ import dataclasses
 import json
 from typing import Any, cast
 
-from headrace.core.ports import BucketNotFound, ObjectNotFound
+from headrace.core.ports import BucketNotFound, CallerIdentity, ObjectNotFound
+from headrace.core.values import iso_of
+from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.moto.current_cloud import CURRENT
+from headrace.moto.memory import iam
 from headrace.services.athena.queries import STOPPED_REASON, Outcome, Query
 from headrace.services.athena.results import PAGE_ROWS, shown_row
 
@@ -91,12 +94,28 @@ def start_query_execution(self: Any) -> str:
         Query(
             execution.id, self.current_account, self.region, text,
             (context.get("Database") or "default").lower(), config["OutputLocation"],
-            tuple(parameters or ()),
+            tuple(parameters or ()), _find_acting(self),
         )
     )  # fmt: skip
     backend.executions[execution.id] = execution
+    _tell_bus(self.current_account, self.region, execution, "QUEUED", "")
     _trim(backend)
     return json.dumps({"QueryExecutionId": execution.id})
+
+
+def _find_acting(self: Any) -> CallerIdentity | None:
+    """Return whose rights a query uses: a role's session's or a user's; None for the account itself."""
+    key, token = str(self.get_access_key()), str(self.headers.get("X-Amz-Security-Token") or "")
+    session = None if CURRENT.sessions is None else CURRENT.sessions.find(key, token)
+    if session is not None and session.kind == "role":
+        role = iam.holder_of(session.account, "role", session.role)
+        return None if role is None else CallerIdentity(str(role.arn), session.name)
+    for account, backend in iam.backends():
+        stored = backend.access_keys.get(key)
+        user = None if stored is None else iam.holder_of(account, "user", str(stored.user_name))
+        if user is not None:
+            return CallerIdentity(str(user.arn))
+    return None
 
 
 def _results_of(asked: dict[str, Any], group: Any) -> dict[str, Any]:
@@ -122,13 +141,62 @@ def _trim(backend: Any) -> None:
         del backend.executions[execution_id]
 
 
-def finish(query: Query, outcome: Outcome) -> None:
-    """Store a query's outcome in moto's execution; called under moto's lock."""
+def begin(query: Query) -> None:
+    """Tell the default event bus that a query runs; called under moto's lock."""
+    execution = _execution_of(query)
+    if execution is not None:
+        _tell_bus(query.account, query.region, execution, "RUNNING", "QUEUED")
+
+
+def _execution_of(query: Query) -> Any:
     from moto.athena.models import athena_backends
 
-    execution: Any = athena_backends[query.account][query.region].executions.get(query.id)
+    return athena_backends[query.account][query.region].executions.get(query.id)
+
+
+# The number of each state's event (documented: athena-events.html).
+_SEQUENCE = {"QUEUED": "1", "RUNNING": "2"}
+
+
+def _tell_bus(account: str, region: str, execution: Any, state: str, before: str) -> None:
+    """Send the event of a change of state."""
+    outcome = Outcome(**execution.outcome)
+    detail = {
+        "versionId": "0",
+        "currentState": state,
+        **({"previousState": before} if before else {}),
+        "statementType": outcome.kind,
+        "queryExecutionId": execution.id,
+        "workgroupName": execution.workgroup.name,
+        "sequenceNumber": _SEQUENCE.get(state, "3"),
+    }
+    entry = {
+        "Source": "aws.athena",
+        "DetailType": "Athena Query State Change",
+        "Detail": json.dumps(detail),
+        "Resources": [],
+        "Time": iso_of(CURRENT.clock.now_ms()),
+    }
+    params = {"Entries": [entry]}
+    OUTBOX.add(
+        Delivery(
+            what=f"Athena's query {execution.id} for the default event bus",
+            body=json.dumps(params).encode(),
+            service="events",
+            operation="PutEvents",
+            params=params,
+            account=account,
+            region=region,
+        )
+    )
+
+
+def finish(query: Query, outcome: Outcome) -> None:
+    """Store a query's outcome in moto's execution, and tell the bus; called under moto's lock."""
+    execution = _execution_of(query)
     if execution is not None and execution.outcome["state"] not in _ENDED:
         execution.outcome = dataclasses.asdict(outcome)
+        _tell_bus(query.account, query.region, execution, outcome.state, "RUNNING")
 
 
 # Reads
@@ -297,6 +365,7 @@ def stop_query_execution(self: Any) -> str:
             ended_ms=CURRENT.clock.now_ms(),
         )
         execution.outcome = dataclasses.asdict(cancelled)
+        _tell_bus(self.current_account, self.region, execution, "CANCELLED", outcome.state)
         if CURRENT.queries is not None:
             CURRENT.queries.cancel(execution.id)
     return json.dumps({})

@@ -18,6 +18,9 @@ CATALOG = "awsdatacatalog"
 # The pseudo column with an object's URI, and what a table that shows it has behind its name.
 PATH = "$path"
 WITH_PATH = "$with_path"
+# Athena's schema of the catalogue itself; DuckDB has one of its own under the name.
+INFORMATION = "information_schema"
+OWN_INFORMATION = "$information_schema"
 
 
 class StatementRefused(Exception):
@@ -94,7 +97,8 @@ def to_duckdb(tree: Any, database: str) -> tuple[str, tuple[tuple[str, str], ...
             )
         tables[name] = None
         table.set("catalog", None)
-        table.set("db", exp.to_identifier(name[0], quoted=True))
+        database = OWN_INFORMATION if name[0] == INFORMATION else name[0]
+        table.set("db", exp.to_identifier(database, quoted=True))
         table.set("this", exp.to_identifier(name[1] + shown, quoted=True))
         if not table.alias:
             table.set("alias", exp.TableAlias(this=exp.to_identifier(name[1], quoted=True)))

@@ -16,9 +16,15 @@ import duckdb
 import pyarrow as pa
 
 from headrace.services.athena.described_table import Table, read_scalar
-from headrace.services.athena.hive_types import HiveType, literal, quote
+from headrace.services.athena.hive_types import HiveType, information_name, literal, quote
 from headrace.services.athena.serdes import read_rows
-from headrace.services.athena.statements import PATH, WITH_PATH, StatementRefused
+from headrace.services.athena.statements import (
+    CATALOG,
+    OWN_INFORMATION,
+    PATH,
+    WITH_PATH,
+    StatementRefused,
+)
 
 ROWS_AT_ONCE = 50_000
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -66,6 +72,50 @@ def _full_name(table: Table) -> str:
 
 def _hidden(table: Table) -> str:
     return f"{quote(table.database)}.{quote(table.name + WITH_PATH)}"
+
+
+def define_information(
+    connection: duckdb.DuckDBPyConnection, databases: Sequence[Mapping[str, Any]]
+) -> None:
+    """Define the tables of `information_schema`: schemata, tables and columns."""
+    rows: dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]] = {
+        "schemata": (("catalog_name", "schema_name"), []),
+        "tables": (("table_catalog", "table_schema", "table_name", "table_type"), []),
+        "columns": (
+            (
+                "table_catalog", "table_schema", "table_name", "column_name", "ordinal_position", "column_default",
+                "is_nullable", "data_type", "comment", "extra_info",
+            ),
+            [],
+        ),
+    }  # fmt: skip
+    for database in databases:
+        schema = (CATALOG, database["name"])
+        rows["schemata"][1].append(schema)
+        for table in database["tables"]:
+            rows["tables"][1].append((*schema, table["name"], table["kind"]))
+            for number, (name, kind) in enumerate(table["columns"], 1):
+                extra = "partition key" if name in table["keys"] else None
+                rows["columns"][1].append(
+                    (
+                        *schema,
+                        table["name"],
+                        name,
+                        number,
+                        None,
+                        "YES",
+                        information_name(kind),
+                        None,
+                        extra,
+                    )
+                )
+    connection.execute(f"CREATE SCHEMA {quote(OWN_INFORMATION)}")
+    for name, (columns, values) in rows.items():
+        kinds = [pa.int64() if column == "ordinal_position" else pa.string() for column in columns]
+        arrays = [pa.array([row[i] for row in values], kind) for i, kind in enumerate(kinds)]
+        connection.register("_rows", pa.table(arrays, names=list(columns)))
+        connection.execute(f"CREATE TABLE {quote(OWN_INFORMATION)}.{name} AS SELECT * FROM _rows")
+        connection.unregister("_rows")
 
 
 # Parquet

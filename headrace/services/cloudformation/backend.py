@@ -9,8 +9,7 @@ from headrace.core.ports import ObjectStore
 from headrace.services.cloudformation.custom_responses import Responses
 from headrace.services.cloudformation.deployment.operations import Operations
 from headrace.services.cloudformation.fidelity import fidelity_of
-from headrace.services.cloudformation.resources.types.cloudformation_wait import HANDLE, token_of
-from headrace.services.cloudformation.signals import signal_in
+from headrace.services.cloudformation.signals import HANDLE, signal_in, token_of
 from headrace.services.cloudformation.single_resources import SingleResources
 from headrace.services.cloudformation.stack_sets import StackSets
 from headrace.services.cloudformation.stacks.exports import Exports

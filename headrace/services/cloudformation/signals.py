@@ -27,6 +27,13 @@ _LOOK_EVERY_S = 0.1
 _DURATION_UNITS = {"H": 3600, "M": 60, "S": 1}
 _DURATION_DIGITS = 9
 
+HANDLE = "AWS::CloudFormation::WaitConditionHandle"
+
+
+def token_of(url: str) -> str:
+    """Return a handle's token, which is the end of its URL."""
+    return url.rpartition("/")[2]
+
 
 @dataclass(frozen=True, slots=True)
 class Signal:

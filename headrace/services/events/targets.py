@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-import json
+import copy
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -234,19 +234,16 @@ def _to_bus(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) 
             "INVALID_TARGET", f"the event has passed from bus to bus {MOST_HOPS} times"
         )
     backends: Any = moto.events.models.events_backends
+    bus = backends[parts[4]][parts[3]].describe_event_bus(parts[5].removeprefix("event-bus/"))
+    # An event stays what it was, with its account, its region and its time; it gets another id in another region
+    # (LocalStack's tests against AWS, events/test_events_cross_account_region.py, 2024).
+    passed_on = event
+    if parts[3] != rule.arn.split(":")[3]:
+        passed_on = {**event, "id": str(uuid.uuid4())}
     _Nested.hops += 1
     try:
-        backends[parts[4]][parts[3]].put_events(
-            [
-                {
-                    "Source": event["source"],
-                    "DetailType": event["detail-type"],
-                    "Detail": json.dumps(event["detail"]),
-                    "Resources": event.get("resources", []),
-                    "EventBusName": parts[5].removeprefix("event-bus/"),
-                }
-            ]
-        )
+        for next_rule in list(bus.rules.values()):
+            next_rule.send_to_targets(copy.deepcopy(passed_on))
     finally:
         _Nested.hops -= 1
 

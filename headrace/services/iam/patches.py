@@ -6,6 +6,8 @@ session for ever.
 A group can get a new path without a new name.
 
 Policies match by wildcards in bounded time.
+
+Permissions boundaries are allowed on users too, and must be existing managed policies.
 """
 
 from __future__ import annotations
@@ -29,8 +31,73 @@ from headrace.moto.memory import principals
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.iam import boundaries, limits
+from headrace.services.iam import limits
 from headrace.services.iam import policies as iam_policies
+
+
+def patch_boundaries() -> None:
+    """Add what moto's IAM lacks. Called once."""
+    from moto.iam.models import IAMBackend, Role, User
+    from moto.iam.responses import IamResponse
+
+    user: Any = User
+    user.permissions_boundary_arn = None
+    user.permissions_boundary = Role.permissions_boundary
+    responses: Any = IamResponse
+    responses.create_user = _with_boundary(IamResponse.create_user)
+    responses.put_user_permissions_boundary = _put_of_user
+    responses.delete_user_permissions_boundary = _delete_of_user
+    backend: Any = IAMBackend
+    backend.put_role_permissions_boundary = _of_what_is_there(backend.put_role_permissions_boundary)
+
+
+def _check(backend: Any, arn: str) -> None:
+    """Refuse a boundary that is not an existing policy. Users report this sentence of IAM."""
+    from moto.iam.exceptions import NotFoundException
+
+    if arn not in backend.managed_policies:
+        raise NotFoundException(f"Scope ARN: {arn} does not exist or is not attachable.")
+
+
+def _of_what_is_there(put: Any) -> Any:
+    @functools.wraps(put)
+    def check_first(self: Any, role_name: str, permissions_boundary: str) -> None:
+        self.get_role(role_name)
+        _check(self, permissions_boundary)
+        put(self, role_name, permissions_boundary)
+
+    return check_first
+
+
+def _with_boundary(create_user: Any) -> Any:
+    @functools.wraps(create_user)
+    def check_and_create(self: Any) -> Any:
+        arn = self._get_param("PermissionsBoundary")
+        if arn:
+            _check(self.backend, arn)
+        answer = create_user(self)
+        if arn:
+            answer.result["User"].permissions_boundary_arn = arn
+        return answer
+
+    return check_and_create
+
+
+def _put_of_user(self: Any) -> Any:
+    from moto.core.responses import EmptyResult
+
+    user = self.backend.get_user(self._get_param("UserName"))
+    arn = self._get_param("PermissionsBoundary")
+    _check(self.backend, arn)
+    user.permissions_boundary_arn = arn
+    return EmptyResult()
+
+
+def _delete_of_user(self: Any) -> Any:
+    from moto.core.responses import EmptyResult
+
+    self.backend.get_user(self._get_param("UserName")).permissions_boundary_arn = None
+    return EmptyResult()
 
 
 def match_by_wildcards(access_control: ModuleType) -> None:
@@ -75,7 +142,7 @@ def patch() -> None:
     backend._init_aws_policies = _no_policies
     backend.__init__ = _with_policies(iam.IAMBackend.__init__)
     iam_policies.patch()
-    boundaries.patch()
+    patch_boundaries()
     limits.patch()
     allow_new_paths()
     principals.patch()

@@ -54,7 +54,6 @@ _PLAIN = (
     "Handler",
     "KMSKeyArn",
     "FileSystemConfigs",
-    "ImageConfig",
     *_DEFAULTS,
 )
 
@@ -173,6 +172,7 @@ _NOT_BUILT = {
     "PublishTo": "capacity providers of Lambda Managed Instances",
     "RuntimeConfig": "custom runtimes by ARN",
     "AcceleratorConfig": "accelerators",
+    "ImageConfig": "container images",
 }
 
 

@@ -25,7 +25,6 @@ _FUNCTION: dict[str, FidelityLevel] = {
     "VpcConfig": "stored",
     "FileSystemConfigs": "stored",
     "SnapStart": "stored",
-    "ImageConfig": "stored",
     # Functions get Sampled=1 in the trace header, but no trace is stored.
     "TracingConfig.Mode": "stored",
 }

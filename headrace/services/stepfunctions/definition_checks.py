@@ -1,14 +1,14 @@
 """Validates state machine definitions as CreateStateMachine does: their structure, and the targets of transitions.
 
-The sentences have AWS's form, as users quote them in public issues (observed by others); the rules are those of
-https://states-language.net/spec.html. JSONata expressions are parsed (asl_languages.py). Paths, intrinsic functions
-and the arguments of tasks are not checked: they fail the execution.
+The sentences have AWS's form, as users quote them in public issues (observed by others; the one about types in part);
+the rules are those of https://states-language.net/spec.html. JSONata expressions are parsed (query_languages.py).
+Paths, intrinsic functions and the arguments of tasks are not checked: they fail the execution.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from headrace.services.stepfunctions.query_languages import (
@@ -57,6 +57,51 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {
 }
 _ENDS = ("Succeed", "Fail", "Choice")
 
+# The type of each field's value; those that are not here take any. In JSONata an expression stands for any value.
+_TYPES: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "Type", "Comment", "QueryLanguage", "Version", "StartAt", "Next", "Default", "Resource", "Label",
+            "Timestamp", "TimeoutSecondsPath", "HeartbeatSecondsPath", "SecondsPath", "TimestampPath", "ItemsPath",
+            "MaxConcurrencyPath", "ToleratedFailureCountPath", "ToleratedFailurePercentagePath", "Error", "Cause",
+            "ErrorPath", "CausePath", "JitterStrategy", "Variable",
+        ),
+        "String",
+    ),
+    **dict.fromkeys(("InputPath", "OutputPath", "ResultPath"), "String or null"),
+    **dict.fromkeys(
+        (
+            "TimeoutSeconds", "HeartbeatSeconds", "Seconds", "MaxConcurrency", "ToleratedFailureCount",
+            "IntervalSeconds", "MaxAttempts", "MaxDelaySeconds",
+        ),
+        "Integer",
+    ),
+    **dict.fromkeys(("ToleratedFailurePercentage", "BackoffRate"), "Number"),
+    "End": "Boolean",
+    "Condition": "Boolean",
+    **dict.fromkeys(("Choices", "Branches", "Retry", "Catch", "And", "Or", "ErrorEquals", "Items"), "Array"),
+    **dict.fromkeys(
+        (
+            "States", "ItemProcessor", "Iterator", "ItemReader", "ItemBatcher", "ResultWriter", "Credentials",
+            "Assign", "Not", "ProcessorConfig",
+        ),
+        "Object",
+    ),
+}  # fmt: skip
+_HAS_TYPE: Mapping[str, Callable[[Any], bool]] = {
+    "String": lambda value: isinstance(value, str),
+    "String or null": lambda value: value is None or isinstance(value, str),
+    "Integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "Number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
+    "Boolean": lambda value: isinstance(value, bool),
+    "Array": lambda value: isinstance(value, list),
+    "Object": lambda value: isinstance(value, dict),
+}
+# How the names of comparisons of a Choice begin. Their paths are texts.
+_COMPARISONS = (
+    ("String", "String"), ("Numeric", "Number"), ("Boolean", "Boolean"), ("Timestamp", "String"), ("Is", "Boolean"),
+)  # fmt: skip
+
 
 def sentence_of(problems: list[Problem]) -> str:
     """Return AWS's message for an invalid definition."""
@@ -94,6 +139,8 @@ def _machine(
     for name in machine:
         if name not in allowed:
             yield Problem(SCHEMA, f"Field '{name}' is not supported", where)
+    fields = {name: machine[name] for name in machine if name not in ("QueryLanguage", "States")}
+    yield from _mistyped(fields, at, JSONPATH)
     states = machine.get("States")
     if states is None:
         return
@@ -130,6 +177,7 @@ def _state(state: dict[str, Any], at: str, language: str) -> Iterator[Problem]:
     if kind not in _ENDS and state.get("End") is not True and "Next" not in state:
         yield Problem(SCHEMA, "These fields are required: [Next or End]", at)
     yield from problems_of_state(state, at, language)
+    yield from _field_types(state, at, language_of(state, language))
     if kind == "Parallel":
         for number, branch in enumerate(_objects(state.get("Branches"))):
             yield from _machine(branch, f"{at}/Branches[{number}]", _INNER, language)
@@ -164,6 +212,69 @@ def _batcher(state: dict[str, Any], at: str) -> Iterator[Problem]:
         yield Problem(SCHEMA, message, f"{at}/ItemBatcher")
 
 
+def _field_types(state: dict[str, Any], at: str, language: str) -> Iterator[Problem]:
+    """Return the fields of a state, its retriers, catchers and rules whose values have the wrong type."""
+    fields = {name: value for name, value in state.items() if name not in ("Type", "QueryLanguage")}
+    yield from _mistyped(fields, at, language)
+    for name in ("Retry", "Catch", "Branches"):
+        yield from _items(state.get(name), f"{at}/{name}", language, is_state=name == "Branches")
+    yield from _rules(state.get("Choices"), f"{at}/Choices", language)
+
+
+def _mistyped(fields: Mapping[str, Any], at: str, language: str) -> Iterator[Problem]:
+    for name, value in fields.items():
+        expected = _TYPES.get(name)
+        if expected is not None and not _fits(value, expected, language):
+            message = f"Expected value of type {expected} for field '{name}'"
+            yield Problem(SCHEMA, message, f"{at}/{name}")
+
+
+def _fits(value: Any, expected: str, language: str) -> bool:
+    is_expression = isinstance(value, str) and value.startswith("{%")
+    return (language != JSONPATH and is_expression) or _HAS_TYPE[expected](value)
+
+
+def _items(value: Any, at: str, language: str, *, is_state: bool) -> Iterator[Problem]:
+    for number, item in enumerate(cast("list[Any]", value) if isinstance(value, list) else []):
+        place = f"{at}[{number}]"
+        if not isinstance(item, dict):
+            yield Problem(SCHEMA, "Expected value of type Object", place)
+            continue
+        if is_state:  # a machine of its own, see `_machine`
+            continue
+        members = cast("dict[str, Any]", item)
+        yield from _mistyped(members, place, language)
+        errors = members.get("ErrorEquals")
+        if not errors:
+            yield Problem(SCHEMA, "These fields are required: [ErrorEquals]", place)
+        elif isinstance(errors, list) and not all(
+            isinstance(error, str) for error in cast("list[Any]", errors)
+        ):
+            message = "Expected value of type String for field 'ErrorEquals'"
+            yield Problem(SCHEMA, message, f"{place}/ErrorEquals")
+
+
+def _rules(value: Any, at: str, language: str) -> Iterator[Problem]:
+    """Return the problems of the rules of a Choice, and of the rules inside And, Or and Not."""
+    for number, item in enumerate(cast("list[Any]", value) if isinstance(value, list) else []):
+        place = f"{at}[{number}]"
+        if not isinstance(item, dict):
+            yield Problem(SCHEMA, "Expected value of type Object", place)
+            continue
+        rule = cast("dict[str, Any]", item)
+        yield from _mistyped(rule, place, language)
+        for name, operand in rule.items():
+            kinds = [kind for prefix, kind in _COMPARISONS if name.startswith(prefix)]
+            expected = "String" if name.endswith("Path") else "".join(kinds)
+            if kinds and not _fits(operand, expected, language):
+                message = f"Expected value of type {expected} for field '{name}'"
+                yield Problem(SCHEMA, message, f"{place}/{name}")
+        for name in ("And", "Or"):
+            yield from _rules(rule.get(name), f"{place}/{name}", language)
+        if isinstance(rule.get("Not"), dict):
+            yield from _rules([rule["Not"]], f"{place}/Not", language)
+
+
 def _objects(value: Any) -> list[dict[str, Any]]:
     items = cast("list[Any]", value) if isinstance(value, list) else []
     return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
@@ -172,19 +283,21 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 def _targets(state: dict[str, Any], at: str) -> Iterator[tuple[str, str]]:
     """Return the states that a state may continue with, each with its place in the definition."""
     for name in ("Next", "Default"):
-        if name in state:
-            yield str(state[name]), f"{at}/{name}"
+        if isinstance(state.get(name), str):
+            yield state[name], f"{at}/{name}"
     for name in ("Choices", "Catch"):
         for number, item in enumerate(_objects(state.get(name))):
-            if "Next" in item:
-                yield str(item["Next"]), f"{at}/{name}[{number}]/Next"
+            if isinstance(item.get("Next"), str):
+                yield item["Next"], f"{at}/{name}[{number}]/Next"
 
 
 def _transitions(start: Any, states: dict[str, Any], at: str) -> Iterator[Problem]:
-    if start is not None and start not in states:
+    if not isinstance(start, str):
+        return
+    if start not in states:
         yield Problem(MISSING_TARGET, f"Missing 'Next' target: {start}", f"{at}/StartAt")
         return
-    reached, pending = set[str](), [str(start)] if start is not None else []
+    reached, pending = set[str](), [start]
     while pending:
         name = pending.pop()
         state = states.get(name)
@@ -195,8 +308,7 @@ def _transitions(start: Any, states: dict[str, Any], at: str) -> Iterator[Proble
             if target not in states:
                 yield Problem(MISSING_TARGET, f"Missing 'Next' target: {target}", path)
             pending.append(target)
-    if start is not None:
-        for name in states:
-            if name not in reached:
-                message = f'State "{name}" is not reachable.'
-                yield Problem(MISSING_TARGET, message, f"{at}/States/{name}")
+    for name in states:
+        if name not in reached:
+            message = f'State "{name}" is not reachable.'
+            yield Problem(MISSING_TARGET, message, f"{at}/States/{name}")

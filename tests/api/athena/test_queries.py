@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.cloud import InProcessCloud
+from tests.support.cloud import ACCOUNT, InProcessCloud
+from tests.support.iam import allow, as_role, make_role
 from tests.support.server import wait_until
 
 pytest.importorskip("duckdb")
@@ -158,6 +160,7 @@ def test_parquet_orc_and_projected_csv(cloud: InProcessCloud, athena: Athena):
     assert athena.rows("SELECT * FROM of_csv") == [["a,2024/01/02", "3", "2024/01/02"]]
 
 
+@pytest.mark.slow
 def test_an_iceberg_table_is_read(cloud: InProcessCloud, athena: Athena):
     pytest.importorskip("pyiceberg")
     glue = cloud.client("glue")
@@ -172,6 +175,25 @@ def test_an_iceberg_table_is_read(cloud: InProcessCloud, athena: Athena):
     )
     assert athena.rows("SELECT count(v) FROM ice") == [["0"]]
     assert "Iceberg" in athena.reason("INSERT INTO ice VALUES (1, 'a')")
+
+
+def test_rules_hear_of_queries(cloud: InProcessCloud, athena: Athena):
+    sqs, events = cloud.client("sqs"), cloud.client("events")
+    queue = sqs.create_queue(QueueName="told")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"][
+        "QueueArn"
+    ]
+    pattern = {"source": ["aws.athena"], "detail": {"currentState": ["SUCCEEDED", "FAILED"]}}
+    events.put_rule(Name="r", EventPattern=json.dumps(pattern))
+    events.put_targets(Rule="r", Targets=[{"Id": "q", "Arn": arn}])
+    query_id = athena.run("SHOW DATABASES")["QueryExecutionId"]
+    (message,) = wait_until(lambda: sqs.receive_message(QueueUrl=queue).get("Messages"))
+    event = json.loads(message["Body"])
+    assert event["detail-type"] == "Athena Query State Change"
+    assert event["detail"] == {
+        "versionId": "0", "currentState": "SUCCEEDED", "previousState": "RUNNING", "statementType": "UTILITY",
+        "queryExecutionId": query_id, "workgroupName": "primary", "sequenceNumber": "3",
+    }  # fmt: skip
 
 
 def test_results_have_their_types_and_lie_in_s3(cloud: InProcessCloud, athena: Athena):
@@ -198,11 +220,23 @@ def test_results_have_their_types_and_lie_in_s3(cloud: InProcessCloud, athena: A
     ("sql", "reason"),
     [
         ("SELECT * FROM nope", "TABLE_NOT_FOUND: Table 'awsdatacatalog.db.nope' does not exist"),
-        ("SELECT * FROM nodb.t", "SCHEMA_NOT_FOUND: Schema 'nodb' does not exist"),
-        ("SELECT nope FROM (SELECT 1 AS a)", "COLUMN_NOT_FOUND: Column 'nope' cannot be resolved"),
-        ("SELECT cast('a' AS int)", "INVALID_CAST_ARGUMENT: "),
+        pytest.param(
+            "SELECT * FROM nodb.t",
+            "SCHEMA_NOT_FOUND: Schema 'nodb' does not exist",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "SELECT nope FROM (SELECT 1 AS a)",
+            "COLUMN_NOT_FOUND: Column 'nope' cannot be resolved",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("SELECT cast('a' AS int)", "INVALID_CAST_ARGUMENT: ", marks=pytest.mark.slow),
         # A file of this machine is no table.
         ("SELECT * FROM '/etc/hostname'", "TABLE_NOT_FOUND: "),
+        (
+            "SELECT * FROM LATERAL read_text('/etc/hostname')",
+            "GENERIC_USER_ERROR: Cannot access file",
+        ),
         (
             "SELECT array_agg(x) FROM UNNEST(sequence(1, 100000000)) AS t (x)",
             "EXCEEDED_MEMORY_LIMIT: ",
@@ -267,6 +301,9 @@ def test_the_catalogue_is_glues(athena: Athena, cloud: InProcessCloud):
     table = athena.client.get_table_metadata(**named, TableName="t")["TableMetadata"]
     assert table["Columns"] == [{"Name": "a", "Type": "int"}]
     assert athena.rows("SHOW TABLES IN other") == [["t"]]
+    assert athena.rows(
+        "SELECT column_name, data_type, ordinal_position FROM information_schema.columns WHERE table_schema = 'other'"
+    ) == [["a", "integer", "1"]]
     assert "not empty" in athena.reason("DROP DATABASE other")
     athena.run("DROP DATABASE other CASCADE")
     with pytest.raises(ClientError, match="Database other not found"):
@@ -294,3 +331,30 @@ def test_a_query_that_a_stop_of_the_cloud_ends_is_failed(tmp_path: Any):
         for one in client.batch_get_query_execution(QueryExecutionIds=ids)["QueryExecutions"]:
             assert one["Status"]["State"] == "FAILED"
             assert one["Status"]["StateChangeReason"] == "headrace was stopped while the query ran."
+
+
+def test_a_query_has_the_rights_of_its_caller(tmp_path: Any):
+    with InProcessCloud(tmp_path / "data", iam="enforce") as cloud:
+        for bucket in ("results", "lake"):
+            cloud.client("s3").create_bucket(Bucket=bucket)
+        put(cloud, "t/f", b'{"a": 1}')
+        own = Athena(cloud)
+        own.run("CREATE DATABASE db")
+        own.run(
+            f"CREATE EXTERNAL TABLE t (a int) ROW FORMAT SERDE '{OPENX}' LOCATION 's3://lake/t/'"
+        )
+        assert own.rows("SELECT a FROM t") == [["1"]]
+        allowed = [
+            allow("athena:*", "*"),
+            allow(["s3:PutObject"], "arn:aws:s3:::results/*"),
+            allow(["glue:GetTable", "glue:GetDatabase"], "*"),
+            allow(["s3:ListBucket"], "arn:aws:s3:::lake"),
+        ]
+        reader = Athena(cloud)
+        make_role(cloud, "reader", *allowed, trusts=f"arn:aws:iam::{ACCOUNT}:root")
+        reader.client = as_role(cloud, "reader", "athena")
+        assert reader.reason("SELECT a FROM t").startswith(
+            "PERMISSION_DENIED: Access denied when reading s3://lake/t/f"
+        )
+        assert reader.rows("SELECT 2") == [["2"]]
+        assert "glue:DeleteTable" in reader.reason("DROP TABLE t")

@@ -171,6 +171,27 @@ def test_a_stream_has_a_warm_throughput(cfn: Any, kinesis: Any):
     assert target() == 6
 
 
+def test_a_stream_spreads_its_records_in_the_mode_that_may(cfn: Any, kinesis: Any):
+    def body(mode: str, **more: Any) -> dict[str, Any]:
+        properties = {"Name": "flights", "StreamModeDetails": {"StreamMode": mode}, **more}
+        return template(Stream={"Type": "AWS::Kinesis::Stream", "Properties": properties})
+
+    def strategy() -> str:
+        summary = kinesis.describe_stream_summary(StreamName="flights")
+        return str(summary["StreamDescriptionSummary"].get("RecordDistributionStrategy"))
+
+    spread = {"RecordDistributionStrategy": "AUTO"}
+    assert create(cfn, body("ON_DEMAND", **spread)) == "CREATE_COMPLETE"
+    assert strategy() == "AUTO"
+    assert update(cfn, body("PROVISIONED", ShardCount=4)) == "UPDATE_COMPLETE"
+    assert strategy() != "AUTO"
+    assert update(cfn, body("ON_DEMAND", **spread)) == "UPDATE_COMPLETE"
+    assert strategy() == "AUTO"
+    refused = body("PROVISIONED", ShardCount=1, **spread)
+    refused["Resources"]["Stream"]["Properties"]["Name"] = "other"
+    assert create(cfn, refused, "other") == "ROLLBACK_COMPLETE"
+
+
 def test_a_stack_waits_for_streams_that_take_their_time(data_dir: Path):
     settings = {"RetentionPeriodHours": 48, "DesiredShardLevelMetrics": ["IncomingBytes"]}
     key = {"StreamEncryption": {"EncryptionType": "KMS", "KeyId": "alias/aws/kinesis"}}

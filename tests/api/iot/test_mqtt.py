@@ -218,7 +218,8 @@ def test_shadows(cloud: InProcessCloud):
         device.subscribe("$aws/things/lamp/shadow/#")
         prefix = "$aws/things/lamp/shadow"
         device.publish(f"{prefix}/get", "")
-        device.publish(f"{prefix}/update", {"state": {"desired": {"on": True}}, "clientToken": "c"})
+        state = {"reported": {"dim": {"a": 1}}, "desired": {"on": True, "dim": {"a": 1, "b": 2}}}
+        device.publish(f"{prefix}/update", {"state": state, "clientToken": "c"})
         wait_until(
             lambda: (
                 {topic for topic, _, _ in device.messages}
@@ -230,7 +231,11 @@ def test_shadows(cloud: InProcessCloud):
         by_topic = {topic: json.loads(data or b"{}") for topic, data, _ in device.messages}
     assert by_topic[f"{prefix}/get/rejected"]["code"] == 404
     assert by_topic[f"{prefix}/update/accepted"]["clientToken"] == "c"
-    assert by_topic[f"{prefix}/update/delta"]["state"] == {"on": True}
+    delta = by_topic[f"{prefix}/update/delta"]
+    assert delta["state"] == {"on": True, "dim": {"b": 2}}
+    assert set(delta["metadata"]) == {"on", "dim"}
+    assert set(delta["metadata"]["dim"]) == {"b"}
+    assert delta["clientToken"] == "c"
     assert by_topic[f"{prefix}/update/documents"]["current"]["version"] == 1
 
 

@@ -105,6 +105,20 @@ def test_messages_that_no_filter_lets_through_are_deleted_unseen(worker: Worker)
         ({"EventSourceArn": f"{QUEUE}-missing"}, "AWS.SimpleQueueService.NonExistentQueue"),
         ({"FunctionName": "slow"}, "Queue visibility timeout: 30 seconds is less than"),
         ({"ScalingConfig": {"MaximumConcurrency": 1}}, "equal to 2"),
+        ({"ProvisionedPollerConfig": {"MinimumPollers": 1}}, "MinimumPollers must be at least 2"),
+        (
+            {"ProvisionedPollerConfig": {"MinimumPollers": 9, "MaximumPollers": 3}},
+            "greater than or equal",
+        ),
+        ({"ProvisionedPollerConfig": {"PollerGroupName": "g"}}, "Unsupported PollerGroupName"),
+        (
+            {
+                "ProvisionedPollerConfig": {"MinimumPollers": 2},
+                "ScalingConfig": {"MaximumConcurrency": 2},
+            },
+            "maximum concurrency",
+        ),
+        ({"AmazonManagedKafkaEventSourceConfig": {"ConsumerGroupId": "g"}}, "Unsupported Amazon"),
     ],
 )
 def test_what_a_queue_does_not_take_is_refused(

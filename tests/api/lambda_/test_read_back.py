@@ -125,7 +125,6 @@ OTHER_SOURCES = dict.fromkeys(
         "AmazonManagedKafkaEventSourceConfig",
         "SelfManagedKafkaEventSourceConfig",
         "DocumentDBEventSourceConfig",
-        "ProvisionedPollerConfig",
     ),
     "of sources that headrace does not have",
 )
@@ -141,7 +140,12 @@ MAPPING: dict[str, Any] = {
     "ParallelizationFactor": 2,
     "KMSKeyArn": KEY,
 }
-WITHOUT = {**OTHER_SOURCES, "ScalingConfig": "of queues", "DestinationConfig.OnSuccess": "refused"}
+WITHOUT = {
+    **OTHER_SOURCES,
+    "ScalingConfig": "of queues",
+    "ProvisionedPollerConfig": "of queues",
+    "DestinationConfig.OnSuccess": "refused",
+}
 LIST: Read = ("ListEventSourceMappings", {})
 
 CASES = [
@@ -501,6 +505,7 @@ _NEVER = {
     "PublishTo",
     *OTHER_SOURCES,
     "ScalingConfig",
+    "ProvisionedPollerConfig",
     "ImageUri",
     "S3Bucket",
     "S3Key",
@@ -527,4 +532,4 @@ def test_what_an_update_of_a_mapping_takes_is_read_back(lab: LambdaLab):
 def _updatable() -> dict[str, str]:
     not_updatable = ("Topics", "Queues", "SelfManagedEventSource")
     kept = {name: why for name, why in OTHER_SOURCES.items() if name not in not_updatable}
-    return {**kept, "ScalingConfig": "of queues"}
+    return {**kept, **dict.fromkeys(("ScalingConfig", "ProvisionedPollerConfig"), "of queues")}

@@ -46,9 +46,11 @@ const commands = {
   dark: ({on}) => page.emulateMedia({colorScheme: on ? 'dark' : 'light'}),
   size: ({width, height}) => page.setViewportSize({width, height}),
   said: () => { const all = said; said = []; return all; },
-  axe: async () => {
+  axe: async ({rules}) => {
     await page.evaluate(axe);
-    const {violations} = await page.evaluate(() => window.axe.run());
+    const {violations} = await page.evaluate(
+      (rules) => window.axe.run({resultTypes: ['violations'], ...(rules && {runOnly: {type: 'rule', values: rules}})}), rules,
+    );
     return violations.filter((one) => ['serious', 'critical'].includes(one.impact))
       .map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(' | ')}`);
   },

@@ -17,7 +17,7 @@ from headrace.agent.config.errors import ConfigurationError
 from headrace.agent.config.kinesis_agent import AgentSettings, MetricsSettings, read_agent_json
 from headrace.agent.metrics import AgentMetrics
 from headrace.agent.running import Agent
-from headrace.agent.senders import FirehoseSender
+from headrace.agent.senders import FirehoseSender, Stopped
 from headrace.client import Producer, PutError, PutsFailed
 from headrace.client.access import AwsAccess, assume_role
 from headrace.client.signing import Keys
@@ -68,6 +68,31 @@ def test_lines_go_with_their_newlines_and_once(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, flow(tmp_path))
     assert run(settings, Sent()) == [b"one\n", b"two\r\n", b"thr\xffee\n", b"\0\n"]
     assert run(settings, Sent()) == []
+
+
+def test_a_deleted_file_s_lines_that_were_not_sent_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Stops(Sent):
+        def send(self, records: Sequence[bytes]) -> None:
+            del records
+            (tmp_path / "app.log").unlink()
+            raise Stopped
+
+    (tmp_path / "app.log").write_bytes(b"one\ntwo\n")
+    run(settings_of(tmp_path, flow(tmp_path)), Stops())
+    assert f"{tmp_path}/app.log is deleted, and its last 8 bytes were not sent" in caplog.text
+    # What was sent is not named.
+    caplog.clear()
+    (tmp_path / "app.log").write_bytes(b"three\n")
+
+    class Deletes(Sent):
+        def send(self, records: Sequence[bytes]) -> None:
+            super().send(records)
+            (tmp_path / "app.log").unlink()
+
+    assert run(settings_of(tmp_path, flow(tmp_path)), Deletes()) == [b"three\n"]
+    assert "is deleted" not in caplog.text
 
 
 def test_from_the_end_only_later_lines_go_but_a_new_file_whole(tmp_path: Path) -> None:
@@ -202,6 +227,21 @@ def test_a_configuration_that_cannot_be_used_is_one_sentence_with_its_line(
     assert "\n" not in str(caught.value)
 
 
+def test_flows_of_agent_d_count_too(tmp_path: Path) -> None:
+    folder = tmp_path / "agent.d"
+    (folder / "no-file").mkdir(parents=True)
+    other = {"flows": [{"filePattern": "/b", "deliveryStream": "d"}], "log.level": "DEBUG"}
+    (folder / "web.json").write_text(json.dumps(other, indent=1))
+    settings = settings_of(tmp_path, flow(tmp_path))
+    assert [one.target for one in settings.flows] == ["s", "d"]
+    assert settings.log_level == logging.INFO
+    (warning,) = settings.warnings
+    assert "web.json:8: log.level has no effect in a file of agent.d" in warning
+    (folder / "web.json").write_text(json.dumps(flow(tmp_path)))
+    with pytest.raises(ConfigurationError, match=r"web\.json:1: two flows send kinesis:s:"):
+        settings_of(tmp_path, flow(tmp_path))
+
+
 def test_the_line_is_the_flow_s_own(tmp_path: Path) -> None:
     others = [{"filePattern": f"/{n}", "kinesisStream": "s", "skipHeaderLines": 1} for n in "bc"]
     others[0]["skipHeaderLines"] = -1
@@ -210,7 +250,9 @@ def test_the_line_is_the_flow_s_own(tmp_path: Path) -> None:
         settings_of(tmp_path, content)
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe{}", b"[" * 100_000], ids=["binary", "deep"])
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe{}", b"[" * 100_000, b"1" * 10_000], ids=["binary", "deep", "digits"]
+)
 def test_what_is_no_json_at_all_is_one_sentence(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "agent.json").write_bytes(content)
     with pytest.raises(ConfigurationError, match=r"agent.json:1: it is not JSON"):

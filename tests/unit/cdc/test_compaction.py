@@ -195,12 +195,34 @@ def test_records_that_expired_unread_are_said(cloud: InProcessCloud):
 
 
 @pytest.mark.parametrize("data", [
-    b"hello", b"[]", b"5", b'"op"', b'{"op": "c", "table": "orders", "id": 17}', b'{"metadata": "m"}',
+    b"hello", b"[" * 100_000, b"[]", b"5", b'"op"', b'{"op": "c", "table": "orders", "id": 17}', b'{"metadata": "m"}',
     b'{"op": "c", "source": {"schema": "s", "table": "t", "event_id": "0/1/0"}, "before": null, "after": "x"}',
 ])  # fmt: skip
 def test_another_record_is_no_event(data: bytes):
     with pytest.raises(CaptureError, match="A record is no event of headrace cdc"):
         read_event(data)
+
+
+def test_a_number_beyond_a_double_stays_its_text():
+    event = read_event(b'{"id": "0/1/0", "op": "c", "table": "t", "after": {"n": 1e400, "m": 0.5}}')
+    assert event is not None
+    assert event.after == {"n": "1e400", "m": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "sentence"),
+    [
+        ("garbage", "manifest.json is none of its"),
+        ("{}", "manifest.json is none of its"),
+        ('{"files": ["gone"], "truncated": {}}', "damaged/gone, which its manifest names, is not"),
+        ('{"files": ["manifest.json"], "truncated": {}}', "damaged/manifest.json is none of its"),
+    ],
+)
+def test_what_is_no_snapshot_is_one_sentence(cloud: InProcessCloud, manifest: str, sentence: str):
+    s3 = cloud.client("s3")
+    s3.put_object(Bucket="bucket", Key="damaged/manifest.json", Body=manifest.encode())
+    with pytest.raises(CaptureError, match=rf"^s3://bucket/damaged/ is no snapshot \({sentence}"):
+        Snapshots(s3, "bucket", "damaged", FakeClock()).load()
 
 
 def test_another_record_is_said(cloud: InProcessCloud):

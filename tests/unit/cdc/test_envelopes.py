@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from headrace.cdc.envelopes import encode
 from headrace.cdc.events import UNAVAILABLE, read_event
 from headrace.cdc.values import converters
 from tests.unit.cdc.conftest import Lab
@@ -87,3 +88,17 @@ def test_dms_envelope(lab: Lab):
 )
 def test_values_that_json_or_python_do_not_have(type_oid: int, text: str, value: object):
     assert converters("debezium")(type_oid)(text.encode()) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"n": 0.1000000000000000000001, "m": 123456789012345678901234567890, "e": 1e400}',
+        '{"a": 1, "a": 2}',
+        "[" * 5_000 + "]" * 5_000,
+    ],
+    ids=["numbers", "twice", "deep"],
+)
+def test_plain_json_stands_as_in_the_database(text: str) -> None:
+    value = converters("plain")(114)(text.replace(" ", "\n").encode())
+    assert encode({"j": value}) == b'{"j":' + text.encode() + b"}"

@@ -46,3 +46,17 @@ def test_help_imports_no_command() -> None:
 def test_an_unknown_command_is_one_sentence() -> None:
     with pytest.raises(click.ClickException, match="No such command 'tall'"):
         headrace(["tall"], standalone_mode=False)
+
+
+def test_a_cloud_starts_without_what_few_clients_ask_for():
+    """Until Kinesis answers: no resource types, no HTTP/2, no WebSockets, no moto, and no garbage collection."""
+    script = (
+        "import gc, sys; from headrace.store.memory import import_to_stay; runs = []\n"
+        "gc.callbacks.append(lambda *run: runs.append(run)); import_to_stay('headrace.cloud')\n"
+        "late = ('headrace.services.cloudformation.resources.types', 'h2', 'wsproto', 'moto')\n"
+        "print(gc.isenabled(), len(runs), [name for name in late if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split(maxsplit=2) == ["True", "0", "[]\n"]

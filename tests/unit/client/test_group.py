@@ -142,18 +142,25 @@ def test_a_wrong_table_stops_the_start(tmp_path: Path):
         group_of(FakeStream(), FileLeaseStore(tmp_path / "leases.json")).start()
 
 
-def test_a_stream_that_is_not_there_stops_the_start_with_a_sentence():
-    stream = FakeStream()
+def test_a_stream_that_is_not_there_stops_the_start_with_a_sentence_and_nobody_waits_for_it():
+    stream, store = FakeStream(), MemoryLeaseStore()
+    put(stream, b"a")
     refusal = {"Code": "ResourceNotFoundException", "Message": "Stream s not found."}
 
     def refuse(*_: Any) -> Any:
         raise ClientError({"Error": refusal}, "ListShards")
 
-    stream.shards = refuse  # type: ignore[method-assign]
+    shards, stream.shards = stream.shards, refuse  # type: ignore[method-assign]
     sentence = "^app cannot read s: ResourceNotFoundException: Stream s not found.$"
-    with pytest.raises(GroupError, match=sentence) as raised:
-        group_of(stream, MemoryLeaseStore()).start()
-    assert isinstance(raised.value.__cause__, ClientError)
+    with group_of(stream, store) as group:
+        for _ in range(2):
+            with pytest.raises(GroupError, match=sentence) as raised:
+                group.start()
+            assert isinstance(raised.value.__cause__, ClientError)
+        leader = store.load().leader
+        assert leader is None or leader.is_released
+        stream.shards = shards  # type: ignore[method-assign]
+        assert take(iter(group), 1) == [b"a"]
 
 
 class FailingStore(MemoryLeaseStore):

@@ -88,6 +88,61 @@ def test_a_definition_is_refused_when_it_is_made_or_changed(
         states.update_state_machine(stateMachineArn=good["stateMachineArn"], definition=definition)
 
 
+TASK: dict[str, Any] = {"Type": "Task", "Resource": "arn:aws:states:::lambda:invoke", "End": True}
+RULE: dict[str, Any] = {"Variable": "$.x", "IsPresent": True, "Next": "B"}
+
+
+def choice(*rules: Any, **more: Any) -> dict[str, Any]:
+    return {"Type": "Choice", "Choices": list(rules), **more}
+
+
+@pytest.mark.parametrize(
+    ("state", "expected", "place"),
+    [
+        (choice(RULE, Default=False), "String", "Default"),
+        (choice(RULE, Default=["B"]), "String", "Default"),
+        (choice({**RULE, "Variable": 5}), "String", "Choices[0]/Variable"),
+        (choice({"Variable": "$.x", "NumericEquals": "5", "Next": "B"}), "Number", "Choices[0]/NumericEquals"),
+        (choice({"Variable": "$.x", "BooleanEqualsPath": 5, "Next": "B"}), "String", "Choices[0]/BooleanEqualsPath"),
+        (choice({"Not": {"Variable": "$.x", "IsNull": "no"}, "Next": "B"}), "Boolean", "Choices[0]/Not[0]/IsNull"),
+        (choice({"And": {}, "Next": "B"}), "Array", "Choices[0]/And"),
+        ({**PASS, "End": "true", "Next": "B"}, "Boolean", "End"),
+        ({**PASS, "ResultPath": False}, "String or null", "ResultPath"),
+        ({**PASS, "Assign": ["x"]}, "Object", "Assign"),
+        ({**TASK, "Resource": 5}, "String", "Resource"),
+        ({**TASK, "TimeoutSeconds": "5"}, "Integer", "TimeoutSeconds"),
+        ({**TASK, "TimeoutSeconds": True}, "Integer", "TimeoutSeconds"),
+        ({**TASK, "TimeoutSeconds": "{% 5 %}"}, "Integer", "TimeoutSeconds"),
+        ({**TASK, "Retry": {}}, "Array", "Retry"),
+        ({**TASK, "Retry": [{"ErrorEquals": "x"}]}, "Array", "Retry[0]/ErrorEquals"),
+        ({**TASK, "Retry": [{"ErrorEquals": [5]}]}, "String", "Retry[0]/ErrorEquals"),
+        ({**TASK, "Retry": [{"ErrorEquals": ["x"], "BackoffRate": "2"}]}, "Number", "Retry[0]/BackoffRate"),
+        ({**TASK, "Catch": [{"ErrorEquals": ["x"], "Next": 5}]}, "String", "Catch[0]/Next"),
+        ({"Type": "Wait", "Seconds": 1.5, "End": True}, "Integer", "Seconds"),
+        ({"Type": "Fail", "Cause": ["a"]}, "String", "Cause"),
+        ({"Type": "Map", "MaxConcurrency": "5", "ItemProcessor": INNER, "End": True}, "Integer", "MaxConcurrency"),
+        ({"Type": "Parallel", "Branches": INNER, "End": True}, "Array", "Branches"),
+    ],
+)  # fmt: skip
+def test_a_value_of_another_type_is_refused(state: dict[str, Any], expected: str, place: str):
+    messages = [
+        f"{problem.message} at {problem.location}" for problem in problems_of(text({"A": state}))
+    ]
+    name = place.rpartition("/")[2]
+    assert f"Expected value of type {expected} for field '{name}' at /States/A/{place}" in messages
+
+
+def test_expressions_stand_for_values_of_any_type_and_nulls_are_paths():
+    states = {
+        "A": {"Type": "Wait", "Seconds": "{% $n %}", "QueryLanguage": "JSONata", "Next": "B"},
+        "B": {**TASK, "InputPath": None, "ResultPath": None, "Next": "C", "End": False,
+              "Retry": [{"ErrorEquals": ["x"], "BackoffRate": 2, "JitterStrategy": "FULL"}]},
+        "C": choice({"Or": [{"Variable": "$.x", "NumericLessThan": 1.5}], "Next": "D"}, Default="D"),
+        "D": PASS,
+    }  # fmt: skip
+    assert problems_of(text(states)) == []
+
+
 @pytest.mark.parametrize("definition", ["", "no", "[]", '"A"', "[" * 5000])
 def test_what_is_no_json_object_is_said_to_be_none(definition: str):
     (problem,) = problems_of(definition)

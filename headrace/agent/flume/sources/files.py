@@ -88,7 +88,7 @@ class Taildir:
                     return
                 self._clock.wait(self._intake.stop, _POLL_S)
         finally:
-            self._tailer.close()
+            self._tailer.close(self._store.positions(self._intake.name) or ())
 
     def step(self) -> bool:
         """Read, put and store once; return whether there was anything. Raises OSError, Stopped."""
@@ -144,7 +144,7 @@ def _flumes_positions(path: Path) -> list[Position] | None:
         known = [(int(e["inode"]), int(e["pos"]), str(e["file"])) for e in entries]
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise PositionsDamaged(f"{path} is not a file of Flume's positions: {error!r}") from error
     positions: list[Position] = []
     for inode, offset, name in known:
@@ -323,7 +323,7 @@ class Spooldir:
             offset = int(noted["offset"])
         except FileNotFoundError:
             return 0
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             _LOG.error(
                 "%s cannot be read (%s): the file at hand is sent again",
                 self._tracker / "headrace.json",

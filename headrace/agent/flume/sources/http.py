@@ -39,7 +39,7 @@ def read_events(body: bytes, charset: str) -> list[Event]:
         raise BadEvents(f"JSON handler supports UTF-8, UTF-16 and UTF-32 only, not {charset}")
     try:
         content: Any = json.loads(body.decode(charset))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadEvents(f"Request has invalid JSON Syntax: {error}") from error
     if not isinstance(content, list):
         raise BadEvents("Request has invalid JSON Syntax: the body is an array of events")

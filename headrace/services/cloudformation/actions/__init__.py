@@ -24,6 +24,12 @@ from headrace.services.cloudformation.actions.drift import (
     detect_stack_resource_drift,
 )
 from headrace.services.cloudformation.actions.signals import signal_resource
+from headrace.services.cloudformation.actions.stack_set_operations import (
+    describe_stack_set_operation,
+    list_stack_set_operation_results,
+    list_stack_set_operations,
+    stop_stack_set_operation,
+)
 from headrace.services.cloudformation.actions.stack_sets import (
     create_stack_instances,
     create_stack_set,
@@ -31,12 +37,8 @@ from headrace.services.cloudformation.actions.stack_sets import (
     delete_stack_set,
     describe_stack_instance,
     describe_stack_set,
-    describe_stack_set_operation,
     list_stack_instances,
-    list_stack_set_operation_results,
-    list_stack_set_operations,
     list_stack_sets,
-    stop_stack_set_operation,
     update_stack_instances,
     update_stack_set,
 )

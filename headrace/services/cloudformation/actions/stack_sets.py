@@ -1,4 +1,4 @@
-"""StackSets with self-managed permissions: sets, their instances, and the operations on them.
+"""StackSets with self-managed permissions: sets and their instances; `stack_set_operations.py` shows the operations.
 
 Errors' codes are the model's; their sentences are observed by many, where not marked.
 """
@@ -13,7 +13,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.arn import is_account_id
-from headrace.core.values import BadMarker, get_list, get_mapping, moment, page_of, present
+from headrace.core.values import BadMarker, get_list, get_mapping, page_of, present
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import TemplateError, validation_error
 from headrace.services.cloudformation.limits import PAGE_ITEMS
@@ -65,21 +65,16 @@ def _refuse_organizations(request: Mapping[str, Any]) -> None:
             raise validation_error(f"headrace does not implement {name} of StackSets")
 
 
-def _find(cfn: CloudFormation, call: Call, name: str) -> StackSet:
+def find_stack_set(cfn: CloudFormation, call: Call, name: str) -> StackSet:
+    """Return a set of the caller's. Raises StackSetNotFoundException."""
     stack_set = cfn.stack_sets.find(call.account, call.region, name)
     if stack_set is None:
         raise AwsError("StackSetNotFoundException", f"StackSet {name} not found", 404)
     return stack_set
 
 
-def _find_operation(cfn: CloudFormation, one_set: StackSet, operation_id: str) -> SetOperation:
-    for one in cfn.stack_sets.operations(one_set):
-        if one.operation_id == operation_id:
-            return one
-    raise AwsError("OperationNotFoundException", f"Operation {operation_id} not found", 404)
-
-
-def _page(items: Iterable[_T], request: Mapping[str, Any]) -> tuple[list[_T], str | None]:
+def cut_page(items: Iterable[_T], request: Mapping[str, Any]) -> tuple[list[_T], str | None]:
+    """Return the page that a request asks for, and the next one's token. Raises ValidationError."""
     try:
         return page_of(items, request.get("NextToken"), request.get("MaxResults") or PAGE_ITEMS)
     except BadMarker:
@@ -150,7 +145,7 @@ def update_stack_set(
     """
     _refuse_organizations(request)
     with cfn.lock:
-        one_set = _find(cfn, call, request["StackSetName"])
+        one_set = find_stack_set(cfn, call, request["StackSetName"])
         _check_idle(cfn, one_set, request)
         settings = _settings(cfn, request, one_set.settings)
         instances = cfn.stack_sets.instances(one_set)
@@ -172,7 +167,7 @@ def update_stack_set(
 def delete_stack_set(cfn: CloudFormation, call: Call, request: shapes.DeleteStackSetInput) -> None:
     """Delete a set that has no instances. Source: API_DeleteStackSet."""
     with cfn.lock:
-        one_set = _find(cfn, call, request["StackSetName"])
+        one_set = find_stack_set(cfn, call, request["StackSetName"])
         _check_idle(cfn, one_set, {})
         if cfn.stack_sets.instances(one_set):
             raise AwsError("StackSetNotEmptyException", "StackSet is not empty", 409)
@@ -185,7 +180,7 @@ def describe_stack_set(
     cfn: CloudFormation, call: Call, request: shapes.DescribeStackSetInput
 ) -> shapes.DescribeStackSetOutput:
     """Return a set. Source: API_DescribeStackSet."""
-    one_set = _find(cfn, call, request["StackSetName"])
+    one_set = find_stack_set(cfn, call, request["StackSetName"])
     settings = one_set.settings
     regions = {instance.region: None for instance in cfn.stack_sets.instances(one_set)}
     described: Any = {
@@ -226,7 +221,7 @@ def list_stack_sets(
         for one_set in cfn.stack_sets.of(call.account, call.region)
     ]
     status = request.get("Status")
-    page, token = _page([r for r in rows if status in (None, r["Status"])], request)
+    page, token = cut_page([r for r in rows if status in (None, r["Status"])], request)
     return present({"Summaries": page, "NextToken": token})
 
 
@@ -308,7 +303,7 @@ def _choose(
 
     Raises AwsError.
     """
-    one_set = _find(cfn, call, request["StackSetName"])
+    one_set = find_stack_set(cfn, call, request["StackSetName"])
     _check_idle(cfn, one_set, request)
     accounts, regions = _accounts(request), get_list(request, "Regions")
     if not accounts or not regions:
@@ -416,7 +411,7 @@ def describe_stack_instance(
     cfn: CloudFormation, call: Call, request: shapes.DescribeStackInstanceInput
 ) -> shapes.DescribeStackInstanceOutput:
     """Return an instance. Source: API_DescribeStackInstance."""
-    one_set = _find(cfn, call, request["StackSetName"])
+    one_set = find_stack_set(cfn, call, request["StackSetName"])
     target = request["StackInstanceAccount"], request["StackInstanceRegion"]
     for instance in cfn.stack_sets.instances(one_set):
         if (instance.account, instance.region) == target:
@@ -433,7 +428,7 @@ def list_stack_instances(
     account, region = request.get("StackInstanceAccount"), request.get("StackInstanceRegion")
     rows = [
         _row(instance)
-        for instance in cfn.stack_sets.instances(_find(cfn, call, request["StackSetName"]))
+        for instance in cfn.stack_sets.instances(find_stack_set(cfn, call, request["StackSetName"]))
         if account in (None, instance.account) and region in (None, instance.region)
     ]
     for one in get_list(request, "Filters"):
@@ -453,85 +448,5 @@ def list_stack_instances(
             )
             in values
         ]
-    page, token = _page(rows, request)
+    page, token = cut_page(rows, request)
     return present({"Summaries": page, "NextToken": token})
-
-
-# --- operations -------------------------------------------------------------------------------
-
-
-def _operation_row(one: SetOperation) -> dict[str, Any]:
-    failed = sum(result["Status"] == "FAILED" for result in one.results.values())
-    return present(
-        {
-            "OperationId": one.operation_id,
-            "Action": one.action,
-            "Status": one.status,
-            "CreationTimestamp": moment(one.created_ms),
-            "EndTimestamp": None if one.ended_ms is None else moment(one.ended_ms),
-            "StatusDetails": {"FailedStackInstancesCount": failed},
-            "OperationPreferences": one.preferences or None,
-        }
-    )
-
-
-@operation("DescribeStackSetOperation")
-def describe_stack_set_operation(
-    cfn: CloudFormation, call: Call, request: shapes.DescribeStackSetOperationInput
-) -> shapes.DescribeStackSetOperationOutput:
-    """Return an operation. Source: API_DescribeStackSetOperation."""
-    one_set = _find(cfn, call, request["StackSetName"])
-    one = _find_operation(cfn, one_set, request["OperationId"])
-    row: Any = {
-        **_operation_row(one),
-        "StackSetId": one_set.set_id,
-        "RetainStacks": one.retain,
-        "AdministrationRoleARN": one_set.administration_role,
-        "ExecutionRoleName": one_set.execution_role,
-    }
-    return {"StackSetOperation": row}
-
-
-@operation("ListStackSetOperations")
-def list_stack_set_operations(
-    cfn: CloudFormation, call: Call, request: shapes.ListStackSetOperationsInput
-) -> shapes.ListStackSetOperationsOutput:
-    """Return a set's operations, newest first. Source: API_ListStackSetOperations."""
-    operations = cfn.stack_sets.operations(_find(cfn, call, request["StackSetName"]))
-    page, token = _page([_operation_row(one) for one in reversed(operations)], request)
-    return present({"Summaries": page, "NextToken": token})
-
-
-@operation("ListStackSetOperationResults")
-def list_stack_set_operation_results(
-    cfn: CloudFormation, call: Call, request: shapes.ListStackSetOperationResultsInput
-) -> shapes.ListStackSetOperationResultsOutput:
-    """Return how an operation ended in each account and region. Source: API_ListStackSetOperationResults."""
-    one_set = _find(cfn, call, request["StackSetName"])
-    one = _find_operation(cfn, one_set, request["OperationId"])
-    rows: list[dict[str, str]] = []
-    for account, region in one.targets:
-        under_way = {"Account": account, "Region": region, "Status": "PENDING"}
-        rows.append({**one.results.get(f"{account} {region}", under_way)})
-    for condition in get_list(request, "Filters"):
-        rows = [row for row in rows if row["Status"] in condition["Values"].split(",")]
-    page, token = _page(rows, request)
-    return present({"Summaries": page, "NextToken": token})
-
-
-@operation("StopStackSetOperation")
-def stop_stack_set_operation(
-    cfn: CloudFormation, call: Call, request: shapes.StopStackSetOperationInput
-) -> None:
-    """Begin no further stack in an operation. Source: API_StopStackSetOperation."""
-    with cfn.lock:
-        one = _find_operation(
-            cfn, _find(cfn, call, request["StackSetName"]), request["OperationId"]
-        )
-        if one.status != "RUNNING":
-            raise AwsError(
-                "InvalidOperationException",
-                f"Operation {one.operation_id} is in {one.status} state and can not be stopped",  # assumed
-            )
-        one.status = "STOPPING"
-        cfn.stack_sets.save(one)

@@ -4,39 +4,61 @@ The types of the services that headrace owns, and of those that its own stacks n
 service. Those of other services that moto runs are data (`declared.py`).
 
 A template with an unknown type is refused before any of its resources is created.
+
+The types are imported when the first of them is looked for: they are a hundred modules, and most clouds have no stack
+when they start.
 """
 
 import functools
 from dataclasses import replace
+from typing import Any
 
-from headrace.services.cloudformation.resources import types
 from headrace.services.cloudformation.resources.base import ResourceType
-from headrace.services.cloudformation.resources.declared import resource_type_of
-from headrace.services.cloudformation.resources.types.cloudformation_custom import (
-    custom_resource_type,
-)
+from headrace.services.cloudformation.resources.declaration import DeclaredType
 
-TYPES: dict[str, ResourceType] = {
-    kind.name: replace(kind, reading=types.READINGS.get(kind.name)) for kind in types.TYPES
-}
-_DECLARED = {declared.type: declared for declared in types.DECLARED}
+
+def __getattr__(name: str) -> Any:
+    if name != "TYPES":
+        raise AttributeError(f"{__name__} has no {name}")
+    return coded_types()
+
+
+@functools.cache
+def coded_types() -> dict[str, ResourceType]:
+    """Return the types that are code, by name."""
+    from headrace.services.cloudformation.resources import types
+
+    return {kind.name: replace(kind, reading=types.READINGS.get(kind.name)) for kind in types.TYPES}
+
+
+@functools.cache
+def declared_types() -> dict[str, DeclaredType]:
+    """Return the types that are data, by name."""
+    from headrace.services.cloudformation.resources import types
+
+    return {declared.type: declared for declared in types.DECLARED}
 
 
 def resource_type(name: str) -> ResourceType | None:
     """Return the resource type of that name, or None when headrace does not support it."""
     if name.startswith("Custom::") or name == "AWS::CloudFormation::CustomResource":
-        return custom_resource_type(name)
-    return TYPES.get(name) or _build_declared_type(name)
+        from headrace.services.cloudformation.resources.types import cloudformation_custom
+
+        return cloudformation_custom.custom_resource_type(name)
+    return coded_types().get(name) or _build_declared_type(name)
 
 
 @functools.cache
 def type_names() -> list[str]:
     """Return the names of AWS's types that headrace has, sorted."""
-    return sorted(name for name in (*TYPES, *_DECLARED) if name.startswith("AWS::"))
+    names = (*coded_types(), *declared_types())
+    return sorted(name for name in names if name.startswith("AWS::"))
 
 
 @functools.cache
 def _build_declared_type(name: str) -> ResourceType | None:
     """Return a declared type, built on first use, because that reads botocore's model of its service."""
-    declared = _DECLARED.get(name)
+    from headrace.services.cloudformation.resources.declared import resource_type_of
+
+    declared = declared_types().get(name)
     return None if declared is None else resource_type_of(declared)

@@ -10,7 +10,7 @@ import ssl
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.server.tls import Tls
@@ -38,8 +38,10 @@ from headrace.services.iot.mqtt.clients import (
 from headrace.services.iot.mqtt.packets import MqttError, PacketReader, Publish
 from headrace.services.iot.mqtt.sessions import MOST_IN_FLIGHT, Session
 from headrace.services.iot.mqtt.store import SessionStore
-from headrace.services.iot.mqtt.websocket import Received, WebSocket, admit_signed
 from headrace.store.database import Database
+
+if TYPE_CHECKING:
+    from headrace.services.iot.mqtt.websocket import Received, WebSocket
 
 log = logging.getLogger(__name__)
 
@@ -218,6 +220,9 @@ class MqttConnection(asyncio.Protocol):
             self._heard_s = self._listener.loop.time()
         # No MQTT client begins with the letter of GET.
         if self._websocket is None and not self._reader.has_begun and data.startswith(b"G"):
+            # Imported by the first client: wsproto takes as long as a service.
+            from headrace.services.iot.mqtt.websocket import WebSocket
+
             self._websocket = WebSocket()
         if self._websocket is not None:
             self._receive(self._websocket.receive(data))
@@ -233,6 +238,8 @@ class MqttConnection(asyncio.Protocol):
         if received.is_over:
             self.close()
         elif received.request is not None:
+            from headrace.services.iot.mqtt.websocket import admit_signed
+
             self._transport.pause_reading()
             admission = self._listener.loop.run_in_executor(
                 None, admit_signed, received.request, self._listener.admit

@@ -57,11 +57,18 @@ def _client_token(payload: bytes) -> dict[str, Any]:
         value = json.loads(payload or b"{}")
     except (ValueError, RecursionError):
         return {}
-    return (
-        {"clientToken": value["clientToken"]}
-        if isinstance(value, dict) and "clientToken" in value
-        else {}
-    )
+    return _token_of(value) if isinstance(value, dict) else {}
+
+
+def _token_of(document: dict[str, Any]) -> dict[str, Any]:
+    return {"clientToken": document["clientToken"]} if "clientToken" in document else {}
+
+
+def _part(metadata: Any, delta: Any) -> Any:
+    """Return the metadata of what differs. Documented: developerguide/device-shadow-document.html."""
+    if not isinstance(metadata, dict) or not isinstance(delta, dict):
+        return metadata
+    return {name: _part(metadata[name], value) for name, value in delta.items() if name in metadata}
 
 
 def _now_s() -> int:
@@ -95,11 +102,16 @@ def announce_changes(module: Any) -> None:
         current = shadow.to_dict()
         previous = None if before is None else _document(before.to_dict())
         documents = {"previous": previous, "current": _document(current), "timestamp": _now_s()}
-        publish_json(publish, f"{prefix}/documents", documents)
+        publish_json(publish, f"{prefix}/documents", {**documents, **_token_of(document)})
         delta = current["state"].get("delta")
         if delta:
-            told = {"version": shadow.version, "timestamp": shadow.timestamp, "state": delta}
-            publish_json(publish, f"{prefix}/delta", told)
+            told = {
+                "version": shadow.version,
+                "timestamp": shadow.timestamp,
+                "state": delta,
+                "metadata": _part(current["metadata"].get("desired", {}), delta),
+            }
+            publish_json(publish, f"{prefix}/delta", {**told, **_token_of(document)})
         return shadow
 
     @functools.wraps(delete)

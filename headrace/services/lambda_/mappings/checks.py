@@ -31,7 +31,7 @@ _STREAM_ONLY = (
     "MaximumRetryAttempts",
     "TumblingWindowInSeconds",
 )
-_QUEUE_ONLY = ("ScalingConfig",)
+_QUEUE_ONLY = ("ScalingConfig", "ProvisionedPollerConfig")
 _OTHER_SOURCES = (
     "Topics",
     "Queues",
@@ -40,13 +40,13 @@ _OTHER_SOURCES = (
     "AmazonManagedKafkaEventSourceConfig",
     "SelfManagedKafkaEventSourceConfig",
     "DocumentDBEventSourceConfig",
-    "ProvisionedPollerConfig",
 )
 _SHORTEST_RECORD_AGE_S = 60
 _FILTERS = 10
 _FIFO_BATCH = 10
 _UNBATCHED = 10
 _CONCURRENCY = (2, 1000)
+_FEWEST_POLLERS = 2
 _STREAM_DESTINATIONS = ("sqs", "sns", "s3")
 
 
@@ -138,6 +138,7 @@ def _check_queue(source: Arn, members: Mapping[str, Any]) -> None:
             "Maximum batch window in seconds must be greater than 0 if maximum batch size is greater "
             f"than {_UNBATCHED}"
         )
+    _check_pollers(members)
     concurrency = section(members, "ScalingConfig").get("MaximumConcurrency")
     least, most = _CONCURRENCY
     if concurrency is not None and not least <= concurrency <= most:
@@ -146,6 +147,27 @@ def _check_queue(source: Arn, members: Mapping[str, Any]) -> None:
             f"Value '{concurrency}' at 'scalingConfig.maximumConcurrency' failed to satisfy constraint: "
             f"Member must have value {bound} than or equal to {least if concurrency < least else most}"
         )
+
+
+def _check_pollers(members: Mapping[str, Any]) -> None:
+    """Check the provisioned mode of a queue. Documented: API_ProvisionedPollerConfig; the sentences are assumed."""
+    pollers = section(members, "ProvisionedPollerConfig")
+    if not pollers:
+        return
+    if section(members, "ScalingConfig").get("MaximumConcurrency") is not None:
+        raise invalid_parameter(
+            "You can't use provisioned mode with the maximum concurrency setting."
+        )
+    if pollers.get("PollerGroupName"):
+        raise invalid_parameter(
+            "Unsupported PollerGroupName parameter for given event source mapping type."
+        )
+    least, most = (pollers.get(name) for name in ("MinimumPollers", "MaximumPollers"))
+    for name, value in (("MinimumPollers", least), ("MaximumPollers", most)):
+        if value is not None and value < _FEWEST_POLLERS:
+            raise invalid_parameter(f"{name} must be at least {_FEWEST_POLLERS} for Amazon SQS.")
+    if least is not None and most is not None and most < least:
+        raise invalid_parameter("MaximumPollers must be greater than or equal to MinimumPollers.")
 
 
 def _check_filters(members: Mapping[str, Any]) -> None:

@@ -310,11 +310,13 @@ class QueueRunner:
         self.wake()
 
     def _count_wanted_runners(self) -> int:
-        concurrency = section(self._mapping.members, "ScalingConfig").get("MaximumConcurrency")
+        members = self._mapping.members
+        concurrency = section(members, "ScalingConfig").get("MaximumConcurrency")
+        pollers = section(members, "ProvisionedPollerConfig").get("MinimumPollers")
         if self._mapping.stream_arn.endswith(".fifo"):
             # A FIFO queue has a single poller, which keeps every message group in order.
             return 1
-        return min(int(concurrency or _POLLERS), _POLLERS_MOST)
+        return min(int(concurrency or pollers or _POLLERS), _POLLERS_MOST)
 
     def wake(self) -> None:
         """Run as many pollers as the settings require."""

@@ -19,6 +19,7 @@ import pytest
 
 from headrace.agent.config.errors import ConfigurationError
 from headrace.agent.config.properties import parse_properties
+from headrace.agent.flume.sources.http import BadEvents, read_events
 from headrace.agent.flume.sources.sockets import TcpServer
 from headrace.agent.flume.sources.syslog import kept_fields, read_message
 from headrace.client import PutError, PutsFailed
@@ -173,6 +174,11 @@ def test_netcat_answers_and_http_takes_json(flume: Flume, tmp_path: Path) -> Non
         wait_until(lambda: sorted(lines_in(out)) == expected, what="all four arrive")
     finally:
         end()
+
+
+def test_a_body_that_is_nested_without_end_is_no_events() -> None:
+    with pytest.raises(BadEvents, match="invalid JSON"):
+        read_events(b"[" * 100_000, "utf-8")
 
 
 def test_a_port_goes_on_after_a_client_that_could_not_be_taken(

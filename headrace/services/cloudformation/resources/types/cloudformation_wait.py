@@ -17,24 +17,20 @@ from headrace.services.cloudformation.resources.base import (
     nothing_to_delete,
 )
 from headrace.services.cloudformation.signals import (
+    HANDLE,
     ExpectedSignals,
     check_condition,
+    token_of,
     wait_for,
     whole_number,
 )
 
-HANDLE = "AWS::CloudFormation::WaitConditionHandle"
 _CONDITION = "AWS::CloudFormation::WaitCondition"
 
 
 def _open(context: Context, properties: Properties) -> ResourceResult:
     token = context.ids.hex(32)
     return ResourceResult(f"{context.endpoint_url}{PATH}{token}", {"Id": token})
-
-
-def token_of(url: str) -> str:
-    """Return a handle's token, which is the end of its URL."""
-    return url.rpartition("/")[2]
 
 
 def _keep(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:

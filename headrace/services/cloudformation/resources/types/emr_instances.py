@@ -185,7 +185,70 @@ def _empty_group(context: Context, physical_id: str, properties: Properties) -> 
             raise
 
 
+def _create_fleet(context: Context, properties: Properties) -> ResourceResult:
+    fleet = _fleet(properties, properties["InstanceFleetType"])
+    if "Name" in properties:
+        fleet["Name"] = properties["Name"]
+    for name in ("LaunchSpecifications", "ResizeSpecifications"):
+        if name in properties:
+            fleet[name] = properties[name]
+    params = {"ClusterId": properties["ClusterId"], "InstanceFleet": fleet}
+    fleet_id = context.call("emr", "AddInstanceFleet", params)["InstanceFleetId"]
+    return ResourceResult(fleet_id, {"InstanceFleetId": fleet_id})
+
+
+def _update_fleet(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    _resize_fleet(
+        context,
+        physical_id,
+        new["ClusterId"],
+        **{name: int(new.get(name, 0)) for name in _CAPACITIES},
+    )
+    return ResourceResult(physical_id, {"InstanceFleetId": physical_id})
+
+
+_CAPACITIES = ("TargetOnDemandCapacity", "TargetSpotCapacity")
+
+
+def _resize_fleet(context: Context, fleet_id: str, cluster: Any, **capacities: int) -> None:
+    params = {"ClusterId": cluster, "InstanceFleet": {"InstanceFleetId": fleet_id, **capacities}}
+    context.call("emr", "ModifyInstanceFleet", params)
+
+
+def _empty_fleet(context: Context, physical_id: str, properties: Properties) -> None:
+    """Resize a task fleet to zero: a fleet cannot be deleted, and AWS keeps it with its cluster too."""
+    try:
+        _resize_fleet(
+            context, physical_id, properties["ClusterId"], **dict.fromkeys(_CAPACITIES, 0)
+        )
+    except AwsError as error:
+        # As of groups.
+        if error.status >= 500:
+            raise
+
+
 TYPES = [
+    ResourceType(
+        "AWS::EMR::InstanceFleetConfig",
+        {
+            **enforced("ClusterId", "InstanceFleetType", *_CAPACITIES),
+            **stored("InstanceTypeConfigs", "LaunchSpecifications", "Name", "ResizeSpecifications"),
+        },
+        _create_fleet,
+        _empty_fleet,
+        update=_update_fleet,
+        replace_on=frozenset(
+            {
+                "ClusterId",
+                "InstanceFleetType",
+                "InstanceTypeConfigs",
+                "LaunchSpecifications",
+                "Name",
+            }
+        ),
+    ),
     ResourceType(
         "AWS::EMR::InstanceGroupConfig",
         {

@@ -44,6 +44,8 @@ def _create(context: Context, properties: Properties) -> ResourceResult:
     for name_of_number in ("MaxRecordSizeInKiB", "WarmThroughputMiBps"):
         if name_of_number in properties:
             params[name_of_number] = int(properties[name_of_number])
+    if "RecordDistributionStrategy" in properties:
+        params["RecordDistributionStrategy"] = properties["RecordDistributionStrategy"]
     context.call("kinesis", "CreateStream", params)
     context.note_made(name)
     _configure(context, name, {}, properties)
@@ -118,11 +120,20 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
 
 
 def _scale(context: Context, name: str, arn: str, old: Properties, new: Properties) -> None:
-    """Set mode, shards, warm throughput and maximum record size to the values in `new`."""
+    """Set mode, shards, distribution, warm throughput and maximum record size to the values in `new`."""
     changes: list[tuple[str, dict[str, Any]]] = []
+    by_keys = "USER_PARTITION_KEY"
+    strategies = [p.get("RecordDistributionStrategy", by_keys) for p in (old, new)]
+    spread = ("UpdateStreamRecordDistributionStrategy",
+        {"StreamARN": arn, "RecordDistributionStrategy": strategies[1]})  # fmt: skip
+    # Only an on-demand stream spreads its records: it stops before its mode changes, or begins after.
+    if strategies[0] != strategies[1] == by_keys:
+        changes.append(spread)
     if _mode(new) != _mode(old):
         details = {"StreamModeDetails": {"StreamMode": _mode(new)}}
         changes.append(("UpdateStreamMode", {"StreamARN": arn, **details}))
+    if strategies[0] != strategies[1] != by_keys:
+        changes.append(spread)
     if _mode(new) == "PROVISIONED" and new.get("ShardCount") != old.get("ShardCount"):
         target = {"TargetShardCount": int(new.get("ShardCount", 1))}
         params = {"StreamARN": arn, "ScalingType": "UNIFORM_SCALING", **target}
@@ -334,6 +345,7 @@ TYPES = [
                 "RetentionPeriodHours",
                 "StreamModeDetails",
                 "MaxRecordSizeInKiB",
+                "RecordDistributionStrategy",
                 "WarmThroughputMiBps",
                 "DesiredShardLevelMetrics",
                 "Tags",
@@ -390,7 +402,7 @@ READINGS = (
                 {"StreamName": "@id"},
                 "StreamDescriptionSummary",
                 same(
-                    "RetentionPeriodHours StreamModeDetails MaxRecordSizeInKiB",
+                    "RetentionPeriodHours StreamModeDetails MaxRecordSizeInKiB RecordDistributionStrategy",
                     Name="StreamName",
                     ShardCount="OpenShardCount",
                     StreamEncryption=".",

@@ -181,6 +181,8 @@ def _mapping_params(properties: Properties) -> dict[str, Any]:
     for key in ("BisectBatchOnFunctionError", "Enabled"):
         if key in params:
             params[key] = boolean(params[key])
+    if "KmsKeyArn" in params:
+        params["KMSKeyArn"] = params.pop("KmsKeyArn")
     if "StartingPositionTimestamp" in params:
         from datetime import UTC, datetime
 
@@ -345,7 +347,12 @@ TYPES = [
                 "TumblingWindowInSeconds",
             ),
             **stored(
-                "ParallelizationFactor", "MetricsConfig", "KmsKeyArn", "Tags", "ScalingConfig"
+                "ParallelizationFactor",
+                "MetricsConfig",
+                "KmsKeyArn",
+                "Tags",
+                "ScalingConfig",
+                "ProvisionedPollerConfig",
             ),
         },
         _create_mapping,

@@ -1,4 +1,4 @@
-"""Transfer Family: servers, as stored settings: nothing listens."""
+"""Transfer Family: servers and users, as stored settings: nothing listens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,25 @@ def _server_arn(values: Values) -> str:
     return make_arn("transfer", *scope, f"server/{values.answer['ServerId']}")
 
 
+def _user_arn(values: Values) -> str:
+    scope = values.context.region, values.context.account
+    return make_arn("transfer", *scope, f"user/{values.get('ServerId')}/{values.get('UserName')}")
+
+
+_USER = {"ServerId": "ServerId", "UserName": "UserName"}
+
 DECLARED = [
+    DeclaredType(
+        "AWS::Transfer::User",
+        "transfer",
+        create=[Call("CreateUser")],
+        id=_user_arn,
+        read=Call("DescribeUser", _USER),
+        # moto has no UpdateUser: a user is created again under its name.
+        name="UserName",
+        delete=[Call("DeleteUser", _USER)],
+        attributes={"Arn": "@id"},
+    ),
     DeclaredType(
         "AWS::Transfer::Server",
         "transfer",
