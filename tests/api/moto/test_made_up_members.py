@@ -1,4 +1,4 @@
-"""The calls of all declared types' stacks and their updates take every member, and reads show it, or it is said why not.
+"""The calls of all declared types' stacks and updates take every member, and reads show it, or it is said why not.
 
 Types by hand that call moto are tried too. Each call gets all members, with values made up from the model, and is taken
 back; see `tests.support.made_up`.
