@@ -1,6 +1,6 @@
 """`Foundation`: the parts of a cloud that are built before its services, and that the services use.
 
-Builds moto's engine, and the parts that live on its state: deliveries, executions, streams, retention.
+`Moto` is moto's engine with the parts that live on its state: deliveries, executions, streams, retention.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Builds every part of a cloud, once, in the order in which they need each other.
 
-Builds the access keys that a cloud accepts, and the decisions on callers' permissions.
-
-Builds the cloud's own pages, and passes them the services that they show.
+The access keys, the decisions on callers' permissions, and the cloud's own pages are built here too.
 """
 
 from __future__ import annotations
@@ -248,6 +246,7 @@ def build_parts(
             handled=handled,
             stream_changed=base.moto.table_streams.changed,
             before_policies_change=decisions.decide_waiting,
+            endpoint_url=base.endpoint_url,
         )
     )
     history = HistoryOnDemand(clock, config.data_dir)

@@ -2,7 +2,7 @@
 
 APIs answer (`ID.execute-api.REGION.amazonaws.com`); every other name of AWS is refused.
 
-The host names of AWS's services. This cloud plays AWS, so it never sends a request to the real one.
+This cloud plays AWS, so it never sends a request to the real one.
 """
 
 from __future__ import annotations

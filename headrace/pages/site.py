@@ -1,8 +1,7 @@
 """Lists all pages of a cloud in the order in which the start page shows them.
 
-Serves the JSON pages that show a service's own data.
-
-Receives the answers of CloudFormation's custom resources: `PUT /_headrace/cfn-response/<token>`.
+The JSON pages of services' own data, and `PUT /_headrace/cfn-response/<token>`, where CloudFormation's custom resources
+answer, are here too.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Parses the arguments of `spark-submit`: options, application, properties, deploy mode. No I/O."""
+"""Parses `spark-submit`'s arguments: options, application, properties, deploy mode; finds a job's Python modules."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from headrace.spark_submit.errors import JobRefused
 
@@ -111,3 +113,27 @@ def deploy_mode(submission: Submission, defaults: Mapping[str, str]) -> str:
     if mode == "cluster" and master.startswith("local"):
         raise JobRefused('Cluster deploy mode is not compatible with master "local"')
     return mode
+
+
+_LONGEST_SOURCE_BYTES = 4 * 1024 * 1024
+
+
+def job_sources(submission: Submission, properties: Mapping[str, str]) -> Iterator[bytes]:
+    """Return the source of each module of a job with local files; none for a job in Java or Scala."""
+    others = [*option_values(submission, "--py-files"), properties.get("spark.submit.pyFiles", "")]
+    for name in (submission.application, *(n for value in others for n in value.split(","))):
+        yield from _sources(Path(name))
+
+
+def _sources(file: Path) -> Iterator[bytes]:
+    """Return the modules in a .py file, or in a .zip or .egg."""
+    if not file.is_file():
+        return
+    if file.suffix == ".py":
+        if file.stat().st_size <= _LONGEST_SOURCE_BYTES:
+            yield file.read_bytes()
+    elif zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            for entry in archive.infolist():
+                if entry.filename.endswith(".py") and entry.file_size <= _LONGEST_SOURCE_BYTES:
+                    yield archive.read(entry)

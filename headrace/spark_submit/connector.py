@@ -21,10 +21,9 @@ from pathlib import Path
 
 import headrace
 from headrace.core.minor_versions import Minor, format_minor, minor_of
-from headrace.spark_submit.arguments import Submission, option_values
+from headrace.spark_submit.arguments import Submission, job_sources, option_values
 from headrace.spark_submit.environments import Environment, cache_folder, locked
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.job_sources import job_sources
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,8 @@ import ast
 from collections.abc import Mapping
 from pathlib import Path
 
-from headrace.spark_submit.arguments import Submission
+from headrace.spark_submit.arguments import Submission, job_sources
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.job_sources import job_sources
 
 _SETTING = "hive.metastore.client.factory.class"
 _FACTORY = "AWSGlueDataCatalogHiveClientFactory"

@@ -18,7 +18,7 @@ from headrace.core.resource_types import (
     ResourceRefused,
 )
 from headrace.services.cloudformation.changes import stack_tags
-from headrace.services.cloudformation.changes.existing_resources import means_existing
+from headrace.services.cloudformation.changes.imports import means_existing
 from headrace.services.cloudformation.errors import (
     Cancelled,
     ResourceFailed,

@@ -6,6 +6,8 @@ session for ever.
 A group can get a new path without a new name.
 
 Policies match by wildcards in bounded time.
+
+Permissions boundaries are allowed on users too, and must be existing managed policies.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import functools
 import hashlib
 import heapq
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from types import ModuleType
@@ -29,8 +32,73 @@ from headrace.moto.memory import principals
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.iam import boundaries, limits
+from headrace.services.iam import limits
 from headrace.services.iam import policies as iam_policies
+
+
+def patch_boundaries() -> None:
+    """Add what moto's IAM lacks. Called once."""
+    from moto.iam.models import IAMBackend, Role, User
+    from moto.iam.responses import IamResponse
+
+    user: Any = User
+    user.permissions_boundary_arn = None
+    user.permissions_boundary = Role.permissions_boundary
+    responses: Any = IamResponse
+    responses.create_user = _with_boundary(IamResponse.create_user)
+    responses.put_user_permissions_boundary = _put_of_user
+    responses.delete_user_permissions_boundary = _delete_of_user
+    backend: Any = IAMBackend
+    backend.put_role_permissions_boundary = _of_what_is_there(backend.put_role_permissions_boundary)
+
+
+def _check(backend: Any, arn: str) -> None:
+    """Refuse a boundary that is not an existing policy. Users report this sentence of IAM."""
+    from moto.iam.exceptions import NotFoundException
+
+    if arn not in backend.managed_policies:
+        raise NotFoundException(f"Scope ARN: {arn} does not exist or is not attachable.")
+
+
+def _of_what_is_there(put: Any) -> Any:
+    @functools.wraps(put)
+    def check_first(self: Any, role_name: str, permissions_boundary: str) -> None:
+        self.get_role(role_name)
+        _check(self, permissions_boundary)
+        put(self, role_name, permissions_boundary)
+
+    return check_first
+
+
+def _with_boundary(create_user: Any) -> Any:
+    @functools.wraps(create_user)
+    def check_and_create(self: Any) -> Any:
+        arn = self._get_param("PermissionsBoundary")
+        if arn:
+            _check(self.backend, arn)
+        answer = create_user(self)
+        if arn:
+            answer.result["User"].permissions_boundary_arn = arn
+        return answer
+
+    return check_and_create
+
+
+def _put_of_user(self: Any) -> Any:
+    from moto.core.responses import EmptyResult
+
+    user = self.backend.get_user(self._get_param("UserName"))
+    arn = self._get_param("PermissionsBoundary")
+    _check(self.backend, arn)
+    user.permissions_boundary_arn = arn
+    return EmptyResult()
+
+
+def _delete_of_user(self: Any) -> Any:
+    from moto.core.responses import EmptyResult
+
+    self.backend.get_user(self._get_param("UserName")).permissions_boundary_arn = None
+    return EmptyResult()
 
 
 def match_by_wildcards(access_control: ModuleType) -> None:
@@ -75,11 +143,13 @@ def patch() -> None:
     backend._init_aws_policies = _no_policies
     backend.__init__ = _with_policies(iam.IAMBackend.__init__)
     iam_policies.patch()
-    boundaries.patch()
+    patch_boundaries()
     limits.patch()
     allow_new_paths()
     principals.patch()
     models: Any = iam
+    models.aws_managed_policies_data = ""
+    _forget_policies()
     models.mark_account_as_visited = _leave_unnoted(iam.mark_account_as_visited)
     pickles.register_reducer(_Policies, _reduce_policies)
     pickles.register_filter("iam", _without_sessions)
@@ -117,6 +187,12 @@ def _session_of(backend: Any, access_key_id: str) -> Any:
 # --- AWS managed policies -------------------------------------------------------------------------
 
 
+def _forget_policies() -> None:
+    """Drop the module of AWS's policies: five megabytes of text, which are read again if somebody looks for one."""
+    sys.modules.pop("moto.iam.aws_managed_policies", None)
+    sys.modules["moto.iam"].__dict__.pop("aws_managed_policies", None)
+
+
 @stored_as("iam_policies")
 class _Policies(dict[str, Any]):
     """Managed policies by ARN; AWS's own are created at the first lookup."""
@@ -133,6 +209,7 @@ class _Policies(dict[str, Any]):
         from moto.iam.aws_managed_policies import aws_managed_policies_data
         from moto.iam.models import AWSManagedPolicy
 
+        _forget_policies()
         by_arn: dict[str, Any] = {}
         account, region = self.backend.account_id, self.backend.region_name
         for name, data in json.loads(aws_managed_policies_data).items():

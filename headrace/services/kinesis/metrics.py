@@ -1,16 +1,10 @@
 """Sends Kinesis's CloudWatch metrics: makes them from the counts of `counters` once a minute.
 
-Names, dimensions and units: docs.aws.amazon.com/streams/latest/dev/monitoring-with-cloudwatch.html (documented).
-Each metric is sent as one statistic set (count, sum, minimum, maximum) a minute; a stream without traffic sends none.
+Names, dimensions and units: docs.aws.amazon.com/streams/latest/dev/monitoring-with-cloudwatch.html (documented). Each
+metric is sent as one statistic set (count, sum, minimum, maximum) a minute; a stream without traffic sends none.
 
-Makes a channel's CloudWatch metrics, once a minute.
-
-Names, dimensions and units: data-delivery-monitoring.md (documented).
-
-Makes a queue's CloudWatch metrics, once a minute.
-
-Names, dimensions and units: queues-monitoring.html (documented). The page names more metrics than are known here:
-of dead-letter records only VisibleDeadLetterQueueRecords.
+Those of channels: data-delivery-monitoring.md; of queues: queues-monitoring.html (documented). That page names more
+metrics than are known here: of dead-letter records only VisibleDeadLetterQueueRecords.
 """
 
 from __future__ import annotations

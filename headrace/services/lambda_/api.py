@@ -42,8 +42,7 @@ from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.store import MappingStore
 from headrace.services.lambda_.mappings.trace import Trace
 from headrace.services.lambda_.packages.code import CodeStore
-from headrace.services.lambda_.packages.layers import LayerStore
-from headrace.services.lambda_.packages.public_layers import PublicLayers
+from headrace.services.lambda_.packages.layers import LayerStore, PublicLayers
 from headrace.services.lambda_.permits import Permits
 from headrace.services.lambda_.profile import PROFILE
 from headrace.services.lambda_.runtime.environment import trust_the_machine

@@ -14,11 +14,11 @@ from headrace.core.arn import s3_path_of
 from headrace.core.clock import Clock
 from headrace.core.ports import BucketNotFound, ObjectNotFound, PrincipalCheck, accept_principal
 from headrace.services.s3 import (
+    checksums,
     encryption,
     limits,
     locks,
     notification_rules,
-    upload_checksums,
 )
 from headrace.services.s3.checksums import DEFAULT, FULL_OBJECT, Body, compute, verify
 from headrace.services.s3.encryption import AnyKey, Keys
@@ -200,7 +200,7 @@ class S3:
         """Store a part, and return its ETag and the checksums for the response. Raises AwsError."""
         encryption.check_part(upload.encryption, params)
         verified = verify(body, params, is_part=True)
-        shown = upload_checksums.read_part_checksum(upload, verified.checksums, body)
+        shown = checksums.read_part_checksum(upload, verified.checksums, body)
         temporary = body.file or self.files.write_temporary(body.data)
         kept = shown if upload.checksum else {}
         self.uploads.add_part(upload, number, temporary, verified.etag, kept)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.opensearch.indexes import answer_bytes
+from headrace.services.opensearch.indexes import rest_parts
 from tests.support.search_lab import Lab, put_flights
 
 
@@ -134,7 +134,7 @@ def test_a_bad_mget_is_refused(lab: Lab, path: str, body: Any, says: str):
 
 
 def test_no_answer_takes_more_memory_than_its_bound(lab: Lab, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(answer_bytes, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(rest_parts, "MOST_BYTES", 100_000)
     for doc_id in ("1", "2"):
         lab.ask("PUT", f"/i/_doc/{doc_id}", {"text": "x" * 40_000})
     assert len(lab.ask("POST", "/i/_mget", {"ids": ["1", "2"]}).body["docs"]) == 2

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.services.opensearch.indexes import searching
-from headrace.services.opensearch.indexes.dates import date_math_ms
-from headrace.services.opensearch.indexes.fields import date_ms
+from headrace.services.opensearch.indexes.fields import date_math_ms, date_ms
 from headrace.store import database
 from tests.support.search_lab import Lab, put_flights
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.opensearch.indexes import scrolls
+from headrace.services.opensearch.indexes import searches
 from tests.support.search_lab import Lab, put_flights
 
 
@@ -134,7 +134,7 @@ def test_a_bad_scroll_is_refused(lab: Lab, path: str, body: Any, says: str):
 
 
 def test_only_so_many_scrolls_are_open(lab: Lab, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(scrolls, "MOST_SCROLLS", 2)
+    monkeypatch.setattr(searches, "MOST_SCROLLS", 2)
     put_numbers(lab, 3)
     started(lab)
     last = started(lab)

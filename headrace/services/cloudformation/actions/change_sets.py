@@ -32,7 +32,7 @@ from headrace.services.cloudformation.requests import (
     requests,
     template_expansion,
 )
-from headrace.services.cloudformation.requests.request_checks import check_topics
+from headrace.services.cloudformation.requests.request_preparation import check_topics
 from headrace.services.cloudformation.stacks.change_details import remove_values
 from headrace.services.cloudformation.state import EXECUTED, ChangeSet, Stack
 from headrace.services.cloudformation.template.template import Template

@@ -17,8 +17,8 @@ from headrace.services.cloudformation.requests import (
     requests,
     template_expansion,
 )
-from headrace.services.cloudformation.requests.request_checks import check_topics
-from headrace.services.cloudformation.requests.stack_policy import FOR_NOW, policy_of
+from headrace.services.cloudformation.requests.request_preparation import check_topics
+from headrace.services.cloudformation.requests.requests import FOR_NOW, policy_of
 from headrace.services.cloudformation.state import Stack
 
 

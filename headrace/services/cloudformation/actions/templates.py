@@ -13,7 +13,7 @@ from headrace.services.cloudformation.errors import (
     stack_not_found,
     validation_error,
 )
-from headrace.services.cloudformation.requests.type_checks import check_types
+from headrace.services.cloudformation.requests.request_preparation import check_types
 from headrace.services.cloudformation.resources.schemas import list_names
 from headrace.services.cloudformation.state import ChangeSet, Stack
 from headrace.services.cloudformation.template.capabilities import (

@@ -1,7 +1,11 @@
-"""Imports existing resources into a stack, unchanged.
+"""Imports existing resources into a stack, unchanged, and refuses to create one that exists already.
 
 Identifiers name the resource (GetTemplateSummary lists them for each type), or the names in the template find it. AWS's
 sentences were observed by many, except those marked as assumed.
+
+Without the refusal a stack would take over what it did not create. AWS's sentences: `Resource of type ... with
+identifier ... already exists.` from the handlers of its types, and `... already exists in stack ...` when another stack
+created it (both observed by many users).
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
-from headrace.services.cloudformation.changes.existing_resources import owner_of
+from headrace.core.ids import Ids
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import Context, ResourceResult
@@ -19,6 +23,56 @@ from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template.template import Template
 from headrace.services.cloudformation.template.values import is_unknown
+
+# The error codes that mean that a name is taken.
+_CODES = frozenset(
+    {
+        "AlreadyExists",
+        "AlreadyExistsException",
+        "BucketAlreadyExists",
+        "BucketAlreadyOwnedByYou",
+        "EntityAlreadyExists",
+        "EntityAlreadyExistsException",
+        "ParameterAlreadyExists",
+        "QueueAlreadyExists",
+        "RepositoryAlreadyExistsException",
+        "ResourceAlreadyExistsException",
+        "ResourceConflictException",
+        "ResourceInUseException",
+    }
+)
+
+
+def means_existing(error: Exception) -> bool:
+    """Whether a service refused to create something because it exists already."""
+    return isinstance(error, AwsError) and error.code in _CODES
+
+
+def owner_of(stacks: Stacks, stack: Stack, kind: str, identifier: str) -> Stack | None:
+    """Return the other stack that owns a resource, or None."""
+    for other, resource in stacks.resources_of_type(stack.account, stack.region, kind):
+        is_another = other.exists and other.stack_id != stack.stack_id
+        if (
+            is_another
+            and resource.physical_id == identifier
+            and resource.status != "DELETE_SKIPPED"
+        ):
+            return other
+    return None
+
+
+def already_exists(
+    stacks: Stacks, ids: Ids, stack: Stack, kind: str, identifier: str
+) -> ResourceFailed:
+    """Return the error for a resource that exists already."""
+    owner = owner_of(stacks, stack, kind, identifier)
+    if owner is not None:
+        return ResourceFailed(f"{identifier} already exists in stack {owner.stack_id}")
+    return ResourceFailed(
+        f"Resource handler returned message: \"Resource of type '{kind}' with identifier '{identifier}' already"
+        f' exists." (RequestToken: {ids.uuid()}, HandlerErrorCode: AlreadyExists)'
+    )
+
 
 _KEEPING = ("Retain", "RetainExceptOnCreate")
 Contexts = Callable[[Stack, Resource], Context]

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.core.commit_notes import stored_with_commit
 from headrace.core.ports import CallerIdentity
-from headrace.services.cloudformation.changes.existing_resources import (
+from headrace.services.cloudformation.changes.imports import (
     already_exists,
     means_existing,
 )

@@ -4,9 +4,7 @@ The worker (`delivery.py`) gives a destination one buffer at a time, after it ha
 the retry clock, the error output and the backup bucket; the destination returns which records failed and whether
 another try can help.
 
-The reason why a destination refused a record or a batch.
-
-The delays before retries of a refused batch.
+Beside it: the reasons why a destination refuses, and the delays before it tries again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""SplitShard.
-
-MergeShards.
-
-UpdateShardCount: uniform scaling with splits and merges.
-"""
+"""SplitShard, MergeShards and UpdateShardCount, which scales uniformly with splits and merges."""
 
 from __future__ import annotations
 

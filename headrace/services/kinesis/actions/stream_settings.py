@@ -1,16 +1,8 @@
-"""UpdateStreamRecordDistributionStrategy, and the check of a strategy, which CreateStream shares.
+"""The operations that change one setting of a stream.
 
-UpdateStreamWarmThroughput, and the checks of a warm throughput, which CreateStream and UpdateStreamMode share.
-
-StartStreamEncryption and StopStreamEncryption: they set what responses show; records on disk are not encrypted.
-
-EnableEnhancedMonitoring and DisableEnhancedMonitoring.
-
-IncreaseStreamRetentionPeriod and DecreaseStreamRetentionPeriod.
-
-UpdateMaxRecordSize.
-
-UpdateStreamMode.
+They are its distribution of records, warm throughput, encryption, enhanced monitoring, retention, record size and mode.
+CreateStream shares the checks of a strategy and of a warm throughput. Encryption sets what responses show; records on
+disk are not encrypted.
 """
 
 from __future__ import annotations

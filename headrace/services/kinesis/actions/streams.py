@@ -1,9 +1,4 @@
-"""CreateStream.
-
-DeleteStream.
-
-ListStreams.
-"""
+"""CreateStream, DeleteStream and ListStreams."""
 
 from __future__ import annotations
 

@@ -1,15 +1,140 @@
-"""Stores layer versions (packages that functions share) in the state database."""
+"""Stores layer versions (packages that functions share) in the state database; finds those of other accounts.
+
+No call can bring other accounts' layers here: the user's folder stands in, or AWS's Powertools from PyPI.
+
+`headrace up --layer ARN=FOLDER` names the folder. Powertools' public layers (documented:
+docs.aws.amazon.com/powertools/python/latest/getting-started/install/) are made once by pip, for this Python, into the
+user's cache; their version is the newest of the layer's major version, since the layer's number does not say which.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from headrace.core.config import LayerFolder
+from headrace.core.wildcards import glob_matches
+from headrace.services.lambda_.errors import invalid_parameter
 from headrace.services.lambda_.names import build_layer_arn, format_lambda_time
-from headrace.services.lambda_.packages.code import Package
-from headrace.services.lambda_.packages.public_layers import PublicLayers, refuse_foreign
+from headrace.services.lambda_.packages.code import CodeStore, Package, open_folder
 from headrace.services.lambda_.state import LayerDescription, LayerVersion
 from headrace.store.database import Database
+
+log = logging.getLogger(__name__)
+
+CACHE_VARIABLE = "HEADRACE_LAYER_CACHE"
+_POWERTOOLS = re.compile(
+    r"arn:[a-z-]+:lambda:[a-z0-9-]+:017000801446:layer:AWSLambdaPowertoolsPythonV(?P<major>\d{1,3})[A-Za-z0-9_-]*:\d+"
+)
+# AWS's layer has every extra, and not what Lambda's runtime brings itself (assumed, from its build script).
+_REQUIREMENT = "aws-lambda-powertools[all]=={major}.*"
+_OF_RUNTIME = ("boto3*", "botocore*", "s3transfer*", "urllib3*", "six*", "*dateutil*", "bin")
+_LONGEST_S = 300.0
+
+
+class PublicLayers:
+    """Finds the content of layer versions that this cloud does not store. Thread-safe."""
+
+    def __init__(self, folders: Sequence[LayerFolder], code: CodeStore) -> None:
+        self._folders = folders
+        self._code = code
+        self._lock = threading.Lock()
+
+    def find_folder(self, arn: str) -> Package | None:
+        """Return the folder that the user gave for a layer version, or for all of its layer's versions."""
+        layer = arn.rpartition(":")[0]
+        for folder in self._folders:
+            if any(glob_matches(folder.arn, name) for name in (arn, layer)):
+                return open_folder(str(folder.folder))
+        return None
+
+    def find_powertools(self, arn: str) -> Package | None:
+        """Return PyPI's Powertools for an ARN of its public layers, otherwise None.
+
+        Raises AwsError with the way out when pip cannot bring it.
+        """
+        match = _POWERTOOLS.fullmatch(arn)
+        if match is None:
+            return None
+        major = match["major"]
+        version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        stored = _cache_folder() / f"powertools-{major}-py{version}.zip"
+        with self._lock:
+            if not stored.is_file():
+                _make(_REQUIREMENT.format(major=major), stored, arn)
+        return self._code.add_file(stored)
+
+
+def refuse_foreign(arn: str, cause: str = "headrace has no layers of other accounts") -> Exception:
+    """Return the refusal of a function whose foreign layer cannot be had; it is also logged."""
+    sentence = (
+        f"Layer version {arn} does not exist here: {cause}. Give its content as a folder: "
+        f"headrace up --layer {arn}=FOLDER"
+    )
+    log.warning("%s", sentence)
+    return invalid_parameter(sentence)
+
+
+def _cache_folder() -> Path:
+    own = os.environ.get(CACHE_VARIABLE)
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return Path(own or Path(shared or Path.home() / ".cache") / "headrace/layers").absolute()
+
+
+def _make(requirement: str, target: Path, arn: str) -> None:
+    """Install a requirement as a layer's zip file, which appears whole or not at all. Raises AwsError."""
+    if importlib.util.find_spec("pip") is None:
+        raise refuse_foreign(arn, f"this Python has no pip, which would bring {requirement}")
+    log.info("layer %s: pip brings %s into %s, once", arn, requirement, target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        packages = Path(scratch) / "layer" / "python"
+        _install(requirement, packages, arn)
+        for pattern in _OF_RUNTIME:
+            for path in packages.glob(pattern):
+                _remove(path)
+        zipped = shutil.make_archive(f"{scratch}/layer", "zip", packages.parent)
+        Path(zipped).replace(target)
+    log.info("layer %s: %s stands in for it", arn, requirement)
+
+
+def _remove(path: Path) -> None:
+    remove: Callable[[Path], object] = shutil.rmtree if path.is_dir() else Path.unlink
+    remove(path)
+
+
+def _install(requirement: str, folder: Path, arn: str) -> None:
+    command = [
+        sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input",
+        "--retries", "1", "--timeout", "15", "--no-compile",
+        "--only-binary", ":all:", "--target", str(folder), requirement,
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_LONGEST_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise refuse_foreign(
+            arn, f"pip did not bring {requirement} within {_LONGEST_S:.0f} s"
+        ) from None
+    if done.returncode:
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
+        cause = errors[-1].removeprefix("ERROR:").strip() if errors else "it failed"
+        raise refuse_foreign(arn, f"pip cannot bring {requirement} from its index ({cause})")
 
 
 class LayerStore:

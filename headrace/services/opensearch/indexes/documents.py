@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from headrace.core.ids import Ids
-from headrace.services.opensearch.indexes.answer_bytes import AnswerBytes
 from headrace.services.opensearch.indexes.errors import (
     SearchError,
     not_supported,
@@ -17,6 +16,7 @@ from headrace.services.opensearch.indexes.errors import (
 from headrace.services.opensearch.indexes.names import Names
 from headrace.services.opensearch.indexes.rest_parts import (
     STATUS,
+    AnswerBytes,
     actions_of,
     build_written_members,
     error_body,

@@ -12,14 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from headrace.services.opensearch.indexes.dates import date_math_ms
 from headrace.services.opensearch.indexes.errors import (
     SearchError,
     not_supported,
     too_many_clauses,
     unreadable,
 )
-from headrace.services.opensearch.indexes.fields import NUMBERS, date_ms, number_of
+from headrace.services.opensearch.indexes.fields import NUMBERS, date_math_ms, date_ms, number_of
 
 Argument = str | int | float | bytes | None
 # Documented: OpenSearch's defaults of indices.query.bool.max_clause_count, .max_nested_depth and index.max_terms_count.

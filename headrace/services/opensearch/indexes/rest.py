@@ -27,8 +27,7 @@ from headrace.services.opensearch.indexes.rest_parts import (
     source_filter,
     table,
 )
-from headrace.services.opensearch.indexes.scrolls import Scrolls
-from headrace.services.opensearch.indexes.searches import SearchApi
+from headrace.services.opensearch.indexes.searches import Scrolls, SearchApi
 from headrace.services.opensearch.indexes.store import Index, Store
 from headrace.store.disk_space import DiskFull
 

@@ -1,13 +1,24 @@
-"""Searches of OpenSearch's REST API: `_search`, `_count`, `_msearch` and the pages of scrolls."""
+"""Searches of OpenSearch's REST API: `_search`, `_count`, `_msearch` and the pages of scrolls.
+
+The pages of a scroll are read one by one, all from the indexes as they were at the first page. Each scroll has a
+read-only connection with a snapshot of the SQLite file and an open cursor on it. Scrolls end with the process, as
+OpenSearch's end with the node.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import binascii
+import re
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, cast
 
 from headrace.core.clock import Clock
-from headrace.services.opensearch.indexes.answer_bytes import AnswerBytes
+from headrace.core.ids import Ids
 from headrace.services.opensearch.indexes.errors import (
     SearchError,
     bad_argument,
@@ -16,10 +27,207 @@ from headrace.services.opensearch.indexes.errors import (
     unreadable,
 )
 from headrace.services.opensearch.indexes.names import NameOptions, Names
-from headrace.services.opensearch.indexes.rest_parts import error_body, object_of, source_filter
-from headrace.services.opensearch.indexes.scrolls import Scrolls
-from headrace.services.opensearch.indexes.searching import Searcher
-from headrace.services.opensearch.indexes.store import Store
+from headrace.services.opensearch.indexes.rest_parts import (
+    AnswerBytes,
+    error_body,
+    object_of,
+    source_filter,
+)
+from headrace.services.opensearch.indexes.searching import (
+    MOST_WINDOW,
+    Plan,
+    Searcher,
+    rows_of,
+    window_of,
+)
+from headrace.services.opensearch.indexes.store import Index, Store
+from headrace.store.database import Snapshot
+
+# OpenSearch's default is 500; each is a connection with two file descriptors here.
+MOST_SCROLLS = 100
+MOST_KEEP_ALIVE_MS = 24 * 3_600_000
+_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_TIME = re.compile(r"(\d{1,12})(d|h|m|s|ms)")
+_PREFIX = "headrace-scroll:"
+
+
+@dataclass(slots=True)
+class _Scroll:
+    domain: str
+    snapshot: Snapshot
+    plan: Plan
+    rows: Generator[tuple[Any, ...]]
+    size: int
+    total: int
+    ends_ms: int
+    shards: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def close(self) -> None:
+        with self.lock:
+            self.rows.close()
+            self.snapshot.close()
+
+
+class Scrolls:
+    """The open scrolls of a store. Thread-safe. Call `end_expired` from time to time, and `close` at the end."""
+
+    def __init__(self, store: Store, clock: Clock, ids: Ids) -> None:
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._lock = threading.Lock()
+        self._open: dict[str, _Scroll] = {}
+
+    def close(self) -> None:
+        """End all scrolls."""
+        with self._lock:
+            scrolls = list(self._open.values())
+            self._open.clear()
+        for scroll in scrolls:
+            scroll.close()
+
+    def end_expired(self) -> None:
+        """End the scrolls whose time is over."""
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            ended = [key for key, scroll in self._open.items() if scroll.ends_ms <= now_ms]
+            scrolls = [self._open.pop(key) for key in ended]
+        for scroll in scrolls:
+            scroll.close()
+
+    def start(
+        self, domain: str, indexes: Sequence[Index], body: Mapping[str, Any], keep_alive: str
+    ) -> dict[str, Any]:
+        """Start a scroll; return its id, its first page, and its aggregations. Raises SearchError."""
+        keep_ms = _keep_alive_ms(keep_alive)
+        size = _batch_of(body)
+        snapshot = self._store.database.snapshot()
+        try:
+            searcher = Searcher(snapshot)
+            plan = searcher.plan(indexes, body, self._clock.now_ms())
+            totals = searcher.totals(plan)
+            rows = rows_of(snapshot, plan.sql, plan.arguments)
+            ends_ms = self._clock.now_ms() + keep_ms
+            total: int = totals["hits"]["total"]["value"]
+            scroll = _Scroll(domain, snapshot, plan, rows, size, total, ends_ms, len(indexes))
+            first = plan.page(rows, size)
+            key = self._keep(scroll)
+        except BaseException:
+            snapshot.close()
+            raise
+        hits = {**totals["hits"], **first}
+        return {"_scroll_id": _id_of(key), **totals, "hits": hits}
+
+    def _keep(self, scroll: _Scroll) -> str:
+        with self._lock:
+            if len(self._open) >= MOST_SCROLLS:
+                raise SearchError(
+                    429,
+                    "rejected_execution_exception",
+                    "Trying to create too many scroll contexts. Must be less than or equal to:"
+                    f" [{MOST_SCROLLS}]. This limit can be set by changing the [search.max_open_scroll_context]"
+                    " setting.",
+                )
+            key = self._ids.hex(16)
+            self._open[key] = scroll
+            return key
+
+    def next_page(self, domain: str, scroll_id: str, keep_alive: str) -> tuple[int, dict[str, Any]]:
+        """Return the number of searched indexes and the next page; `keep_alive` may be empty. Raises SearchError."""
+        keep_ms = _keep_alive_ms(keep_alive) if keep_alive else 0
+        key = _key_of(scroll_id)
+        self.end_expired()
+        with self._lock:
+            scroll = self._open.get(key)
+            if scroll is None or scroll.domain != domain:
+                raise _build_gone_error(key)
+            if keep_ms:
+                scroll.ends_ms = max(scroll.ends_ms, self._clock.now_ms() + keep_ms)
+        with scroll.lock:
+            if key not in self._open:
+                raise _build_gone_error(key)
+            page = scroll.plan.page(scroll.rows, scroll.size)
+        total = {"value": scroll.total, "relation": "eq"}
+        return scroll.shards, {"_scroll_id": scroll_id, "hits": {"total": total, **page}}
+
+    def end(self, domain: str, scroll_ids: Sequence[str]) -> int:
+        """End scrolls, or all of a domain for `_all`; return how many. Raises SearchError for what is no id."""
+        is_all = list(scroll_ids) == ["_all"]
+        keys = set[str]() if is_all else {_key_of(one) for one in scroll_ids}
+        with self._lock:
+            ended = [
+                key
+                for key, scroll in self._open.items()
+                if scroll.domain == domain and (is_all or key in keys)
+            ]
+            scrolls = [self._open.pop(key) for key in ended]
+        for scroll in scrolls:
+            scroll.close()
+        return len(scrolls)
+
+
+def _batch_of(body: Mapping[str, Any]) -> int:
+    size, start = window_of(body)
+    wrong: list[str] = []
+    if start:
+        wrong.append("using [from] is not allowed in a scroll context")
+    if size == 0:
+        wrong.append("[size] cannot be [0] in a scroll context")
+    if wrong:
+        raise not_valid(*wrong)
+    if size > MOST_WINDOW:
+        raise bad_argument(
+            f"Batch size is too large, size must be less than or equal to: [{MOST_WINDOW}] but was [{size}]."
+            " Scroll batch sizes cost as much memory as result windows so they are controlled by the"
+            " [index.max_result_window] index level setting."
+        )
+    return size
+
+
+def _keep_alive_ms(text: str) -> int:
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise bad_argument(
+            f"failed to parse setting [scroll] with value [{text}] as a time value: unit is missing or unrecognized"
+        )
+    keep_ms = int(match[1]) * _UNITS_MS[match[2]]
+    if keep_ms > MOST_KEEP_ALIVE_MS:
+        raise bad_argument(
+            f"Keep alive for request ({text}) is too large. It must be less than (1d)."
+            " This limit can be set by changing the [search.max_keep_alive] cluster level setting."
+        )
+    return keep_ms
+
+
+def _id_of(key: str) -> str:
+    return base64.urlsafe_b64encode(f"{_PREFIX}{key}".encode()).decode()
+
+
+def _key_of(scroll_id: str) -> str:
+    with suppress(binascii.Error, ValueError):
+        text = base64.urlsafe_b64decode(scroll_id.encode()).decode()
+        if text.startswith(_PREFIX):
+            return text.removeprefix(_PREFIX)
+    raise bad_argument("Cannot parse scroll id")
+
+
+def _build_gone_error(key: str) -> SearchError:
+    """Return the error for a scroll that has ended or never was."""
+    cause = {
+        "type": "search_context_missing_exception",
+        "reason": f"No search context found for id [{key}]",
+    }
+    error = SearchError(404, "search_phase_execution_exception", "all shards failed")
+    error.root = cause
+    error.members = {
+        "phase": "query",
+        "grouped": True,
+        "failed_shards": [{"shard": -1, "index": None, "reason": cause}],
+        "caused_by": cause,
+    }
+    return error
+
 
 # The members of a header of `_msearch` that have no effect here.
 _HARMLESS = frozenset(

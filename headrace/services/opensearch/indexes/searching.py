@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any, Protocol, cast
 
 from headrace.services.opensearch.indexes.aggregations import Aggregator, Select
-from headrace.services.opensearch.indexes.answer_bytes import AnswerBytes
 from headrace.services.opensearch.indexes.errors import (
     SearchError,
     bad_argument,
@@ -20,6 +19,7 @@ from headrace.services.opensearch.indexes.errors import (
 )
 from headrace.services.opensearch.indexes.fields import flat
 from headrace.services.opensearch.indexes.query import Argument, Compiler, Condition
+from headrace.services.opensearch.indexes.rest_parts import AnswerBytes
 from headrace.services.opensearch.indexes.store import Index
 from headrace.store.database import QueryTooComplex, QueryTooLong
 

@@ -26,7 +26,7 @@ from headrace.aws.shapes.s3 import (
     UploadPartOutput,
 )
 from headrace.aws.shapes.s3 import Part as ListedPart
-from headrace.services.s3 import checksums, encryption, limits, reads, upload_checksums
+from headrace.services.s3 import checksums, encryption, limits, reads
 from headrace.services.s3.acls import OWNER
 from headrace.services.s3.actions.copy_object import find_source_object
 from headrace.services.s3.backend import S3
@@ -61,7 +61,7 @@ def create_multipart_upload(
     params = {
         "described": described,
         "Owner": OWNER,
-        **upload_checksums.read_new_upload(request),
+        **checksums.read_new_upload(request),
     }
     upload = s3.uploads.create(request["Bucket"], request["Key"], params)
     answer = {
@@ -125,7 +125,7 @@ def complete_multipart_upload(
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
     parts = _choose_parts(s3, upload, request.get("MultipartUpload", {}).get("Parts") or [])
     size_bytes = sum(part.size_bytes for part in parts)
-    upload_checksums.check_completion(upload, cast("Mapping[str, Any]", request), size_bytes)
+    checksums.check_completion(upload, cast("Mapping[str, Any]", request), size_bytes)
     digests = b"".join(bytes.fromhex(part.etag) for part in parts)
     etag = f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(parts)}"
     temporary = s3.files.temporary()
@@ -142,9 +142,7 @@ def complete_multipart_upload(
             mtime_ns=0,
             parts=len(parts),
             part_sizes=tuple(part.size_bytes for part in parts),
-            **upload_checksums.check_whole(
-                upload, parts, temporary, cast("Mapping[str, Any]", request)
-            ),
+            **checksums.check_whole(upload, parts, temporary, cast("Mapping[str, Any]", request)),
             **_build_object_fields(upload),
         )
         stored = s3.publish(
@@ -246,7 +244,7 @@ def _choose_parts(s3: S3, upload: Upload, requested: list[CompletedPart]) -> lis
 def _is_the_part(upload: Upload, requested: CompletedPart, part: Part) -> bool:
     """Whether an uploaded part has the ETag and the checksum that CompleteMultipartUpload names."""
     members = cast("Mapping[str, Any]", requested)
-    has_checksum = upload_checksums.check_part(upload, members, part)
+    has_checksum = checksums.check_part(upload, members, part)
     return has_checksum and requested.get("ETag", "").strip('"') == part.etag
 
 
