@@ -178,8 +178,12 @@ def test_an_application_of_another_stream_with_the_same_name_costs_no_record(
             group.finish(batch)
     for i in range(20):
         put(stream, b"%d" % i, key=f"k{i}")
-    with group_of(other, store, start="LATEST") as wrong:
-        wrong.start()
+    other.read_faults = [ServiceError("InvalidArgumentException", "not of this stream", 400)] * 9
+    with (
+        group_of(other, store, start="LATEST") as wrong,
+        pytest.raises(GroupError, match="not of this stream. Was the stream deleted, or made anew"),
+    ):
+        next(iter(wrong))
     assert "The lease of shardId-000000000001 stays" in caplog.text
     seen: set[bytes] = set()
     with group_of(stream, store, start="LATEST") as group:
