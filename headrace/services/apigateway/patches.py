@@ -49,6 +49,7 @@ def patch(module: Any) -> None:
         )
 
     module.Authorizer.apply_operations = apply_operations
+    module.UsagePlan.__init__ = _without_empty_throttling(module.UsagePlan.__init__)
     plan = module.UsagePlan.apply_patch_operations
 
     @functools.wraps(plan)
@@ -82,14 +83,28 @@ def patch(module: Any) -> None:
         for patch_operation in others:
             if patch_operation["path"].startswith(_OF_STAGE):
                 _throttle(self.api_stages, patch_operation)
-        for api_stage in self.api_stages:
-            if not api_stage["throttle"]:
-                del api_stage["throttle"]
+        _drop_empty_throttling(self.api_stages)
         for name in ("limit", "offset"):
             if isinstance(self.quota.get(name), str):
                 self.quota[name] = int(self.quota[name])
 
     module.UsagePlan.apply_patch_operations = apply_patch_operations
+
+
+def _without_empty_throttling(init: Any) -> Any:
+    @functools.wraps(init)
+    def make(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        _drop_empty_throttling(self.api_stages)
+
+    return make
+
+
+def _drop_empty_throttling(stages: list[dict[str, Any]]) -> None:
+    """Keep no empty throttling of a plan's stages, whether they come with the plan or later."""
+    for stage in stages:
+        if not stage.get("throttle"):
+            stage.pop("throttle", None)
 
 
 def _throttle(stages: list[dict[str, Any]], operation: dict[str, Any]) -> None:
