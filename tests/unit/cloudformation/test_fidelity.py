@@ -39,13 +39,13 @@ def connection(**more: object) -> Template:
 
 
 def test_what_moto_drops_inside_a_property_is_told_with_its_path():
-    rows = fidelity_of(connection(ConnectionType="JDBC"))
+    rows = fidelity_of(connection(ValidateCredentials=True))
     assert [row["property"] for row in rows if row["level"] == "ignored"] == [
-        "ConnectionInput.ConnectionType"
+        "ConnectionInput.ValidateCredentials"
     ]
     assert not [row for row in fidelity_of(connection()) if row["level"] == "ignored"]
-    with pytest.raises(AwsError, match=r"would ignore: C\.ConnectionInput\.ConnectionType"):
-        check_types(connection(ConnectionType="JDBC"), strict=True)
+    with pytest.raises(AwsError, match=r"would ignore: C\.ConnectionInput\.ValidateCredentials"):
+        check_types(connection(ValidateCredentials=True), strict=True)
 
 
 def test_what_moto_drops_inside_lists_is_told_with_its_place():

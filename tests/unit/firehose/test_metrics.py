@@ -19,7 +19,8 @@ from tests.support.endpoint import endpoint
 from tests.support.hec import TOKEN, hec
 from tests.support.objects import MemoryLogs, MemoryMetrics
 from tests.unit.firehose.destinations.helpers import DestinationLab
-from tests.unit.firehose.destinations.test_deliveries import Domains, http, sound
+from tests.unit.firehose.destinations.test_deliveries import http, sound
+from tests.unit.firehose.destinations.test_opensearch_deliveries import Domains
 from tests.unit.firehose.destinations.test_redshift import Warehouses, lab_of, run
 from tests.unit.firehose.helpers import CONVERSION, FUNCTION, Lab, processing, several
 from tests.unit.firehose.iceberg.helpers import IcebergLab

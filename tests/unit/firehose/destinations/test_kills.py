@@ -20,7 +20,7 @@ from headrace.services.firehose.destinations.base import DeliveryRefusal
 from tests.support.clock import FakeClock
 from tests.support.objects import Killed
 from tests.unit.firehose.destinations.helpers import DestinationLab
-from tests.unit.firehose.destinations.test_deliveries import Domains
+from tests.unit.firehose.destinations.test_opensearch_deliveries import Domains
 from tests.unit.firehose.helpers import SHARD
 
 SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 150))]
