@@ -130,6 +130,21 @@ def test_a_lost_and_a_foreign_checkpoint_are_said():
     assert progress_problem("q", FOLDER, ["state.json"], stored, now) == ""
 
 
+def test_a_query_with_a_stream_of_late_rows_goes_on_with_both_of_its_checkpoints():
+    windowed = "CREATE TABLE q AS SELECT COUNT(*) AS n FROM flights WINDOW TUMBLING (SIZE 1 HOUR) EMIT FINAL;"
+    now = state(f"{RELATIONS}SET 'late.stream' = 'lates'; {windowed}")
+    stored = json.dumps(now)
+    assert progress_problem("q", FOLDER, ["checkpoint", "intake", "state.json"], stored, now) == ""
+    lost = progress_problem("q", FOLDER, ["checkpoint", "state.json"], stored, now)
+    assert "the progress of reading in" in lost
+    lost = progress_problem("q", FOLDER, ["intake", "state.json"], stored, now)
+    assert "is lost, but what came of it is there (intake)" in lost
+    changed = progress_problem(
+        "q", FOLDER, ["checkpoint", "state.json"], json.dumps(state(RELATIONS + windowed)), now
+    )
+    assert "late rows was none, is to a stream of their own" in changed
+
+
 @pytest.mark.parametrize("text", [GROUPS, JOIN, TABLE_JOIN, OF_TABLE, FILTER])
 def test_the_job_has_what_it_compares(text: str):
     script = read_script(RELATIONS + text, KSQL)
