@@ -204,7 +204,8 @@ class Table:
         self.counts = Counts()
         self._output: Folder | IcebergOutput
         if arguments.table is not None:
-            self._output = IcebergOutput(spark, *arguments.table, arguments.region)
+            database, name = arguments.table
+            self._output = IcebergOutput(spark, database, name, arguments.region)
         else:
             self._output = Folder(spark, arguments.output)
 

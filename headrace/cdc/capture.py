@@ -17,7 +17,7 @@ from headrace.cdc.changes import Change, Row, Table
 from headrace.cdc.events import CaptureError, format_lsn
 from headrace.cdc.pgoutput import Commit, Decoder
 from headrace.cdc.progress import Progress, ProgressFile, check
-from headrace.cdc.server import Identity, Replication, Server
+from headrace.cdc.server import Identity, Replication, Server, sentence_of
 from headrace.cdc.sinks import Sink
 from headrace.client.clock import Clock
 
@@ -96,7 +96,7 @@ class Capture:
                 # At the start an address may be wrong; later, only what the server itself refuses does not pass.
                 if not self._identity.system_id or _is_refusal(error):
                     raise
-                _LOG.warning("The server is away, and is tried again: %s", _sentence(error))
+                _LOG.warning("The server is away, and is tried again: %s", sentence_of(error))
                 self._pause(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         self._sink.flush()
@@ -219,9 +219,14 @@ class Capture:
                 _LOG.warning(
                     "A promoted standby will not have the slot %s: %s",
                     settings.slot,
-                    _sentence(error),
+                    sentence_of(error),
                 )
-        replication.start(settings.slot, settings.publication, start_lsn)
+        try:
+            replication.start(settings.slot, settings.publication, start_lsn)
+        except psycopg.errors.UndefinedObject:
+            # It may have been dropped since it was looked at.
+            check(progress, self._identity, server.slot(settings.slot), settings.slot)
+            raise
         target_lsn = server.identity().lsn if settings.once else 0
         decoder, held = Decoder(), None
         server_lsn = 0
@@ -336,10 +341,6 @@ def _snapshot_row(table: Table, row: Row, lsn: int, time_us: int, row_number: in
     return Change("r", table, None, row, lsn, lsn, 0, time_us, row_number, is_last=True)
 
 
-def _sentence(error: psycopg.Error) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
 def _is_refusal(error: psycopg.OperationalError) -> bool:
     """Whether the server answered, and refuses this user or database."""
     text = str(error)
@@ -348,4 +349,4 @@ def _is_refusal(error: psycopg.OperationalError) -> bool:
 
 def explain(error: psycopg.Error) -> CaptureError:
     """Return PostgreSQL's error as a sentence."""
-    return CaptureError(f"PostgreSQL: {_sentence(error).rstrip('.')}.")
+    return CaptureError(f"PostgreSQL: {sentence_of(error)}.")

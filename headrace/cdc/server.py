@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from headrace.cdc.pgoutput import EPOCH_US
 # Texts that do not depend on the server's settings.
 _OPTIONS = "-c datestyle=ISO -c intervalstyle=iso_8601 -c timezone=UTC -c bytea_output=hex -c extra_float_digits=3"
 _WAL_DATA, _KEEPALIVE = struct.Struct(">cQQq"), struct.Struct(">cQqB")
+_ENDS_WITHIN_S, _LOOK_S = 2.0, 0.05
 _STATUS = struct.Struct(">cQQQqB")
 
 
@@ -41,6 +43,13 @@ class Slot:
     plugin: str
     database: str
     is_active: bool
+
+
+def sentence_of(error: psycopg.Error) -> str:
+    """Return what PostgreSQL says, without the statement and without its last stop."""
+    said = (error.diag.message_primary, error.diag.message_detail, error.diag.message_hint)
+    parts = [part.rstrip(".") for part in said if part]
+    return "; ".join(parts) or " ".join(str(error).split()).rstrip(".?") or type(error).__name__
 
 
 def _connect(url: str, **parameters: str) -> psycopg.Connection[Any]:
@@ -282,9 +291,20 @@ class Replication:
         """Connect. Raises psycopg.OperationalError."""
         self._connection = _connect(url, replication="database")
         self._link = self._connection.pgconn
+        self._is_streaming = False
 
     def close(self) -> None:
-        """Close the connection; the slot stays."""
+        """End the stream, so that the next reader finds the slot free, and close the connection; the slot stays."""
+        if self._is_streaming:
+            self._is_streaming = False
+            # `read` raises at the end; a server that is away, or still busy, is not waited for.
+            with contextlib.suppress(psycopg.Error):
+                self._link.put_copy_end()
+                self._link.flush()
+                end_s = time.monotonic() + _ENDS_WITHIN_S
+                while time.monotonic() < end_s:
+                    if self.read() is None:
+                        self.wait(_LOOK_S)
         self._connection.close()
 
     def export_snapshot(self, slot: str) -> tuple[int, str]:
@@ -317,6 +337,7 @@ class Replication:
             f'START_REPLICATION SLOT "{slot}" LOGICAL {format_lsn(lsn)}'
             f" (proto_version '1', publication_names '\"{name}\"')"
         )
+        self._is_streaming = True
 
     def _run(self, command: str) -> pq.abc.PGresult:
         result = self._link.exec_(command.encode())

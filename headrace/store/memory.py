@@ -79,10 +79,11 @@ def import_to_stay(module: str) -> None:
 
 
 def exclude_from_garbage_collection() -> None:
-    """Exclude all objects that exist now from garbage collection.
+    """Exclude all objects that exist now from garbage collection, and return what the start has freed to the kernel.
 
     Modules and service models are never freed; scanning them stops every request for 50 ms (measured: the 99th
     percentile of a PutRecord that waits for its fsync). Nothing is collected before: that stopped every request for
     100 ms, one to two seconds after the start, and found 30 objects.
     """
     gc.freeze()
+    FreedMemory().step()

@@ -209,6 +209,34 @@ def test_tail_shows_nothing_older_than_its_start_of_a_resharded_stream(
     assert sorted(shown.split()) == [b"new", *[b"old"] * 4, b"parent"]
 
 
+def test_tail_shows_the_records_of_a_key_or_of_a_shard(server: ServerProcess) -> None:
+    kinesis = server.client("kinesis")
+    kinesis.create_stream(StreamName="sorted", ShardCount=2)
+    shard_of = {
+        key: kinesis.put_record(StreamName="sorted", Data=f"{key}\n".encode(), PartitionKey=key)[
+            "ShardId"
+        ]
+        for key in ("a", "b", "c", "d")
+    }
+
+    def tail(*arguments: str) -> list[str]:
+        code, shown, complained = run(
+            server, "tail", "sorted", "--from", "5m", "--drain", *arguments
+        )
+        return sorted(shown.decode().split()) if code == 0 else [complained]
+
+    assert tail("--key", "b") == ["b"]
+    assert tail("--key", "none") == []
+    for name in ("shardId-000000000001", "1"):
+        assert tail("--shard", name) == [
+            key for key, shard in shard_of.items() if shard.endswith("1")
+        ]
+    (complained,) = tail("--shard", "7")
+    assert "sorted has no shard 7; it has shardId-000000000000, shardId-000000000001." in complained
+    (complained,) = tail("--queue", "--key", "a")
+    assert "are of a stream's records" in complained
+
+
 def test_tail_ends_quietly_when_interrupted(server: ServerProcess, stream: str) -> None:
     server.client("kinesis").put_record(StreamName=stream, Data=b"one", PartitionKey="k")
     with start(server, "tail", stream, "--from", "TRIM_HORIZON") as process:

@@ -15,6 +15,7 @@ TOGETHER = (
         "spark_jobs/test_weather_delays.py", "spark_jobs/test_views.py", "spark_jobs/test_departures.py",
         "spark_jobs/test_sketches.py", "spark_jobs/test_cascades.py", "spark_jobs/test_windows.py",
         "spark_jobs/test_tables.py", "spark_jobs/test_common.py", "spark_jobs/test_convergence.py",
+        "spark_jobs/test_live_view.py",
     ),
     (
         "spark/test_source.py", "spark/test_credentials.py", "spark/test_data_loss.py", "spark/test_sink.py",

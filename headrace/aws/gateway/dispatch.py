@@ -14,6 +14,7 @@ import logging
 from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
+from urllib.parse import parse_qs
 
 from botocore.model import OperationNotFoundError
 
@@ -397,11 +398,16 @@ class Gateway:
 
 
 def _is_public(request: HttpRequest, service: str) -> bool:
-    """Return whether a request without a signature is for an operation of Cognito that nobody signs, by its model.
+    """Return whether a request without a signature is for an operation that nobody signs.
 
-    STS's for tokens and assertions stay closed: nobody verifies these where permissions are not enforced.
+    These are Cognito's, by its model, and the link by which an endpoint confirms its subscription of a topic. STS's for
+    tokens and assertions stay closed: nobody verifies these where permissions are not enforced.
     """
-    if scope_of(request).algorithm or service not in _PUBLIC_SERVICES:
+    if scope_of(request).algorithm:
+        return False
+    if service == "sns" and request.method == "GET":
+        return parse_qs(request.query).get("Action") == ["ConfirmSubscription"]
+    if service not in _PUBLIC_SERVICES:
         return False
     named = request.headers.get("x-amz-target", "").rpartition(".")[2]
     try:

@@ -20,6 +20,7 @@ import functools
 import hashlib
 import heapq
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from types import ModuleType
@@ -147,6 +148,8 @@ def patch() -> None:
     allow_new_paths()
     principals.patch()
     models: Any = iam
+    models.aws_managed_policies_data = ""
+    _forget_policies()
     models.mark_account_as_visited = _leave_unnoted(iam.mark_account_as_visited)
     pickles.register_reducer(_Policies, _reduce_policies)
     pickles.register_filter("iam", _without_sessions)
@@ -184,6 +187,12 @@ def _session_of(backend: Any, access_key_id: str) -> Any:
 # --- AWS managed policies -------------------------------------------------------------------------
 
 
+def _forget_policies() -> None:
+    """Drop the module of AWS's policies: five megabytes of text, which are read again if somebody looks for one."""
+    sys.modules.pop("moto.iam.aws_managed_policies", None)
+    sys.modules["moto.iam"].__dict__.pop("aws_managed_policies", None)
+
+
 @stored_as("iam_policies")
 class _Policies(dict[str, Any]):
     """Managed policies by ARN; AWS's own are created at the first lookup."""
@@ -200,6 +209,7 @@ class _Policies(dict[str, Any]):
         from moto.iam.aws_managed_policies import aws_managed_policies_data
         from moto.iam.models import AWSManagedPolicy
 
+        _forget_policies()
         by_arn: dict[str, Any] = {}
         account, region = self.backend.account_id, self.backend.region_name
         for name, data in json.loads(aws_managed_policies_data).items():

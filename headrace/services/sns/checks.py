@@ -17,6 +17,7 @@ from headrace.core.event_patterns.tokens import explain_syntax
 from headrace.moto.other_accounts import refusal_of
 from headrace.moto.patching import check_first
 from headrace.permissions.decisions.refusals import refused
+from headrace.services.sns.confirmations import find_by_token
 from headrace.services.sns.message_checks import (
     MOST_BYTES,
     check_attributes,
@@ -58,14 +59,17 @@ def check_topic_of_region(response: Any) -> None:
 
 def check_confirmation(response: Any) -> None:
     """Refuse a text that is no token, and a token of nobody's."""
-    check_topic_of_region(response)
+    if response.headers.get("Authorization"):
+        check_topic_of_region(response)
+    else:  # the link in a message is of the topic's region, whoever follows it
+        check_arn(str(response._get_param("TopicArn") or ""), "TopicArn")
     token = str(response._get_param("Token") or "")
     if not _TOKEN.fullmatch(token):
         from moto.sns.exceptions import SNSInvalidParameter
 
         raise SNSInvalidParameter("Invalid token")
-    # Recorded; headrace sends no tokens, so that every other text is nobody's.
-    raise invalid("Token")
+    if find_by_token(str(response._get_param("TopicArn")), token) is None:
+        raise invalid("Token")
 
 
 def check_unsubscribe(response: Any) -> None:

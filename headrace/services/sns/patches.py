@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.sns import checks, queues
+from headrace.services.sns import checks, confirmations, queues
 from headrace.services.sns.signatures import now, post_data, sign
 
 log = logging.getLogger(__name__)
@@ -67,6 +67,7 @@ def patch() -> None:
     subscription: Any = Subscription
     subscription.publish = _publish
     subscription.get_post_data = post_data
+    confirmations.patch(backend, responses)
     checks.patch()
 
 
@@ -246,7 +247,7 @@ def _to_address(
     subject: str | None,
     message_attributes: Mapping[str, Any] | None,
 ) -> None:
-    if CURRENT.control is None:
+    if CURRENT.control is None or confirmations.token_of(subscription):
         return
     notification = subscription.get_post_data(text, message_id, subject, message_attributes)
     is_raw = queues.is_raw(subscription)

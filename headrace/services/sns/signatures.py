@@ -18,6 +18,11 @@ from headrace.services.sns import queues
 MOST_CERTIFICATES = 10
 
 
+_SIGNED = (
+    "Message", "MessageId", "Subject", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type",
+)  # fmt: skip
+
+
 def post_data(
     subscription: Any,
     message: str,
@@ -55,11 +60,7 @@ def sign(subscription: Any, notification: Mapping[str, Any], *, version: str) ->
     from cryptography.hazmat.primitives.asymmetric import padding
 
     region = subscription.topic.sns_backend.region_name
-    text = "".join(
-        f"{name}\n{notification[name]}\n"
-        for name in ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
-        if notification.get(name)
-    )
+    text = "".join(f"{name}\n{notification[name]}\n" for name in _SIGNED if notification.get(name))
     key, certificate = _get_signing_key(region)
     # AWS's default is SHA-1, which verifiers expect.
     algorithm = hashes.SHA256() if version == "2" else hashes.SHA1()

@@ -301,6 +301,7 @@ def test_a_user_named_by_an_address_has_the_id_that_the_function_was_told(lab: L
     assert told["request"]["userAttributes"] == {"email": "me@a.example"}
 
 
+@pytest.mark.slow
 def test_what_the_functions_said_outlasts_a_kill(lab: Lab):
     answer = lab.sign_up("kim")
     lab.cloud.kill9()

@@ -200,6 +200,22 @@ def test_a_slot_that_somebody_dropped_is_said(lab: Lab):
     assert [e["op"] for e in lab.read(snapshot=True)] == ["r"]
 
 
+def test_a_slot_that_is_dropped_after_the_look_at_it_is_said(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    lab.run(ORDERS)
+    lab.read()
+    start = Replication.start
+
+    def drop_first(self: Replication, slot: str, publication: str, lsn: int) -> None:
+        lab.run(f"select pg_drop_replication_slot('{slot}')")
+        start(self, slot, publication, lsn)
+
+    monkeypatch.setattr(Replication, "start", drop_first)
+    with pytest.raises(CaptureError, match="Somebody has dropped the slot"):
+        lab.read()
+
+
 def test_a_slot_that_somebody_else_has_read_is_said(lab: Lab):
     lab.run(ORDERS)
     lab.read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,8 @@ def run(source: str, *more: str, stdin: bytes = b"") -> tuple[int, str]:
         ("clicks.csv", JSON, ["--format", "json"], JSON_EVENTS),
         ("-", CSV, ["--format", "csv"], CSV_EVENTS),
         ("-", JSON, [], JSON_EVENTS),
+        ("clicks.csv.gz", gzip.compress(CSV), [], CSV_EVENTS),
+        ("clicks.GZ", gzip.compress(JSON), [], JSON_EVENTS),
     ],
 )
 def test_a_source_is_replayed(
@@ -95,6 +98,19 @@ def test_what_is_not_csv_is_refused_before_the_first_put(
     code, said = run("-", "--key", "user", "--format", "csv", stdin=content)
     assert (code, said.count("\n")) == (1, 1)
     assert said.startswith(f"Error: {sentence}")
+    assert stream.data() == []
+
+
+@pytest.mark.parametrize(
+    "content", [b"plain", gzip.compress(JSON)[:-9], gzip.compress(JSON)[:12] + b"xxxxxxxxxx"]
+)
+def test_what_cannot_be_unpacked_is_refused(
+    stream: FakeStream, tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "clicks.gz"
+    path.write_bytes(content)
+    code, said = run(str(path), "--key", "user")
+    assert (code, "cannot be unpacked" in said) == (1, True), said
     assert stream.data() == []
 
 

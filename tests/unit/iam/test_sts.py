@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from tests.support.clients import client_of
 from tests.support.cloud import InProcessCloud
+from tests.support.moto_lab import MotoLab
 from tests.support.policies import TRUST_TEXT
 
 ACCOUNT = "000000000000"
@@ -79,3 +81,14 @@ def test_what_is_missing_is_named_as_iam_names_it(
 ):
     found = refusal(getattr(cloud.client("iam"), operation), **params)
     assert found == ("NoSuchEntity", sentence)
+
+
+def test_the_text_of_awss_policies_is_in_memory_only_while_it_is_read(lab: MotoLab):
+    iam = lab.client("iam")
+    iam.list_users()
+    name = "moto.iam.aws_managed_policies"
+    assert name not in sys.modules
+    arn = "arn:aws:iam::aws:policy/AdministratorAccess"
+    assert iam.get_policy(PolicyArn=arn)["Policy"]["PolicyName"] == "AdministratorAccess"
+    assert name not in sys.modules
+    assert sys.modules["moto.iam.models"].aws_managed_policies_data == ""

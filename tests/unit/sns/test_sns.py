@@ -80,9 +80,56 @@ def test_what_a_dead_letter_queue_refuses_does_not_fail_the_publisher(
     assert "is lost: One or more parameters are invalid" in caplog.text
 
 
-def test_an_address_is_posted_to_after_the_answer(lab: MotoLab, topic: Any, endpoint: Any):
-    url, posted, answers = endpoint
+def subscribe_by_http(lab: MotoLab, topic: Any, endpoint: Any) -> str:
+    """Subscribe an endpoint that confirms; return the subscription's ARN."""
+    url, posted, _ = endpoint
     topic.subscribe(TopicArn=TOPIC, Protocol="http", Endpoint=url)
+    lab.outbox.step()
+    token = json.loads(posted[-1][1])["Token"]
+    return str(topic.confirm_subscription(TopicArn=TOPIC, Token=token)["SubscriptionArn"])
+
+
+def test_an_address_gets_messages_once_it_has_confirmed(lab: MotoLab, topic: Any, endpoint: Any):
+    url, posted, _ = endpoint
+    request = {"TopicArn": TOPIC, "Protocol": "http", "Endpoint": url}
+    assert topic.subscribe(**request)["SubscriptionArn"] == "pending confirmation"
+    arn = topic.subscribe(**request, ReturnSubscriptionArn=True)["SubscriptionArn"]
+    assert arn.startswith(f"{TOPIC}:")
+    (shown,) = topic.list_subscriptions_by_topic(TopicArn=TOPIC)["Subscriptions"]
+    assert (shown["SubscriptionArn"], shown["Endpoint"]) == ("PendingConfirmation", url)
+    topic.publish(TopicArn=TOPIC, Message="too early")
+    lab.restart()
+    lab.moto.warm_up()
+    lab.outbox.step()
+    told = [json.loads(body) for _, body in posted]
+    assert {one["Type"] for one in told} == {"SubscriptionConfirmation"}
+    headers = posted[0][0]
+    assert headers["x-amz-sns-message-type"] == "SubscriptionConfirmation"
+    token = told[0]["Token"]
+    assert (
+        told[0]["SubscribeURL"]
+        .split("?")[1]
+        .startswith(f"Action=ConfirmSubscription&TopicArn={TOPIC}&Token={token}")
+    )
+    for wrong in (token[:-1] + ("0" if token[-1] != "0" else "1"), "0" * 64):
+        with pytest.raises(topic.exceptions.InvalidParameterException, match="Token"):
+            topic.confirm_subscription(TopicArn=TOPIC, Token=wrong)
+    for _ in range(2):
+        confirmed = topic.confirm_subscription(TopicArn=TOPIC, Token=token)
+        assert confirmed["SubscriptionArn"] == arn
+    attributes = topic.get_subscription_attributes(SubscriptionArn=arn)["Attributes"]
+    assert attributes["PendingConfirmation"] == "false"
+    posted.clear()
+    topic.publish(TopicArn=TOPIC, Message="now")
+    lab.outbox.step()
+    ((_, body),) = posted
+    assert json.loads(body)["Message"] == "now"
+
+
+def test_an_address_is_posted_to_after_the_answer(lab: MotoLab, topic: Any, endpoint: Any):
+    _, posted, answers = endpoint
+    assert subscribe_by_http(lab, topic, endpoint)
+    posted.clear()
     sent = topic.publish(TopicArn=TOPIC, Message="m", Subject="about")["MessageId"]
     assert posted == []
     lab.restart()

@@ -18,8 +18,8 @@ from headrace.services.apigateway.invocation.apis import HttpApi, RestApi, find_
 from headrace.services.apigateway.invocation.functions import ApiRequest, Functions, refusal
 from headrace.services.apigateway.invocation.http_apis import HttpApiRequest
 from headrace.services.apigateway.invocation.rest_apis import RestRequest
+from headrace.services.apigateway.invocation.websocket_integrations import Services
 from headrace.services.apigateway.invocation.websockets import (
-    Services,
     WebSocketApis,
     WebSocketRequest,
     is_management,

@@ -12,7 +12,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -20,43 +20,32 @@ from urllib.parse import unquote
 from headrace.aws.calls.http import HttpRequest, HttpResponse, WebSocket
 from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.core.arn import make_arn
-from headrace.core.clock import Clock
-from headrace.core.ids import Ids
-from headrace.core.ports import CallerIdentity, ControlPlane, FunctionNotFound, FunctionThrottled
 from headrace.core.values import iso_seconds_of
-from headrace.services.apigateway.invocation import mappings, service_calls
 from headrace.services.apigateway.invocation.apis import HttpApi, find_api
 from headrace.services.apigateway.invocation.authorizers import AuthorizerInput, authorize_rest
 from headrace.services.apigateway.invocation.callers import denial_of, identity_of
 from headrace.services.apigateway.invocation.functions import (
-    SERVICE,
     ApiRequest,
-    Functions,
     Refused,
-    function_of,
     headers_of,
     query_of,
     refusal,
     when,
 )
-from headrace.services.apigateway.invocation.mapping_variables import (
-    Overrides,
-    RequestValues,
-    fill_template,
-    members,
-    text_at,
+from headrace.services.apigateway.invocation.mapping_variables import RequestValues, members
+from headrace.services.apigateway.invocation.websocket_integrations import (
+    DEFAULT,
+    Services,
+    Turn,
+    integrate,
+    select,
 )
-from headrace.services.apigateway.velocity.velocity import TemplateError
 
 log = logging.getLogger(__name__)
 
 MANAGE = "execute-api:ManageConnections"
 _CONNECTION = re.compile(r"(?:/[^/]+)?/@connections/([^/]+)")
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-_SESSION = "BackplaneAssumeRoleSession"
-_DEFAULT = "$default"
-# A selection expression: a member of the message, or a text.
-_SELECTION = re.compile(r"\$\{?request\.body\.([\w.\-\[\]]+)\}?")
 
 
 def is_management(request: HttpRequest, path: str) -> bool:
@@ -67,21 +56,6 @@ def is_management(request: HttpRequest, path: str) -> bool:
     if _CONNECTION.fullmatch(path) is None:
         return False
     return scope_of(request).service == "execute-api"
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What WebSocket APIs use of the cloud.
-
-    Attributes:
-        host: returns the cloud's host, as functions reach it at port 443.
-    """
-
-    functions: Functions
-    control: ControlPlane
-    clock: Clock
-    ids: Ids
-    host: Callable[[], str]
 
 
 class WebSocketApis:
@@ -396,15 +370,6 @@ class _Client:
         self, api: HttpApi, route: Mapping[str, Any], event: _Event
     ) -> dict[str, Any] | None:
         """Run a route's integration; return what it answers; None without an integration. Raises Refused."""
-        integration = api.integrations.get(str(route.get("target") or "").rpartition("/")[2])
-        if integration is None:
-            return None
-        kind = str(integration.get("integrationType")).upper()
-        uri = mappings.with_variables(
-            str(integration.get("integrationUri")), api.stages.get(self.stage) or {}
-        )
-        if kind == "AWS_PROXY":
-            return self._invoke(uri, json.dumps(self._event(api, event)).encode(), event)
         values = RequestValues(
             path={},
             querystring={name: values[-1] for name, values in query_of(self._request).items()},
@@ -414,114 +379,14 @@ class _Client:
             stage=api.stages.get(self.stage) or {},
             caller=self.api_id,
         )
-        try:
-            if kind == "MOCK":
-                return {"statusCode": 200, "body": self._response_text(integration, "", values)}
-            if kind == "AWS":
-                return self._call(uri, integration, values, event)
-        except TemplateError as error:
-            log.warning("API %s: a template cannot be filled: %s", self.api_id, error)
-            raise Refused(500, "Internal server error") from error
-        raise Refused(501, f"headrace's WebSocket APIs have no integration of type {kind}")
-
-    def _invoke(self, uri: str, payload: bytes, event: _Event) -> dict[str, Any]:
-        function, functions = function_of(uri), self._services.functions
-        arn = self._arn(event.route)
-        if function is None or not functions.service_may_invoke(
-            function, SERVICE, source_arn=arn, source_account=self.account
-        ):
-            log.warning("API %s may not invoke %s for %s", self.api_id, function or uri, arn)
-            raise Refused(500, "Internal server error")
-        try:
-            result = functions.invoke(function, payload)
-            value: Any = json.loads(result.payload or b"null")
-        except (FunctionNotFound, FunctionThrottled, ValueError) as error:
-            raise Refused(500, "Internal server error") from error
-        if result.function_error:
-            raise Refused(502, "Internal server error")
-        return members(value)
-
-    def _call(
-        self, uri: str, integration: Mapping[str, Any], values: RequestValues, event: _Event
-    ) -> dict[str, Any]:
-        """Call a function or a service with a template's text."""
-        body = _choose_template(integration, "requestTemplates", values)
-        payload = values.body if body is None else body
-        if function_of(uri) is not None:
-            answered = self._invoke(uri, payload.encode() or b"{}", event)
-            text = self._response_text(integration, json.dumps(answered), values)
-            return {"statusCode": 200, "body": text or json.dumps(answered)}
-        target = service_calls.parse_uri(uri)
-        if target is None:
-            raise Refused(500, "Internal server error")
-        region, service, action, rest = target
-        of_rest = {"requestParameters": integration.get("requestParameters")}
-        parameters = mappings.request_parameters(of_rest, values, Overrides())
-        sent = service_calls.IntegrationRequest(
-            region=region,
-            service=service,
-            kind=action,
-            target=rest.partition("?")[0],
-            method=str(integration.get("integrationMethod") or "POST"),
-            headers={"content-type": "application/json", **parameters["header"]},
-            query={**dict(mappings.pairs(rest)), **parameters["querystring"]},
-            body=payload.encode(),
-            request_id=str(values.context["requestId"]),
-        )
-        role = str(integration.get("credentialsArn") or "")
-        acting = CallerIdentity(role, _SESSION) if ":role/" in role else None
-        control = self._services.control
-        answer = service_calls.call(control, sent, account=self.account, acting=acting)
-        if answer.status >= 400:
-            log.warning("API %s: %s answers %d: %s", self.api_id, uri, answer.status, answer.body)
-        text = answer.body.decode(errors="replace")
-        return {
-            "statusCode": answer.status,
-            "body": self._response_text(integration, text, values) or text,
-        }
-
-    def _response_text(
-        self, integration: Mapping[str, Any], body: str, values: RequestValues
-    ) -> str | None:
-        """Return the text of the integration response that fits; None without one. Raises TemplateError."""
-        for response in integration.get("responses") or ():
-            templates = members(response.get("responseTemplates"))
-            if templates:
-                return fill_template(str(next(iter(templates.values()))), body, values, Overrides())
-        return None
+        payload = json.dumps(self._event(api, event)).encode()
+        turn = Turn(self.stage, self._arn(event.route), payload, values)
+        return integrate(self._services, api, route, turn)
 
 
 def _choose_route(api: HttpApi, message: str | bytes) -> str | None:
     """Return the key of the route of a message; None without one."""
-    match = _SELECTION.fullmatch(api.selection.strip())
-    key: str | None = api.selection
-    if match is not None:
-        try:
-            value: Any = json.loads(message)
-        except (ValueError, RecursionError):
-            value = None
-        key = text_at(value, match[1]) if isinstance(value, dict) else None
+    key = select(api.selection, message)
     if key in api.routes and not key.startswith("$"):
         return key
-    return _DEFAULT if _DEFAULT in api.routes else None
-
-
-def _choose_template(
-    integration: Mapping[str, Any], member: str, values: RequestValues
-) -> str | None:
-    """Return a filled template of an integration: the one of its selection expression. Raises TemplateError."""
-    templates = members(integration.get(member))
-    if not templates:
-        return None
-    expression = str(integration.get("templateSelectionExpression") or "").replace("\\", "")
-    match = _SELECTION.fullmatch(expression)
-    name = expression
-    if match is not None:
-        try:
-            name = text_at(json.loads(values.body), match[1]) or ""
-        except (ValueError, RecursionError):
-            name = ""
-    template = templates.get(name, templates.get(_DEFAULT))
-    return (
-        None if template is None else fill_template(str(template), values.body, values, Overrides())
-    )
+    return DEFAULT if DEFAULT in api.routes else None

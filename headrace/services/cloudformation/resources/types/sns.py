@@ -100,6 +100,9 @@ def _find_subscription(context: Context, properties: Properties) -> str | None:
                 properties["Protocol"],
                 properties.get("Endpoint", ""),
             ):
+                if subscription["SubscriptionArn"] == "PendingConfirmation":
+                    # To subscribe again tells its ARN, and sends the confirmation again.
+                    return _subscribe(context, properties).physical_id
                 return str(subscription["SubscriptionArn"])
         if not page.get("NextToken"):
             return None
