@@ -128,10 +128,10 @@ def check(data_dir: Path, *, repair: bool, no_objects: bool) -> None:
 @contextlib.contextmanager
 def alone(data_dir: Path) -> Generator[None]:
     """Hold the directory's lock, so that no cloud starts during the check."""
-    from headrace.store.data_dir import DataDirInUse, DataDirUnusable, explained, lock
+    from headrace.store.data_dir import DataDirInUse, DataDirUnusable, explain_folder_errors, lock
 
     try:
-        with explained(data_dir), lock(data_dir):
+        with explain_folder_errors(data_dir), lock(data_dir):
             yield
     except DataDirInUse:
         raise fail(

@@ -139,10 +139,10 @@ def _end(child: subprocess.Popen[bytes], folder: HeldFolder | None) -> None:
 @contextlib.contextmanager
 def _in_one_sentence(data_dir: Path) -> Generator[None]:
     """End the command with one sentence when the data directory cannot be used."""
-    from headrace.store.data_dir import DataDirUnusable, explained
+    from headrace.store.data_dir import DataDirUnusable, explain_folder_errors
 
     try:
-        with explained(data_dir):
+        with explain_folder_errors(data_dir):
             yield
     except DataDirUnusable as error:
         raise fail(str(error)) from error

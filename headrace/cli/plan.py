@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from headrace.cli.options import NumberRange, client, endpoint_option, fail
-from headrace.cli.stream_names import explained
+from headrace.cli.stream_names import explain_stream_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -191,7 +191,7 @@ def _of_stream(stream: str, rate: float | None, readers: int, reach: dict[str, A
     from headrace.shards.sampling import Sampler
 
     kinesis = client("kinesis", **reach)
-    with explained(kinesis, stream):
+    with explain_stream_errors(kinesis, stream):
         seen = Sampler(kinesis, name_member(stream), SystemClock(), sample_s=10.0).look()
     if not seen.records_per_s:
         raise fail(

@@ -134,7 +134,7 @@ def _serve(config: Config, asked: StopSignals, *, says_how_to_use: bool) -> None
     from headrace.aws.server.server import bind
     from headrace.aws.signatures.access_keys import KeysRefused
     from headrace.cloud import Cloud, DataDirInUse, server_for
-    from headrace.store.data_dir import DataDirUnusable, explained
+    from headrace.store.data_dir import DataDirUnusable, explain_folder_errors
     from headrace.store.memory import FreedMemory, exclude_from_garbage_collection
 
     try:
@@ -148,7 +148,7 @@ def _serve(config: Config, asked: StopSignals, *, says_how_to_use: bool) -> None
         raise fail(f"{said}.") from error
     config = replace(config, port=int(bound.getsockname()[1]))
     try:
-        with explained(config.data_dir):
+        with explain_folder_errors(config.data_dir):
             cloud = Cloud(config)
     except (DataDirUnusable, KeysRefused) as error:
         bound.close()
@@ -166,7 +166,7 @@ def _serve(config: Config, asked: StopSignals, *, says_how_to_use: bool) -> None
         loop = asyncio.get_running_loop()
         asked.call_when_asked(lambda: loop.call_soon_threadsafe(stop.set))
         server = server_for(cloud)
-        with explained(config.data_dir):
+        with explain_folder_errors(config.data_dir):
             cloud.start(on_warm=exclude_from_garbage_collection)
             cloud.supervisor.start(FreedMemory())
             await server.start(bound)

@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.options import NumberRange, client, endpoint_option, fail
 from headrace.cli.shards_simulate import simulate
-from headrace.cli.stream_names import explained
+from headrace.cli.stream_names import explain_stream_errors
 from headrace.client.clock import SystemClock
 from headrace.client.hash_keys import ShardRange, hash_key_of
 from headrace.client.record_checks import check_record
@@ -79,7 +79,7 @@ def show(
     console = Console()
 
     def look() -> Any:
-        with explained(kinesis, stream):
+        with explain_stream_errors(kinesis, stream):
             load = sampler.look()
             return picture_of(stream, load, sampler.lineage(), keys=keys, width=console.width)
 
@@ -125,7 +125,7 @@ def split(
         raise fail(f"--at-key: {error}.") from error
     kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
     sampler = _sampler(kinesis, stream, _EVERY_S)
-    with explained(kinesis, stream):
+    with explain_stream_errors(kinesis, stream):
         load = sampler.look()
     at = hash_key_of(at_key) if at_key is not None else at_hash
     chosen = _shard_of(load, shard, at)
@@ -155,7 +155,7 @@ def merge(
     """Merge SHARD and ADJACENT of STREAM, whose hash keys meet."""
     kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
     sampler = _sampler(kinesis, stream, _EVERY_S)
-    with explained(kinesis, stream):
+    with explain_stream_errors(kinesis, stream):
         opened = sampler.open_shards()
     left, right = (_by_id(opened, name).shard_id for name in (shard, adjacent))
     _act(Merge(left, right, "because you said so"), kinesis, stream)
@@ -195,7 +195,7 @@ def _shard_of(load: StreamLoad, name: str | None, at: int | None) -> ShardRange:
 
 def _act(action: Action, kinesis: Any, stream: str) -> None:
     resharder = Resharder(kinesis, name_member(stream), SystemClock())
-    with explained(kinesis, stream):
+    with explain_stream_errors(kinesis, stream):
         resharder.act(action)
         is_active = resharder.wait_until_active(_ACTIVE_WITHIN_S)
     click.echo(

@@ -109,7 +109,7 @@ def simulate(
     The lines are events as for `headrace replay`, or what `headrace tail --json` printed.
     """
     try:
-        from headrace.shards.simulation.keyed_load import generated, recorded
+        from headrace.shards.simulation.keyed_load import generate_load, read_load
         from headrace.shards.simulation.strategies import compare
     except ModuleNotFoundError as error:
         raise fail(
@@ -121,14 +121,14 @@ def simulate(
             min_shards=min_shards, max_shards=most, target_utilisation=target, period_s=period_s
         )
         if source is None:
-            load = generated(
+            load = generate_load(
                 shards=shards, days=days, step_s=period_s, peak=peak, swing=swing, skew=skew,
                 hot_keys=hot_keys, seed=seed,
             )  # fmt: skip
             title = f"{shards} shards at first, {days:g} days, peak {peak:.0%}, skew {skew:g}, seed {seed}"
         else:
             rows = _rows(source, key, time_field)
-            load = recorded(rows, step_s=period_s, speed=parse_speed(speed) or 1.0)
+            load = read_load(rows, step_s=period_s, speed=parse_speed(speed) or 1.0)
             title = f"{source} at {speed}, {shards} shards at first"
     except ValueError as error:
         raise fail(f"{error}.".capitalize()) from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.options import client, endpoint_option, explain, fail, split_s3_url
-from headrace.cli.stream_names import explained
+from headrace.cli.stream_names import explain_stream_errors
 from headrace.cli.submit import submit
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ def run(
         )
     kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
     for stream in _sources(script):
-        with explained(kinesis, stream):
+        with explain_stream_errors(kinesis, stream):
             kinesis.describe_stream_summary(StreamName=stream)
     name = queries.resolve().stem
     checkpoint = f"{(checkpoint or _checkpoint(region, name)).rstrip('/')}/"

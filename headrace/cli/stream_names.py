@@ -12,7 +12,7 @@ from headrace.cli.options import error_text, explain, fail
 
 
 @contextlib.contextmanager
-def explained(kinesis: Any, stream: str) -> Generator[None]:
+def explain_stream_errors(kinesis: Any, stream: str) -> Generator[None]:
     """Turn botocore's errors about `stream` (a name or ARN) into one sentence, which names the nearest stream."""
     from botocore.exceptions import BotoCoreError, ClientError
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import headrace
 from headrace.core.minor_versions import Minor, format_minor, minor_of
 from headrace.spark_submit.arguments import Submission, job_sources, option_values
-from headrace.spark_submit.environments import Environment, cache_folder, locked
+from headrace.spark_submit.environments import Environment, cache_folder, hold_lock
 from headrace.spark_submit.errors import JobRefused
 
 log = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ def make_packages(environment: Environment) -> None:
     They are links to headrace's own if those run there, else pip's for its Python and NumPy.
     """
     folder = packages_folder(environment)
-    with locked(folder, log.info):
+    with hold_lock(folder, log.info):
         if is_made(environment):
             return
         part = folder.with_name(f".{folder.name}.part")

@@ -186,7 +186,7 @@ def ensure(
     folder = environment.folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with locked(folder, say):
+        with hold_lock(folder, say):
             if not environment.whole:
                 _make(environment, python, say, more, mend)
     except OSError as error:
@@ -203,12 +203,12 @@ def link_if_possible(environment: Environment, python: Path) -> None:
 
 def remove(environment: Environment) -> None:
     """Remove an environment from the cache."""
-    with locked(environment.folder, lambda _: None):
+    with hold_lock(environment.folder, lambda _: None):
         shutil.rmtree(environment.folder)
 
 
 @contextlib.contextmanager
-def locked(folder: Path, say: Say) -> Generator[None]:
+def hold_lock(folder: Path, say: Say) -> Generator[None]:
     """Hold the lock of a folder in the cache; the system releases it when the process ends for any reason."""
     with (folder.parent / f".{folder.name}.lock").open("w") as file:
         try:

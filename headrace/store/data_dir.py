@@ -68,7 +68,7 @@ def check_database(data_dir: Path, database: Database) -> None:
 
 def check_is_directory(data_dir: Path) -> None:
     """Raise DataDirUnusable when the path is not a directory, or cannot be read. It may be missing."""
-    with explained(data_dir):
+    with explain_folder_errors(data_dir):
         try:
             with os.scandir(data_dir):
                 pass
@@ -77,7 +77,7 @@ def check_is_directory(data_dir: Path) -> None:
 
 
 @contextlib.contextmanager
-def explained(data_dir: Path) -> Generator[None]:
+def explain_folder_errors(data_dir: Path) -> Generator[None]:
     """Turn errors of the system and of SQLite about the directory's files into DataDirUnusable."""
     try:
         yield

@@ -177,12 +177,12 @@ def cloud(**options: Any) -> _Entering:
 
 @contextlib.contextmanager
 def _entered(options: dict[str, Any]) -> Generator[LocalCloud]:
-    with LocalCloud(**options) as local_cloud, entered(local_cloud):
+    with LocalCloud(**options) as local_cloud, send_requests_to(local_cloud):
         yield local_cloud
 
 
 @contextlib.contextmanager
-def entered(local_cloud: LocalCloud) -> Generator[None]:
+def send_requests_to(local_cloud: LocalCloud) -> Generator[None]:
     """Send this process's AWS requests to a cloud inside the block."""
     assert local_cloud.endpoint_url is not None
     route = local_cloud.route

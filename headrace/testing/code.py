@@ -104,7 +104,7 @@ def make_function(
     code = (
         {"S3Bucket": "headrace-local", "S3Key": str(folder)}
         if cloud.runs_folders
-        else {"ZipFile": zipped(folder)}
+        else {"ZipFile": zip_folder(folder)}
     )
     functions = cloud.client("lambda")
     function = functions.create_function(
@@ -147,7 +147,7 @@ def _stream_arn(cloud: CloudAccess, source: str) -> str:
     return str(summary["StreamDescriptionSummary"]["StreamARN"])
 
 
-def zipped(folder: Path) -> bytes:
+def zip_folder(folder: Path) -> bytes:
     """Return a zip archive of a folder; the same files give the same bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -19,7 +19,7 @@ import yaml
 
 from headrace.core.cdk_apps import AppFailed, synthesise
 from headrace.testing.access import CloudAccess
-from headrace.testing.code import zipped
+from headrace.testing.code import zip_folder
 
 _ASSETS = "headrace-test-assets-{account}-{region}"
 _DEPLOYED_WITHIN_S = 600.0
@@ -173,7 +173,7 @@ def _with_code(cloud: CloudAccess, template: dict[str, Any], folder: Path) -> di
                 raise StackFailed(
                     f"{logical_id} has its code in {path_of_code}, which is not there."
                 )
-            body = zipped(path_of_code) if path_of_code.is_dir() else path_of_code.read_bytes()
+            body = zip_folder(path_of_code) if path_of_code.is_dir() else path_of_code.read_bytes()
             bucket, key = _upload(cloud, body)
             serverless = resource["Type"].startswith("AWS::Serverless")
             names = ("Bucket", "Key") if serverless else ("S3Bucket", "S3Key")
@@ -324,7 +324,7 @@ def _upload_assets(cloud: CloudAccess, out: Path, manifest: Path) -> None:
     files: dict[str, Any] = json.loads(manifest.read_text()).get("files", {})
     for asset in files.values():
         path = out / asset["source"]["path"]
-        body = zipped(path) if asset["source"].get("packaging") == "zip" else path.read_bytes()
+        body = zip_folder(path) if asset["source"].get("packaging") == "zip" else path.read_bytes()
         for destination in asset["destinations"].values():
             bucket = _fill_placeholders(cloud, destination["bucketName"])
             _make_bucket(cloud, bucket)

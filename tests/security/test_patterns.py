@@ -19,7 +19,7 @@ import pytest
 
 import headrace
 from headrace.core.event_patterns.compiling import TOO_COMPLEX
-from headrace.services.events.inputs import InputTooLarge, filled
+from headrace.services.events.inputs import InputTooLarge, fill_template
 from tests.security.child import rows_of
 from tests.security.moto_patterns import REVIEWED
 from tests.security.pattern_doors import DOORS, TEXT
@@ -65,9 +65,9 @@ def test_what_a_door_says(answered: dict[str, dict[str, Any]], door: str, said: 
 
 def test_an_input_template_is_filled_once():
     paths = {"a": "$.a", "b": "$.b"}
-    assert filled("<a> <x> <b>", paths, {"a": "<b>", "b": "2"}, {}) == "<b> <x> 2"
+    assert fill_template("<a> <x> <b>", paths, {"a": "<b>", "b": "2"}, {}) == "<b> <x> 2"
     with pytest.raises(InputTooLarge, match="larger than 262144 bytes"):
-        filled("<a>" * 2000, paths, {"a": "x" * 1000}, {})
+        fill_template("<a>" * 2000, paths, {"a": "x" * 1000}, {})
 
 
 # --- what makes regular expressions -----------------------------------------------------------

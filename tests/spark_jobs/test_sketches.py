@@ -99,7 +99,7 @@ def within_theory(found: heavy.HeavyHitters, truths: Counter[str]) -> None:
     assert frequent <= set(names)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_heavy_hitters_are_found_and_counted_within_theory(seed: int) -> None:
     items = zipf(60_000, 20_000, 1.1, seed)
     whole = heavy.HeavyHitters()
@@ -189,6 +189,7 @@ def test_a_sketch_of_few_numbers_is_exact_and_the_same_when_it_is_made_again() -
     assert quantiles.Quantiles().quantile(0.5) is None
 
 
+@pytest.mark.slow
 def test_the_error_of_distinct_counts_is_theorys_over_many_seeds(spark: SparkSession) -> None:
     seeds, aircraft, parts = 60, 5_000, 2
     flown = spark.range(seeds * aircraft * parts).selectExpr(
@@ -213,6 +214,7 @@ def test_the_error_of_distinct_counts_is_theorys_over_many_seeds(spark: SparkSes
     assert abs(sum(errors) / seeds) <= 4 * deviation / math.sqrt(seeds)
 
 
+@pytest.mark.slow
 def test_a_sample_is_uniform_over_many_seeds(spark: SparkSession) -> None:
     seeds, events, bins = 200, 2_000, 20
     names = [f"e{number:05}" for number in range(events)]

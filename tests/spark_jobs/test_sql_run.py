@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.forked_command import run_headrace
 from tests.support.server import REGION, ServerProcess
 
 pytestmark = pytest.mark.spark
@@ -58,10 +57,7 @@ def read(server: ServerProcess, stream: str) -> list[tuple[str, Any]]:
 
 def command(server: ServerProcess, *arguments: str, typed: str = "", exit_code: int = 0) -> str:
     where = ["--endpoint-url", server.endpoint_url, "--region", REGION]
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("headrace")), "sql", *arguments, *where],
-        input=typed, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_headrace("sql", *arguments, *where, stdin=typed)
     assert done.returncode == exit_code, done.stdout + done.stderr
     return done.stderr if exit_code else done.stdout
 

@@ -18,7 +18,7 @@ from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory import iam
 from headrace.services.athena.queries import STOPPED_REASON, Outcome, Query
-from headrace.services.athena.results import PAGE_ROWS, shown_row
+from headrace.services.athena.results import PAGE_ROWS, render_row
 
 # How many finished executions an account keeps in a region; AWS keeps them for 45 days.
 MOST_FINISHED = 1000
@@ -333,7 +333,7 @@ def get_query_results(self: Any) -> str:
             raise _refuse(f"Could not find results at {outcome.location}") from None
     answer: dict[str, Any] = {
         "ResultSet": {
-            "Rows": [shown_row(row) for row in rows],
+            "Rows": [render_row(row) for row in rows],
             "ResultSetMetadata": {"ColumnInfo": [_column(one) for one in outcome.columns]},
         },
         "UpdateCount": outcome.update_count or 0,

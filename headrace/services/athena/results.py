@@ -118,6 +118,6 @@ def read_lines(path: Path, offset: int, count: int) -> tuple[list[list[str | Non
         return rows, end if source.read(1) else -1
 
 
-def shown_row(values: Sequence[str | None]) -> dict[str, Any]:
+def render_row(values: Sequence[str | None]) -> dict[str, Any]:
     """Return a row as GetQueryResults shows it: a NULL has no value."""
     return {"Data": [{} if value is None else {"VarCharValue": value} for value in values]}

@@ -77,7 +77,7 @@ class CloudControl:
         if not self.types.is_known(kind):
             raise errors.type_not_found(kind)
         if not self.types.knows(kind):
-            raise errors.unsupported(kind, action)
+            raise errors.unsupported_action(kind, action)
 
     def resources(self, call: Call, kind: str) -> list[KnownResource]:
         """Return the resources of a type, sorted by identifier."""
@@ -258,7 +258,7 @@ class CloudControl:
         with self._lock:
             request, stop = self.request(call, token), self._stops.get(token)
             if stop is None or request.status not in state.RUNNING:
-                raise errors.ended(token)
+                raise errors.already_ended(token)
             stop.set()
             request.status = state.CANCELLING
             return request.event()

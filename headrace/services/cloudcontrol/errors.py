@@ -11,7 +11,7 @@ def type_not_found(kind: str) -> AwsError:
     return AwsError("TypeNotFoundException", f"The type '{kind}' cannot be found.", 400)
 
 
-def unsupported(kind: str, action: str) -> AwsError:
+def unsupported_action(kind: str, action: str) -> AwsError:
     """A type that exists but does not support the action in Cloud Control."""
     return AwsError(
         "UnsupportedActionException", f"Resource type {kind} does not support {action} action", 400
@@ -58,7 +58,7 @@ def concurrent(kind: str, identifier: str) -> AwsError:
     )
 
 
-def ended(token: str) -> AwsError:
+def already_ended(token: str) -> AwsError:
     """A request that has ended and cannot be cancelled."""
     return AwsError(
         "ConcurrentModificationException", f"Request with token {token} has already ended", 400

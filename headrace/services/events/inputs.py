@@ -41,7 +41,7 @@ def patch_event_templates(utils: ModuleType) -> None:
         time = event.get("ingestion-time")
         reserved = {"event.json": event, "event.ingestion-time": time}
         try:
-            text = filled(template, paths, event, reserved)
+            text = fill_template(template, paths, event, reserved)
         except InputTooLarge as error:
             raise ValidationException(str(error)) from error
         return json.loads(text)
@@ -68,10 +68,10 @@ def input_of(target: Mapping[str, Any], event: Mapping[str, Any], rule: Any) -> 
         "event.ingestion-time": received,
     }
     paths = transformer.get("InputPathsMap") or {}
-    return filled(str(transformer.get("InputTemplate", "")), paths, whole, reserved).encode()
+    return fill_template(str(transformer.get("InputTemplate", "")), paths, whole, reserved).encode()
 
 
-def filled(
+def fill_template(
     template: str, paths: Mapping[str, Any], event: Mapping[str, Any], reserved: Mapping[str, Any]
 ) -> str:
     """Return a filled template. Raises InputTooLarge.

@@ -105,7 +105,7 @@ def update_extended_s3(present: Mapping[str, Any], update: Mapping[str, Any]) ->
                 "Dynamic Partitioning cannot be enabled or disabled after the delivery stream is created."
             )  # assumed
     if "DataFormatConversionConfiguration" in change:
-        change["DataFormatConversionConfiguration"] = serde.merged(
+        change["DataFormatConversionConfiguration"] = serde.merge(
             get_mapping(present, "DataFormatConversionConfiguration"),
             get_mapping(change, "DataFormatConversionConfiguration"),
         )

@@ -98,7 +98,7 @@ def check(conversion: Mapping[str, Any]) -> None:
             joda.check_pattern(pattern)
 
 
-def merged(present: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+def merge(present: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     """Return a conversion after an update, member by member, also within the schema (observed by others, 2026-09-07).
 
     An input or output format in the update replaces the present one, since each has one SerDe.

@@ -115,7 +115,7 @@ def too_large(sent_bytes: int, most_bytes: int, operation: str) -> AwsError:
     return _user_error("RequestTooLargeException", message, 413)
 
 
-def throttled(reason: str = "ConcurrentInvocationLimitExceeded") -> AwsError:
+def too_many_requests(reason: str = "ConcurrentInvocationLimitExceeded") -> AwsError:
     """The concurrency of the function or of the account is used up."""
     return AwsError(
         "TooManyRequestsException", "Rate Exceeded.", 429, {"Type": "User", "Reason": reason}
@@ -132,9 +132,9 @@ def translate(error: Exception) -> AwsError | None:
     if isinstance(error, FunctionNotFound):
         return not_found(f"Function not found: {error}")
     if isinstance(error, Throttled):
-        return throttled(error.reason)
+        return too_many_requests(error.reason)
     if isinstance(error, FunctionThrottled):
-        return throttled()
+        return too_many_requests()
     if isinstance(error, StreamNotFound):
         return invalid_parameter(f"Stream not found: {error}")
     if isinstance(error, UnzippedTooLarge):

@@ -451,7 +451,7 @@ def _lambda_fields(text: str) -> Iterator[tuple[str, Value]]:
                 yield _LAMBDA[key], amount * 1_000_000 if unit == "MB" else amount
 
 
-def shown_value(name: str, value: Value) -> str:
+def render_value(name: str, value: Value) -> str:
     """Return a value as GetQueryResults writes it: times as dates."""
     if value is not None and (
         name in ("@timestamp", "@ingestionTime") or name.startswith(("bin(", "datefloor("))

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.services.logs.insights import Event, parse_query, shown_value
+from headrace.services.logs.insights import Event, parse_query, render_value
 from headrace.services.logs.insights_expressions import QueryRefused, QueryTooLong
 
 # How many queries' results an account keeps in a region.
@@ -88,7 +88,7 @@ def _start_query(self: Any) -> str:
         columns = [*parsed.shown, *(["@ptr"] if parsed.is_events else [])]
         query.shown.append(
             [
-                {"field": name, "value": shown_value(name, row[name])}
+                {"field": name, "value": render_value(name, row[name])}
                 for name in columns
                 if row.get(name) is not None
             ]

@@ -53,7 +53,7 @@ class KeyedLoad:
         return 1 / weight_of(round(self.record_bytes))
 
 
-def generated(
+def generate_load(
     *,
     shards: int,
     days: float,
@@ -114,7 +114,7 @@ def _days(at_s: Floats, swing: float) -> Floats:
     return result
 
 
-def recorded(
+def read_load(
     rows: Iterable[tuple[float, str, int]], *, step_s: float, speed: float = 1.0
 ) -> KeyedLoad:
     """Return the load of records: when each came (in seconds), its key and its bytes. Raises ValueError without any.

@@ -11,7 +11,7 @@ from headrace.shards.loads import StreamLoad
 from headrace.shards.policy import Action, Merge, Policy, Resize, Split
 from headrace.shards.prices import US_EAST_1, on_demand_cost, provisioned_cost
 from headrace.shards.settings import Settings
-from headrace.shards.simulation.keyed_load import KeyedLoad, generated, recorded
+from headrace.shards.simulation.keyed_load import KeyedLoad, generate_load, read_load
 from headrace.shards.simulation.plot import save_plot
 from headrace.shards.simulation.strategies import Ring, Run, compare
 
@@ -25,7 +25,7 @@ def week_of(**changes: Any) -> KeyedLoad:
         "swing": 5.0,
         "skew": 0.8,
     }
-    return generated(**{**values, "hot_keys": 0, "seed": 1, **changes})
+    return generate_load(**{**values, "hot_keys": 0, "seed": 1, **changes})
 
 
 def runs_of(load: KeyedLoad, shards: int = 10, **settings: Any) -> dict[str, Run]:
@@ -75,21 +75,21 @@ def test_no_load_is_lost_from_the_count() -> None:
 
 def test_a_key_beyond_a_shard_is_throttled_by_every_strategy_and_reported() -> None:
     rows = [(i / 2000, "hot", 100) for i in range(2000 * 60)]
-    runs = runs_of(recorded(rows, step_s=10), shards=4)
+    runs = runs_of(read_load(rows, step_s=10), shards=4)
     for run in runs.values():
         assert run.throttled_records == pytest.approx(60_000)
     assert "'hot' alone uses 100%" in runs["policy"].advice["hot-key"]
 
 
 def test_a_recorded_load_keeps_its_keys_and_its_pace() -> None:
-    load = recorded([(100.0, "a", 10), (101.0, "b", 30), (111.0, "a", 20)], step_s=10)
+    load = read_load([(100.0, "a", 10), (101.0, "b", 30), (111.0, "a", 20)], step_s=10)
     assert load.steps == 2
     assert load.record_bytes == 20
     by_name = dict(zip(load.names, load.rates.T.tolist(), strict=True))
     assert by_name == {"a": [0.1, 0.1], "b": [0.1, 0.0]}
-    assert recorded([(0.0, "a", 1), (100.0, "a", 1)], step_s=10, speed=50).steps == 1
+    assert read_load([(0.0, "a", 1), (100.0, "a", 1)], step_s=10, speed=50).steps == 1
     with pytest.raises(ValueError, match="no records"):
-        recorded([], step_s=10)
+        read_load([], step_s=10)
 
 
 def test_costs_are_the_sums_of_aws() -> None:

@@ -16,7 +16,7 @@ from headrace.core.ids import Ids
 from headrace.core.ports import CallerIdentity, ControlPlane, FidelityLevel, FunctionInvoker
 from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
-from headrace.services.cloudformation.resources.property_types import mistaken
+from headrace.services.cloudformation.resources.property_types import describe_mistakes
 from headrace.services.cloudformation.resources.schemas import list_names
 from headrace.services.cloudformation.signals import Signals
 
@@ -275,7 +275,7 @@ class ResourceType:
 
     def check(self, logical_id: str, properties: Mapping[str, Any]) -> None:
         """Raise ResourceFailed for missing or unknown properties."""
-        if refusal := mistaken(self.name, properties):
+        if refusal := describe_mistakes(self.name, properties):
             raise ResourceFailed(refusal)
         if self.any_property:
             return

@@ -36,7 +36,7 @@ def object_types(kind: str) -> ObjectTypes:
     return _all_types().get(kind, {})
 
 
-def mistaken(kind: str, properties: Mapping[str, Any]) -> str:
+def describe_mistakes(kind: str, properties: Mapping[str, Any]) -> str:
     """Return AWS's sentence about missing properties or wrong types, or an empty text."""
     defined = _all_types().get(kind)
     if defined is None:

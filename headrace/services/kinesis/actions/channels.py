@@ -21,7 +21,7 @@ from headrace.aws.shapes.kinesis import (
     UpdateChannelInput,
     UpdateChannelOutput,
 )
-from headrace.services.kinesis.actions.describe_stream import created, matches_filter
+from headrace.services.kinesis.actions.describe_stream import creation_time, matches_filter
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.channels.key_templates import DEFAULT_TEMPLATE, find_fault
 from headrace.services.kinesis.channels.orders import ChannelOrder, names_of
@@ -307,7 +307,7 @@ def _description(order: ChannelOrder, status: ChannelStatus) -> ChannelDescripti
         "StreamConfigurationList": [
             {
                 "StreamARN": stream.arn,
-                "StreamCreationTimestamp": created(stream),
+                "StreamCreationTimestamp": creation_time(stream),
                 "RecordConfiguration": records,
             }
         ],
@@ -335,7 +335,7 @@ def _summary(order: ChannelOrder, now_ms: int) -> ChannelSummary:
         "ChannelStatus": status,
         "ChannelCreationTimestamp": _time(channel.created_ms),
         "ChannelDestinationType": "S3_TABLES" if channel.table else "S3",
-        "Streams": [{"StreamARN": stream.arn, "StreamCreationTimestamp": created(stream)}],
+        "Streams": [{"StreamARN": stream.arn, "StreamCreationTimestamp": creation_time(stream)}],
     }
     if status == "FAILED":
         summary["ChannelStatusReason"] = channel.reason

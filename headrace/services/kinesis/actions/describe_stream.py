@@ -42,7 +42,7 @@ def shard_description(shard: Shard) -> ShardShape:
     return value
 
 
-def created(stream: Stream) -> datetime:
+def creation_time(stream: Stream) -> datetime:
     """Return the stream's creation time in whole seconds, as AWS does."""
     return datetime.fromtimestamp(stream.created_ms // 1000, UTC)
 
@@ -55,7 +55,7 @@ def _common(stream: Stream, now_ms: int) -> Any:
         "StreamStatus": stream.status(now_ms),
         "StreamModeDetails": {"StreamMode": stream.mode},
         "RetentionPeriodHours": stream.retention_hours,
-        "StreamCreationTimestamp": created(stream),
+        "StreamCreationTimestamp": creation_time(stream),
         "EnhancedMonitoring": [{"ShardLevelMetrics": list(stream.enhanced_metrics)}],
         "EncryptionType": stream.encryption_type,
     }

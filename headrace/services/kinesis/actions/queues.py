@@ -21,7 +21,7 @@ from headrace.aws.shapes.kinesis import (
     UpdateQueueInput,
     UpdateQueueOutput,
 )
-from headrace.services.kinesis.actions.describe_stream import created, matches_filter
+from headrace.services.kinesis.actions.describe_stream import creation_time, matches_filter
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import in_use, invalid_argument, limit_exceeded
 from headrace.services.kinesis.limits import LIST_QUEUES_DEFAULT, QUEUES_CHANGING
@@ -256,7 +256,7 @@ def _summary(opened: OpenQueue, now_ms: int) -> QueueSummary:
         "QueueARN": queue.arn,
         "QueueStatus": queue.status(now_ms),
         "QueueCreationTimestamp": _time(queue.created_ms),
-        "Streams": [{"StreamARN": stream.arn, "StreamCreationTimestamp": created(stream)}],
+        "Streams": [{"StreamARN": stream.arn, "StreamCreationTimestamp": creation_time(stream)}],
     }
 
 

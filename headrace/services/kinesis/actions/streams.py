@@ -9,7 +9,7 @@ from headrace.aws.shapes.kinesis import (
     ListStreamsInput,
     ListStreamsOutput,
 )
-from headrace.services.kinesis.actions.describe_stream import created
+from headrace.services.kinesis.actions.describe_stream import creation_time
 from headrace.services.kinesis.actions.stream_settings import (
     check_warm_throughput,
     distribution_of,
@@ -59,7 +59,7 @@ def list_streams(kinesis: Kinesis, call: Call, request: ListStreamsInput) -> Lis
                 "StreamARN": stream.arn,
                 "StreamStatus": stream.status(call.now_ms),
                 "StreamModeDetails": {"StreamMode": stream.mode},
-                "StreamCreationTimestamp": created(stream),
+                "StreamCreationTimestamp": creation_time(stream),
             }
             for stream in page
         ],
