@@ -11,6 +11,7 @@ from headrace.cli.shards_simulate import simulate
 from headrace.cli.stream_names import explained
 from headrace.client.clock import SystemClock
 from headrace.client.hash_keys import ShardRange, hash_key_of
+from headrace.client.record_checks import check_record
 from headrace.client.streams import name_member
 from headrace.shards.loads import StreamLoad
 from headrace.shards.policy import Action, Merge, Split, name_of
@@ -118,6 +119,10 @@ def split(
     ways = [at_key is not None, at_hash is not None, at_median, at_middle]
     if sum(ways) != 1:
         raise fail("A split is at one of --at-key, --at-hash, --at-median and --at-middle.")
+    try:
+        check_record(b"", at_key)
+    except ValueError as error:
+        raise fail(f"--at-key: {error}.") from error
     kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
     sampler = _sampler(kinesis, stream, _EVERY_S)
     with explained(kinesis, stream):

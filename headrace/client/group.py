@@ -17,7 +17,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -33,7 +33,7 @@ from headrace.client.leases.dynamodb import DynamoDbLeaseStore
 from headrace.client.leases.lease import AT_TIMESTAMP, LATEST, TRIM_HORIZON, Checkpoint, Lease
 from headrace.client.leases.stores import LeaseStore, StoreError
 from headrace.client.reading import MOST_RECORDS, ShardReader
-from headrace.client.readings import Reading, Readings
+from headrace.client.readings import GroupMetrics, Reading, Readings
 from headrace.client.records import Page, Record
 from headrace.client.streams import Streams
 from headrace.client.wire import ServiceError, Target, Wire, WireError
@@ -54,29 +54,6 @@ _FATAL = frozenset(
 
 class GroupError(Exception):
     """The group cannot go on. The message says why, and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMetrics:
-    """What a worker has and has done.
-
-    Attributes:
-        shards: the shards that it reads, each with how far behind it is in milliseconds (None: not known yet).
-        is_leader: whether it assigns the group's leases.
-        records, batches, bytes: what was delivered.
-        checkpoints: how often a checkpoint was written.
-        lost_leases: shards that others took, or that were given up.
-        foreign: user records that were dropped because they are another shard's.
-    """
-
-    shards: dict[str, int | None]
-    is_leader: bool
-    records: int
-    batches: int
-    bytes: int
-    checkpoints: int
-    lost_leases: int
-    foreign: int
 
 
 class ConsumerGroup:

@@ -23,6 +23,29 @@ _PREFETCH = 2
 _MOST_WAITING = 32
 
 
+@dataclass(frozen=True, slots=True)
+class GroupMetrics:
+    """What a worker has and has done.
+
+    Attributes:
+        shards: the shards that it reads, each with how far behind it is in milliseconds (None: not known yet).
+        is_leader: whether it assigns the group's leases.
+        records, batches, bytes: what was delivered.
+        checkpoints: how often a checkpoint was written.
+        lost_leases: shards that others took, or that were given up.
+        foreign: user records that were dropped because they are another shard's.
+    """
+
+    shards: dict[str, int | None]
+    is_leader: bool
+    records: int
+    batches: int
+    bytes: int
+    checkpoints: int
+    lost_leases: int
+    foreign: int
+
+
 @dataclass(slots=True, eq=False)
 class Reading:
     """A shard that is read.

@@ -217,6 +217,7 @@ _OWN = Patches(
         "moto.sagemaker.models": [bound_loops],
         "moto.sagemaker.responses": [sagemaker.allow_updates],
         "moto.scheduler.models": [use_clock, scheduler_patches.patch],
+        "moto.scheduler.responses": [scheduler_patches.update_actions],
         "moto.servicecatalogappregistry.urls": [
             appregistry.add_missing_calls,
             appregistry.add_attribute_groups,

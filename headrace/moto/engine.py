@@ -42,6 +42,7 @@ from headrace.moto.requests.preparation import (
 )
 from headrace.moto.requests.profiles import PROFILES
 from headrace.moto.requests.refusals import error_response, find_missing_action, refusal
+from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, Rows
 from headrace.moto.storage.journal import Entry
 from headrace.moto.storage.storage import MotoStorage
@@ -104,6 +105,11 @@ class _Owner:
     """Whose state moto holds."""
 
     engine: MotoEngine | None = None
+
+
+def _note_changed(package: str) -> None:
+    for one in pickles.packages_changed_with(package):
+        CHANGES.service(one)
 
 
 class MotoEngine:
@@ -316,7 +322,7 @@ class MotoEngine:
             elif kind.waits:
                 answer = self._run_entry(entry)
                 with self._alone():
-                    CHANGES.service(package)
+                    _note_changed(package)
                     self._save(entry)
             else:
                 answer = self._write(entry, package, kind)
@@ -345,7 +351,7 @@ class MotoEngine:
                 finally:
                     CHANGES.is_watching = False
                     if not rows_only:
-                        CHANGES.service(package)
+                        _note_changed(package)
                     self._save(entry, with_services=not rows_only, frees=kind.frees)
                     if not rows_only:
                         self._tell(package)

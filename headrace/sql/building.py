@@ -9,13 +9,11 @@ from lark import Token
 from lark.tree import Meta
 
 from headrace.sql.building_expressions import (
-    LONGEST_MS,
     ExpressionBuilder,
     Name,
     number,
     place_of,
     tokens,
-    unit_ms,
     unquote,
 )
 from headrace.sql.errors import Place, SqlError, near
@@ -420,13 +418,6 @@ class Builder(ExpressionBuilder):
     def build_grace(self, _meta: Meta, duration_ms: int) -> int:
         return duration_ms
 
-    def build_duration(self, meta: Meta, count: Token, unit: Token) -> int:
-        location = place_of(meta)
-        duration_ms = number(count, "a duration", location, LONGEST_MS) * unit_ms(unit, location)
-        if duration_ms > LONGEST_MS:
-            raise SqlError("a duration is at most 100 years", location)
-        return duration_ms
-
     def build_window(self, meta: Meta, window: Window) -> Window:
         return Window(
             window.kind,
@@ -459,10 +450,7 @@ class Builder(ExpressionBuilder):
 
     build_having = build_where
 
-    def build_expressions(self, _meta: Meta, *expressions: Expression) -> tuple[Expression, ...]:
-        return expressions
-
-    build_partition_by = build_expressions
+    build_partition_by = ExpressionBuilder.build_expressions
 
     def build_group_by(
         self, _meta: Meta, expressions: tuple[Expression, ...]

@@ -379,3 +379,13 @@ class ExpressionBuilder:
         result = Name(unquote(token) if token.type == "QUOTED" else token)
         result.place = place_of(meta)
         return result
+
+    def build_duration(self, meta: Meta, count: Token, unit: Token) -> int:
+        location = place_of(meta)
+        duration_ms = number(count, "a duration", location, LONGEST_MS) * unit_ms(unit, location)
+        if duration_ms > LONGEST_MS:
+            raise SqlError("a duration is at most 100 years", location)
+        return duration_ms
+
+    def build_expressions(self, _meta: Meta, *expressions: Expression) -> tuple[Expression, ...]:
+        return expressions

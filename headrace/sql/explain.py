@@ -44,6 +44,10 @@ def _query(query: QueryPlan, script: Script) -> Iterator[str]:
     if query.having is not None:
         yield f"  shows    groups where {SparkText(script.dialect, qualified=False).write(query.having)}"
     yield f"  writes   {_target(query)}"
+    if query.late:
+        yield f"  aside    each late row to the Kinesis stream {query.late}"
+    if script.errors:
+        yield f"  aside    each record that cannot be read to the Kinesis stream {script.errors}"
     yield f"  state    {_state(query)}"
     for warning in query.warnings:
         yield f"  warning  {warning}"

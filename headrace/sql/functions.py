@@ -151,11 +151,39 @@ def _extract(text: str, pattern: str, group: int = 0) -> str | None:
     return None if match is None else str(match.group(group) or "")
 
 
+def _replace(text: str, pattern: str, new: str) -> str:
+    """Return a text with what a pattern matches replaced; $1 is its group, as Java writes it."""
+    parts = re2.findall(r"\$(\d)|\\(.)|([^$\\]+)", new)
+    return re2.sub(
+        pattern,
+        lambda match: "".join(
+            str(match.group(int(group)) or "") if group else escaped + plain
+            for group, escaped, plain in parts
+        ),
+        text,
+    )
+
+
 def _series(first: int, last: int, step: int | None = None) -> list[int]:
-    step = step or (1 if last >= first else -1)
-    if abs(last - first) // abs(step) >= MOST_ITEMS:
+    if step is None:
+        step = 1 if last >= first else -1
+    if not 0 <= (last - first) / step < MOST_ITEMS:
         raise ValueError(last)
     return list(range(first, last + (1 if step > 0 else -1), step))
+
+
+def _spark_series(first: str, last: str, step: str | None = None) -> str:
+    # What `sequence` does not take would end the job.
+    distance = f"(cast({last} AS DOUBLE) - {first})"
+    if step is None:
+        return f"CASE WHEN abs({distance}) < {MOST_ITEMS} THEN sequence({first}, {last}) END"
+    # Nothing by 0 is NULL.
+    fits = f"{distance} / {step} >= 0 AND {distance} / {step} < {MOST_ITEMS}"
+    return f"CASE WHEN {fits} THEN sequence({first}, {last}, {step}) END"
+
+
+def _slice(values: list[Any], first: int, last: int) -> list[Any] | None:
+    return values[first - 1 : last] if 1 <= first <= last + 1 and last <= len(values) else None
 
 
 def _ordered(values: Sequence[Any], order: str = "ASC") -> list[Any]:
@@ -188,14 +216,25 @@ def _transform(
 ) -> Any:
     if second is None:
         return [first(value) for value in values]
-    return {first(key, value): second(key, value) for key, value in values.items()}
+    pairs = ((first(key, value), second(key, value)) for key, value in values.items())
+    return {key: value for key, value in pairs if key is not None}
 
 
 def _spark_transform(values: str, first: str, second: str | None = None) -> str:
     if second is None:
         return f"transform({values}, {first})"
     keys, items = (f"map_values(transform_values({values}, {f}))" for f in (first, second))
-    return f"map_from_arrays({keys}, {items})"
+    return _spark_map(f"zip_with({keys}, {items}, (k, v) -> struct(k AS k, v AS v))")
+
+
+def _spark_as_map(keys: str, values: str) -> str:
+    pairs = f"zip_with({keys}, {values}, (k, v) -> struct(k AS k, v AS v))"
+    return _spark_map(f"slice({pairs}, 1, least(size({keys}), size({values})))")
+
+
+def _spark_map(pairs: str) -> str:
+    """Return the map of pairs but those whose key is NULL, which would end the job."""
+    return f"map_from_entries(filter({pairs}, e -> e.k IS NOT NULL))"
 
 
 def _spark_reduce(values: str, start: str, function: str) -> str:
@@ -208,6 +247,13 @@ def _spark_reduce(values: str, start: str, function: str) -> str:
     return f"aggregate(map_entries({values}), {start}, ({state}, _e) -> {pair})"
 
 
+_SPARK_SLICE = (
+    "CASE WHEN {1} >= 1 AND {1} <= {2} + 1L AND {2} <= size({0}) "
+    "THEN slice({0}, {1}, {2} - {1} + 1) END"
+)
+_SPARK_PAD = (
+    "CASE WHEN {{2}} <> '' AND {{1}} BETWEEN 0 AND 10485760 THEN {}({{0}}, {{1}}, {{2}}) END"
+)
 _TABLE: tuple[Function, ...] = (
     # Numbers.
     Function("ABS", "N", first, "abs({0})", abs),
@@ -260,16 +306,16 @@ _TABLE: tuple[Function, ...] = (
     Function("LCASE", "S", STRING, "lower({0})", str.lower),
     Function("UCASE", "S", STRING, "upper({0})", str.upper),
     Function("LEN", "S", INT, "length({0})", len),
-    Function("LPAD", "SIS", STRING, "CASE WHEN {2} <> '' AND {1} >= 0 THEN lpad({0}, {1}, {2}) END",
+    Function("LPAD", "SIS", STRING, _SPARK_PAD.format("lpad"),
              lambda s, n, p: _pad(s, n, p, left=True)),
-    Function("RPAD", "SIS", STRING, "CASE WHEN {2} <> '' AND {1} >= 0 THEN rpad({0}, {1}, {2}) END",
+    Function("RPAD", "SIS", STRING, _SPARK_PAD.format("rpad"),
              lambda s, n, p: _pad(s, n, p, left=False)),
     Function("REPLACE", "SSS", STRING, "replace({0}, {1}, {2})",
              lambda s, old, new: s.replace(old, new) if old else s),
     Function("REGEXP_EXTRACT", "SSI?", STRING,
              lambda p, s, n="0": f"CASE WHEN {s} RLIKE {p} THEN regexp_extract({s}, {p}, {n}) END",
              lambda p, s, n=0: _extract(s, p, n)),
-    Function("REGEXP_REPLACE", "SSS", STRING, "regexp_replace({0}, {1}, {2})", lambda s, p, new: re2.sub(p, new, s)),
+    Function("REGEXP_REPLACE", "SSS", STRING, "regexp_replace({0}, {1}, {2})", _replace),
     Function("SPLIT", "SS", array_of(STRING), literal_split, _split),
     Function("SUBSTRING", "SII?", STRING, lambda *a: f"substring({', '.join(a)})", _substring),
     Function("TRIM", "S", STRING, "trim({0})", lambda s: s.strip(" ")),
@@ -296,14 +342,15 @@ _TABLE: tuple[Function, ...] = (
     Function("ARRAY_MIN", "A", element, "array_min({0})", lambda a: min(present(a), default=None)),
     Function("ARRAY_REMOVE", "A*", first, "array_remove({0}, {1})", lambda a, x: [y for y in a if y != x]),
     Function("ARRAY_SORT", "AK?", first, _spark_ordered, _ordered),
-    Function("SLICE", "AII", first, "slice({0}, {1}, {2} - {1} + 1)", lambda a, first, last: a[first - 1 : last]),
-    Function("GENERATE_SERIES", "III?", lambda t: array_of(_all(t)), lambda *a: f"sequence({', '.join(a)})", _series),
+    Function("SLICE", "AII", first, _SPARK_SLICE, _slice),
+    Function("GENERATE_SERIES", "III?", lambda t: array_of(_all(t)), _spark_series, _series),
     Function("MAP_KEYS", "M", _keys, "map_keys({0})", list),
     Function("MAP_VALUES", "M", _values, "map_values({0})", lambda m: list(m.values())),
     Function("MAP_UNION", "MM", _all, "coalesce(map_concat({0}, {1}), {0}, {1})",
              lambda a, b: None if a is None and b is None else {**(a or {}), **(b or {})}, takes_null=True),
-    Function("AS_MAP", "AA", lambda t: map_of(t[0].of[0], t[1].of[0]), "map_from_arrays({0}, {1})",
-             lambda keys, values: dict(zip(keys, values, strict=True))),
+    # Of lists of different lengths the shorter one counts; pairs whose key is NULL are left out.
+    Function("AS_MAP", "AA", lambda t: map_of(t[0].of[0], t[1].of[0]), _spark_as_map,
+             lambda keys, values: {k: v for k, v in zip(keys, values, strict=False) if k is not None}),
     Function("ENTRIES", "MK", lambda t: array_of(SqlType("STRUCT", t[0].of, ("K", "V"))),
              lambda m, is_sorted: _SPARK_ENTRIES[is_sorted == "true"].format(m), _entries),
     # A map's lambda functions take a key and a value.

@@ -100,12 +100,19 @@ def _spark_to_bytes(value: str, encoding: str) -> str:
     }.get(encoding, f"encode({value}, 'UTF-8')")
 
 
+# Of bytes that are no UTF-8 Spark 4 would end the job.
+_SPARK_IS_TEXT = (
+    "regexp_replace(hex({}), '\\\\G([0-7].|(C[2-9A-F]|D.)[89AB].|E0[AB].[89AB].|E[1-9ABCEF][89AB].[89AB].|"
+    "ED[89].[89AB].|F0[9AB].[89AB].[89AB].|F[1-3][89AB].[89AB].[89AB].|F48.[89AB].[89AB].)', '') = ''"
+)
+
+
 def _spark_from_bytes(value: str, encoding: str) -> str:
     return {
         "'hex'": f"lower(hex({value}))",
         # Some versions of Spark break the line after 76 characters.
         "'base64'": f"replace(base64({value}), '\\r\\n', '')",
-    }.get(encoding, f"decode({value}, 'UTF-8')")
+    }.get(encoding, f"CASE WHEN {_SPARK_IS_TEXT.format(value)} THEN decode({value}, 'UTF-8') END")
 
 
 def _mask(value: str, *masks: str | None) -> str:
@@ -173,7 +180,8 @@ def _split_to_map(value: str, between: str, within: str) -> dict[str, str]:
 
 def literal_split(value: str, delimiter: str) -> str:
     """Return how Spark splits a text at a delimiter that is no pattern."""
-    return f"split({value}, concat('\\\\Q', {delimiter}, '\\\\E'), -1)"
+    quoted = f"replace({delimiter}, '\\\\E', '\\\\E\\\\\\\\E\\\\Q')"
+    return f"split({value}, concat('\\\\Q', {quoted}, '\\\\E'), -1)"
 
 
 def _spark_split_to_map(value: str, between: str, within: str) -> str:

@@ -42,11 +42,30 @@ def _add(unit: str, count: int, time: Any) -> Any:
     )
 
 
+# From the year 1 to 9999, as Python's times are: what is beyond is NULL, where Spark would end the job.
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+_MOST_OF_UNIT = {
+    "MILLISECONDS": _LAST_MS - _FIRST_MS, "SECONDS": 315_537_897_599, "MINUTES": 5_258_964_959, "HOURS": 87_649_415,
+    "DAYS": 3_652_058, "WEEKS": 521_722, "MONTHS": 119_987, "YEARS": 9_998,
+}  # fmt: skip
+
+
+def spark_moment(since_1970_ms: str) -> str:
+    """Return the text of the time of some milliseconds since 1970; NULL beyond the years that there are."""
+    return f"timestamp_millis(CASE WHEN {since_1970_ms} BETWEEN {_FIRST_MS}L AND {_LAST_MS}L THEN {since_1970_ms} END)"
+
+
+def _spark_day(number: str) -> str:
+    return f"date_from_unix_date(CASE WHEN {number} BETWEEN {_FIRST_DAY} AND {_LAST_DAY} THEN {number} END)"
+
+
 def _spark_add(sign: str) -> Callable[[str, str, str], str]:
     def written(unit: str, count: str, time: str) -> str:
-        return (
-            f"timestampadd({_plural(unit.strip(chr(39))).removesuffix('S')}, {sign}{count}, {time})"
-        )
+        unit = _plural(unit.strip("'"))
+        most = _MOST_OF_UNIT[unit]
+        added = f"timestampadd({unit.removesuffix('S')}, {sign}{count}, {time})"
+        return f"CASE WHEN {count} BETWEEN -{most}L AND {most}L THEN {added} END"
 
     return written
 
@@ -98,12 +117,12 @@ def _days(day: date) -> int:
 
 
 TIME_FUNCTIONS: tuple[Function, ...] = (
-    Function("FROM_UNIXTIME", "I", TIMESTAMP, "timestamp_millis({0})", moment),
+    Function("FROM_UNIXTIME", "I", TIMESTAMP, spark_moment, moment),
     Function("UNIX_TIMESTAMP", "T", BIGINT, "unix_millis({0})", millis),
     Function("FORMAT_TIMESTAMP", "TSS?", STRING, _spark_write, _write),
     Function("PARSE_TIMESTAMP", "SSS?", TIMESTAMP, _spark_read, _read),
     Function("TIMESTAMPTOSTRING", "ISS?", STRING,
-             lambda ms, *rest: _spark_write(f"timestamp_millis({ms})", *rest),
+             lambda ms, *rest: _spark_write(spark_moment(ms), *rest),
              lambda ms, *rest: _write(moment(ms), *rest)),
     Function("STRINGTOTIMESTAMP", "SSS?", BIGINT,
              lambda *a: f"unix_millis({_spark_read(*a)})", lambda *a: millis(_read(*a))),
@@ -115,10 +134,10 @@ TIME_FUNCTIONS: tuple[Function, ...] = (
     Function("DATESUB", "VID", DATE, _spark_add_date("-"), lambda u, n, t: _add(u, -n, t)),
     Function("FORMAT_DATE", "DS", STRING, "date_format({0}, {1})", lambda d, f: java_times.write(_midnight(d), f)),
     Function("PARSE_DATE", "SS", DATE, "to_date({0}, {1})", lambda s, f: java_times.read(s, f).date()),
-    Function("DATETOSTRING", "IS", STRING, "date_format(date_from_unix_date({0}), {1})",
+    Function("DATETOSTRING", "IS", STRING, lambda n, f: f"date_format({_spark_day(n)}, {f})",
              lambda n, f: java_times.write(_midnight(_day(n)), f)),
     Function("STRINGTODATE", "SS", INT, "unix_date(to_date({0}, {1}))",
              lambda s, f: _days(java_times.read(s, f).date())),
-    Function("FROM_DAYS", "I", DATE, "date_from_unix_date({0})", _day),
+    Function("FROM_DAYS", "I", DATE, _spark_day, _day),
     Function("UNIX_DATE", "D", INT, "unix_date({0})", _days),
 )  # fmt: skip

@@ -100,16 +100,24 @@ def _named(column: Column, scope: Scope) -> tuple[Input, ...]:
     return inputs
 
 
-def may_be_cast(type_: SqlType, to: SqlType) -> bool:
+def may_be_cast(type_: SqlType, to: SqlType, *, is_inner: bool = False) -> bool:
     """Return whether Spark casts between two types: of what is made of others, only its like."""
     if type_ == NULL or not (type_.of or to.of):
         return True
     if type_.of and to.name == "STRING":
         return True
+    if type_.name == to.name == "STRUCT":
+        # By their names at the top; what stands within an ARRAY or a MAP must be cast as it is.
+        pairs = [(type_.field(name), of) for name, of in zip(to.fields, to.of, strict=True)]
+        return all(
+            field is None or may_be_cast(field, of, is_inner=True) for field, of in pairs
+        ) and not (
+            is_inner and [one.lower() for one in type_.fields] != [one.lower() for one in to.fields]
+        )
     return (
         type_.name == to.name
         and len(type_.of) == len(to.of)
-        and all(map(may_be_cast, type_.of, to.of))
+        and all(may_be_cast(*pair, is_inner=True) for pair in zip(type_.of, to.of, strict=True))
     )
 
 

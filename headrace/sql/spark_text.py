@@ -135,7 +135,9 @@ class SparkText:
                 return f"array({', '.join(map(self._write, expression.values))})"
             case Map():
                 pairs = zip(expression.keys, expression.values, strict=False)
-                return f"map({', '.join(f'{self._write(k)}, {self._write(v)}' for k, v in pairs)})"
+                # A key that is NULL is 'null', as in ksqlDB: it would end the job.
+                texts = (f"coalesce({self._write(k)}, 'null'), {self._write(v)}" for k, v in pairs)
+                return f"map({', '.join(texts)})"
             case Tick():
                 millis, size = f"unix_millis({self._write(expression.of)})", expression.duration_ms
                 return f"timestamp_millis({millis} - pmod({millis}, {size}L))"
@@ -185,8 +187,13 @@ class SparkText:
             case "IN":
                 return f"({parts[0]} IN ({', '.join(parts[1:])}))"
             case "LIKE":
-                escape = f" ESCAPE {parts[2]}" if len(parts) > 2 else ""
-                return f"({parts[0]} LIKE {parts[1]}{escape})"
+                if len(parts) > 2:
+                    return f"({parts[0]} LIKE {parts[1]} ESCAPE {parts[2]})"
+                # Spark's backslash escapes by itself, and where nothing follows that it knows, it ends the job.
+                pattern = operation.operands[1]
+                if isinstance(pattern, Literal) and "\\" not in str(pattern.value):
+                    return f"({parts[0]} LIKE {parts[1]})"
+                return f"({parts[0]} LIKE replace({parts[1]}, '\\\\', '\\\\\\\\'))"
             case "-" if len(parts) == 1:
                 return f"(-{parts[0]})"
             case operator:

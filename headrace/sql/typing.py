@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from zoneinfo import available_timezones
 
 from headrace.sql import java_times
+from headrace.sql.constants import check_constants, check_escape
 from headrace.sql.conversions import millis
 from headrace.sql.errors import Place, SqlError, near
 from headrace.sql.expressions import (
@@ -83,7 +84,7 @@ def resolve(  # noqa: C901 - one case for each kind of expression
             of, type_ = resolve(expression.of, scope)
             if not may_be_cast(type_, expression.type):
                 raise SqlError(f"{type_} is not cast to {expression.type}", expression.place)
-            return replace(expression, of=of), expression.type
+            return _cast(expression, of, type_), expression.type
         case Case():
             return _case(expression, scope)
         case Struct():
@@ -95,7 +96,8 @@ def resolve(  # noqa: C901 - one case for each kind of expression
         case Map():
             keys, key_types = _all(expression.keys, scope)
             values, types = _all(expression.values, scope)
-            type_ = map_of(_one_type(keys, key_types), _one_type(values, types))
+            _check_map(expression, key_types, types)
+            type_ = map_of(STRING, _one_type(values, types))
             return replace(expression, keys=keys, values=values), type_
         case Over():
             return _over(expression, scope)
@@ -106,6 +108,35 @@ def resolve(  # noqa: C901 - one case for each kind of expression
             return replace(expression, of=of), TIMESTAMP
         case _:
             raise SqlError("a lambda function is an argument of a function", expression.place)
+
+
+def _check_map(map_: Map, keys: tuple[SqlType, ...], values: tuple[SqlType, ...]) -> None:
+    """Refuse a map that ksqlDB refuses: its keys are text, and one of its values has a type."""
+    if not keys:
+        raise SqlError("a MAP has a key and a value", map_.place)
+    for key, type_ in zip(map_.keys, keys, strict=True):
+        if type_ != STRING:
+            raise SqlError(f"a MAP's keys are STRING, not {type_}: CAST", key.place)
+    if all(type_ == NULL for type_ in values):
+        raise SqlError("a MAP whose values are all NULL has no type: CAST one", map_.place)
+
+
+def _cast(cast: Cast, of: Expression, type_: SqlType) -> Expression:
+    """Return a cast, resolved; a STRUCT as another one goes by the names of its fields, where Spark goes by places."""
+    to = cast.type
+    names = [name.lower() for name in type_.fields]
+    if to.name != "STRUCT" or type_.name != "STRUCT" or names == [one.lower() for one in to.fields]:
+        return replace(cast, of=of)
+    values: list[Expression] = []
+    for name, field_type in zip(to.fields, to.of, strict=True):
+        field: Expression = Literal(None, NULL)
+        if name.lower() in names:
+            field = Field(of, type_.fields[names.index(name.lower())], place=cast.place)
+        values.append(Cast(field, field_type, place=cast.place))
+    is_null = Operation("IS NULL", (of,), place=cast.place)
+    nothing = Cast(Literal(None, NULL), to, place=cast.place)
+    fields = Struct(to.fields, tuple(values), place=cast.place)
+    return Case(((is_null, nothing),), fields, place=cast.place)
 
 
 def _over(over: Over, scope: Scope) -> tuple[Expression, SqlType]:
@@ -219,6 +250,8 @@ def _operation(expression: Operation, scope: Scope) -> tuple[Expression, SqlType
         for operand, type_ in zip(operands, types, strict=False):
             if type_ not in (STRING, NULL):
                 raise SqlError(f"LIKE needs text, not {type_}", operand.place)
+        if len(operands) > 2:
+            check_escape(operands[1], operands[2])
         return resolved, BOOLEAN
     if operator == "||":
         return resolved, STRING
@@ -266,6 +299,9 @@ def _case(expression: Case, scope: Scope) -> tuple[Expression, SqlType]:
 
 def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
     function = scope.functions.get(call.name) or _function(call, scope)
+    if function.name == "COUNT" and not call.arguments and not call.star:
+        # KSQL's COUNT() is COUNT(*).
+        call = replace(call, star=True)
     least, most = function.bounds()
     count = 1 if call.star else len(call.arguments)
     if not least <= count <= most:
@@ -297,6 +333,7 @@ def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
         arguments.append(resolved)
         types.append(type_)
     _check_pattern(function, arguments)
+    check_constants(function.name, arguments)
     return replace(
         call,
         name=function.name,

@@ -92,7 +92,9 @@ def _evaluator(expression: Expression) -> Evaluator:
             pairs = [
                 (evaluator(key), evaluator(value)) for key, value in zip(keys, values, strict=False)
             ]
-            return lambda row: {key(row): value(row) for key, value in pairs}
+            return lambda row: {
+                "null" if (k := key(row)) is None else k: v(row) for key, v in pairs
+            }
         case Tick(of=of, duration_ms=size):
             return _when_there(lambda value: moment(millis(value) // size * size), evaluator(of))
         case _:
@@ -196,7 +198,7 @@ _BINARY: dict[str, Callable[..., Any]] = {
 }
 
 
-def _like(value: str, pattern: str, escape: str = "\\") -> bool:
+def _like(value: str, pattern: str, escape: str = "") -> bool:
     parts: list[str] = []
     characters = iter(pattern)
     for character in characters:

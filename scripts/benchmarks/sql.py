@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import random
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,8 @@ from typing import Any
 
 import click
 import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 from rich.console import Console
@@ -31,8 +34,11 @@ from rich.table import Table
 from headrace.spark.client import KinesisClient
 from headrace.spark.options import SinkOptions
 from headrace.spark.puts import MOST_RECORDS, Sender
-from headrace.sql.analysis import read_script
+from headrace.sql.analysis import Analysis, read_script
+from headrace.sql.parsing import parse
 from headrace.sql.pyspark_job import compile_script
+from headrace.sql.statements import Query
+from headrace.sql.views import LocalFiles, View, pull
 from scripts.benchmarks.servers import running
 from scripts.benchmarks.spark_by_hand import REGION
 from scripts.benchmarks.spark_measures import Bench, session
@@ -54,6 +60,9 @@ QUERIES = {
 }
 SCHEMA = "id STRING, airport STRING, delay INT, ms BIGINT"
 COUNT_CASES = 100
+# As a job cuts a table's files.
+ROWS_OF_FILE = 32_768
+PULLS, PULL_GOAL_MS = 300, 50
 
 
 def fill(bench: Bench, stream: str, records: Sequence[tuple[bytes, bytes]]) -> None:
@@ -269,6 +278,49 @@ def tests_s(folder: Path) -> tuple[float, float]:
     return time.monotonic() - began, os.times().children_user + os.times().children_system - used_s
 
 
+def pulls_ms(folder: Path, keys: int) -> list[float]:
+    """Return the milliseconds of pull queries, a row of `keys` each, sorted; the state is as a job stores it."""
+    declared = "CREATE STREAM s (id VARCHAR) WITH (stream = 's');"
+    text = f"{declared} CREATE TABLE totals AS SELECT id, COUNT(*) AS n FROM s GROUP BY id;"
+    analysis = Analysis()
+    for statement in parse(text):
+        analysis.take(statement)
+    schema = pa.schema([
+        ("id", pa.string()), ("n", pa.int64()), ("_key", pa.string()), ("_rowtime", pa.timestamp("us", tz="UTC")),
+        ("_id", pa.string()), ("_batch", pa.int32()), ("_deleted", pa.bool_()),
+    ])  # fmt: skip
+    (folder / "runs" / "0").mkdir(parents=True)
+    (folder / "manifests").mkdir()
+    files: list[dict[str, Any]] = []
+    for first in range(0, keys, ROWS_OF_FILE):
+        names = [f"K{number:09}" for number in range(first, min(first + ROWS_OF_FILE, keys))]
+        count, file = len(names), f"part-{first}.parquet"
+        columns = [
+            names,
+            list(range(count)),
+            names,
+            [None] * count,
+            names,
+            [0] * count,
+            [False] * count,
+        ]
+        pq.write_table(pa.table(columns, schema=schema), folder / "runs" / "0" / file)
+        files.append({"name": file, "rows": count, "least": names[0], "most": names[-1]})
+    manifest = {"batch": 0, "previous": -1, "runs": [{"batch": 0, "rows": keys, "files": files}]}
+    (folder / "manifests" / f"{0:020}.json").write_text(json.dumps(manifest))
+    view = View(analysis.relations["totals"], LocalFiles(folder))
+    draw, times = random.Random(1), list[float]()
+    for _ in range(PULLS):
+        key = f"K{draw.randrange(keys):09}"
+        began = time.perf_counter()
+        (statement,) = parse(f"SELECT * FROM totals WHERE id = '{key}';")
+        assert isinstance(statement, Query)
+        (row,) = pull(analysis.plan(statement), view)
+        times.append((time.perf_counter() - began) * 1000)
+        assert row.columns["id"] == key
+    return sorted(times)
+
+
 @contextmanager
 def prompt(endpoint_url: str) -> Iterator[tuple[int, psutil.Process]]:
     """Start `headrace sql` at a terminal of its own."""
@@ -318,17 +370,30 @@ def prompt_s(endpoint_url: str) -> tuple[float, float, float, float]:
 @click.command()
 @click.option("--records", default=1_000_000, show_default=True, help="Backlog of 100 B records.")
 @click.option("--rounds", default=2, show_default=True, help="Runs of each; the better one counts.")
-def main(records: int, rounds: int) -> None:
+@click.option(
+    "--keys", default=1_000_000, show_default=True, help="Keys of the table of pull queries."
+)
+@click.option("--pull-only", is_flag=True, help="Measure pull queries alone.")
+def main(records: int, rounds: int, keys: int, *, pull_only: bool) -> None:
     """Measure streaming SQL; exits with 1 if a goal does not hold."""
     console = Console(width=140)
     load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        times = pulls_ms(Path(folder), keys)
+    p50, p95 = times[PULLS // 2], times[PULLS * 95 // 100]
+    console.print(
+        f"pull query, a row of {keys:,} keys: p50 {p50:.1f} ms, p95 {p95:.1f} ms (goal {PULL_GOAL_MS} ms), slowest "
+        f"{times[-1]:.0f} ms, load {load:.1f}"
+    )
+    if pull_only:
+        sys.exit(0 if p95 < PULL_GOAL_MS else 1)
     table = Table(
         "query", "SQL, records/s", "by hand", "share", "SQL, µs of processor", "by hand", "share",
     )  # fmt: skip
     with running("headrace") as cloud, tempfile.TemporaryDirectory() as folder:
         spark = session()
         bench = Bench(spark, f"http://127.0.0.1:{cloud.port}", Path(folder))
-        holds = compare(bench, records, rounds, table)
+        holds = compare(bench, records, rounds, table) and p95 < PULL_GOAL_MS
         spark.stop()
         test_s, test_used_s = tests_s(Path(folder))
         ready_s, ready_used_s, row_s, row_used_s = prompt_s(bench.endpoint_url)

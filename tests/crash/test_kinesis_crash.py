@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import json
 import random
+import socket
 import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ pytestmark = pytest.mark.crash
 
 STREAM = "flights"
 PRODUCERS = 3
+# So many clients that the puts of one turn of the server's loop share their writes.
+SINGLES = 8
 
 
 @dataclass
@@ -76,6 +79,35 @@ class Producer:
         ]
 
 
+class Single(Producer):
+    """Puts record after record, each in one piece."""
+
+    def run(self) -> None:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+                while True:
+                    self._put_one(connection)
+        except (OSError, http.client.HTTPException):
+            return
+
+    def _put_one(self, connection: socket.socket) -> None:
+        text = f"{self.name}-{self.next_number}"
+        self.next_number += 1
+        self.sent.append([text])
+        data = base64.b64encode(text.encode()).decode()
+        body = json.dumps({"StreamName": STREAM, "Data": data, "PartitionKey": text}).encode()
+        connection.sendall(
+            b"POST / HTTP/1.1\r\nHost: localhost\r\nX-Amz-Target: Kinesis_20131202.PutRecord\r\n"
+            b"Content-Type: application/x-amz-json-1.1\r\nContent-Length: %d\r\n\r\n%b"
+            % (len(body), body)
+        )
+        response = http.client.HTTPResponse(connection)
+        response.begin()
+        answer = json.loads(response.read())
+        assert response.status == 200, answer
+        self.acknowledged.append((text, answer["ShardId"], answer["SequenceNumber"]))
+
+
 def call(connection: http.client.HTTPConnection, operation: str, body: Any) -> Any:
     headers = {
         "X-Amz-Target": f"Kinesis_20131202.{operation}",
@@ -112,8 +144,10 @@ def put_until_killed(
 ) -> list[Producer]:
     """Run producers, kill the cloud at a chosen moment, and return what each was told."""
     producers = [
-        Producer(f"r{round_number}p{number}", server.port, random.Random(chosen.random()))
-        for number in range(PRODUCERS)
+        (Producer if number < PRODUCERS else Single)(
+            f"r{round_number}p{number}", server.port, random.Random(chosen.random())
+        )
+        for number in range(PRODUCERS + SINGLES)
     ]
     threads = [threading.Thread(target=producer.run) for producer in producers]
     if reshard:

@@ -34,10 +34,10 @@ CREATE STREAM binary (id VARCHAR, at TIMESTAMP, cents DECIMAL(9,2), day DATE, ra
   WITH (stream = 'binary', format = 'AVRO', timestamp = 'at');
 """
 QUERIES = """
-CREATE STREAM late AS SELECT *, ROWTIME AS ms FROM flights WHERE dep_delay > 15 OR cancelled;
+CREATE STREAM late AS SELECT *, ROWTIME AS ms, ROWPARTITION AS shard, ROWOFFSET AS number FROM flights WHERE dep_delay > 15 OR cancelled;
 CREATE STREAM text_of AS SELECT event_id, UCASE(carrier) || '-' || origin AS a, SUBSTRING(origin, 2) AS b, LEN(origin) AS c,
   LPAD(carrier, 4, '*') AS d, REPLACE(origin, 'E', 'e') AS e, SPLIT(event_time, '-') AS f, INITCAP(origin) AS g,
-  CAST(ratio AS VARCHAR) AS h, CAST(dep_delay AS VARCHAR) AS i, REGEXP_EXTRACT(origin, '[A-J]+') AS j,
+  CAST(ratio AS VARCHAR) AS h, CAST(dep_delay AS VARCHAR) AS i, REGEXP_EXTRACT('[A-J]+', origin) AS j,
   CONCAT(carrier, NULL, origin) AS k, TRIM('  a ') AS l, INSTR(origin, 'W') AS m, CAST(origin AS INT) AS n FROM flights;
 CREATE STREAM numbers AS SELECT event_id, dep_delay / 2 AS a, dep_delay % 7 AS b, ratio / 3 AS c, ratio / (dep_delay - 20) AS d,
   ABS(dep_delay) AS e, CEIL(ratio) AS f, FLOOR(ratio) AS g, ROUND(ratio) AS h, ROUND(ratio, 1) AS i, -dep_delay AS j,
@@ -51,7 +51,14 @@ CREATE STREAM collections AS SELECT event_id, tags[1] AS a, tags[-1] AS b, ARRAY
   TRANSFORM(tags, x => UCASE(x)) AS e, FILTER(tags, x => x <> 'x') AS f, ARRAY['a', carrier] AS g,
   STRUCT(p := carrier, q := dep_delay) AS h, ARRAY_CONTAINS(tags, 'x') AS i, ARRAY_JOIN(tags, '+') AS j,
   MAP('k' := carrier)['k'] AS k, ARRAY_SORT(tags) AS l, ARRAY_DISTINCT(tags) AS m, GENERATE_SERIES(1, 4) AS n,
-  REDUCE(tags, '', (s, x) => s || x) AS o FROM flights;
+  REDUCE(tags, '', (s, x) => s || x) AS o,
+  GENERATE_SERIES(dep_delay, 0, dep_delay) AS xa, SLICE(tags, dep_delay - 2, 2) AS xb,
+  AS_MAP(tags, ARRAY['a']) AS xc, SPLIT(origin, '\\E') AS xd, MAP(carrier := 1, seen->at := 2) AS xe,
+  LPAD(origin, dep_delay * 100000000, 'x') AS xf, origin LIKE carrier || '\\' AS xg, GENERATE_SERIES(0, dep_delay * 100000000) AS xh,
+  TRANSFORM(MAP('k' := origin), (k, v) => CAST(NULL AS VARCHAR), (k, v) => v) AS xi, REGEXP_REPLACE(origin, '(E)(W)', '$2\\$$1') AS xj,
+  CAST(seen AS STRUCT<n VARCHAR, other INT>) AS xk, origin LIKE '_!_W' ESCAPE '!' AS xl,
+  FROM_UNIXTIME(dep_delay * 1000000000000000000) AS xm, TIMESTAMPADD(YEARS, dep_delay * 100000000, FROM_UNIXTIME(ROWTIME)) AS xn,
+  FROM_DAYS(dep_delay * 100000000) AS xo FROM flights;
 CREATE STREAM times AS SELECT event_id, FROM_UNIXTIME(ROWTIME) AS a, TIMESTAMPTOSTRING(ROWTIME, 'yyyy-MM-dd HH:mm:ss.SSS') AS b,
   STRINGTOTIMESTAMP(event_time, 'yyyy-MM-dd''T''HH:mm:ssX') AS c FROM flights;
 CREATE STREAM exploded AS SELECT EXPLODE(tags) AS tag, origin FROM flights PARTITION BY carrier;
@@ -59,23 +66,15 @@ CREATE STREAM side_by_side AS SELECT EXPLODE(tags) AS tag, origin, EXPLODE(GENER
   WHERE dep_delay < 5 OR dep_delay IS NULL;
 CREATE TABLE few AS SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier HAVING COUNT(*) < 2;
 CREATE STREAM keyed AS SELECT * FROM keyed_ticks;
-CREATE STREAM joined AS SELECT f.event_id, w.temp, f.origin FROM flights f LEFT JOIN weather w
+CREATE STREAM joined AS SELECT f.event_id, w.temp, f.origin, w.ROWPARTITION AS shard, f.ROWOFFSET AS number FROM flights f LEFT JOIN weather w
   WITHIN 1 HOURS GRACE PERIOD 2 HOURS ON f.origin = w.origin;
-CREATE STREAM seated AS SELECT f.event_id, p.seats FROM flights f LEFT JOIN planes p ON f.carrier = p.carrier;
+CREATE STREAM seated AS SELECT f.event_id, p.seats, p.ROWPARTITION AS shard, p.ROWOFFSET AS number FROM flights f LEFT JOIN planes p ON f.carrier = p.carrier;
 CREATE STREAM seated_at AS SELECT f.event_id, p.seats, a.title, m.title AS maker FROM flights f
   LEFT JOIN planes p ON f.carrier = p.carrier JOIN airports a ON f.origin = a.id LEFT JOIN makers m ON p.seats + 1 = m.id
   WHERE a.title <> 'none' PARTITION BY f.origin, p.seats;
-CREATE STREAM numbered AS SELECT event_id, ROWPARTITION AS shard, ROWOFFSET AS number FROM flights
-  WHERE ROWPARTITION <> 1 PARTITION BY ROWPARTITION;
-CREATE STREAM joined_numbers AS SELECT f.event_id, w.ROWPARTITION AS shard, w.ROWOFFSET AS number, f.ROWOFFSET AS own FROM flights f
-  LEFT JOIN weather w WITHIN 1 HOURS GRACE PERIOD 2 HOURS ON f.origin = w.origin;
-CREATE STREAM seated_numbers AS SELECT f.event_id, p.ROWPARTITION AS shard, p.ROWOFFSET AS number FROM flights f
-  LEFT JOIN planes p ON f.carrier = p.carrier WHERE f.ROWOFFSET > '0';
-CREATE TABLE by_shard AS SELECT ROWPARTITION AS shard, COUNT(*) AS n, LATEST_BY_OFFSET(ROWOFFSET) AS newest FROM flights
-  GROUP BY ROWPARTITION;
 CREATE TABLE by_carrier AS SELECT carrier, COUNT(*) AS n, COUNT(dep_delay) AS m, SUM(dep_delay) AS s, AVG(dep_delay) AS a,
   MIN(dep_delay) AS lo, MAX(ratio) AS hi, COLLECT_LIST(dep_delay) AS l, TOPK(dep_delay, 2) AS k, HISTOGRAM(origin) AS h,
-  LATEST_BY_OFFSET(dep_delay) AS la, EARLIEST_BY_OFFSET(dep_delay) AS ea, COUNT(DISTINCT origin) AS d,
+  LATEST_BY_OFFSET(dep_delay) AS la, EARLIEST_BY_OFFSET(dep_delay) AS ea, COUNT(DISTINCT origin) AS d, LATEST_BY_OFFSET(ROWOFFSET) AS newest,
   COLLECT_SET(origin) AS se, STDDEV_SAMP(dep_delay) AS sd FROM flights GROUP BY carrier HAVING COUNT(*) > 1;
 CREATE TABLE hourly AS SELECT origin, COUNT(*) AS n, SUM(dep_delay) / COUNT(*) AS mean FROM flights
   WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 1 HOURS) WHERE NOT cancelled GROUP BY origin EMIT CHANGES;
@@ -114,6 +113,7 @@ def build_records() -> list[tuple[Any, Any, Any]]:
         flight("a", 10, carrier="UA", origin="EWR", dep_delay=20, ratio=2.5, tags=["x", "y", "x"]),
         flight("b", 20, carrier="AA", origin="EWR", dep_delay=3, ratio=-0.5, tags=[]),
         ("flights", "c", "garbage"),
+        ("weather", "EWR", {"temp": 1.5, "at_ms": 2**63 - 1}),
         ("flights", "t", {"event_time": "yesterday", "carrier": "UA"}),
         flight(
             "d", 80, carrier="UA", origin="JFK", dep_delay=-5, ratio=1e10, seen={"at": "z", "n": 4}

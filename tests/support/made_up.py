@@ -53,6 +53,13 @@ _LEVELS = 5
 _MOST_KINDS = 8
 _ANY = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}
 _POLICY = {"Version": "2012-10-17", "Statement": [_ANY]}
+_SERVICE = {"Effect": "Allow", "Principal": {"Service": "events.amazonaws.com"}}
+_TABLE: dict[str, Any] = {
+    "AttributeDefinitions": [{"AttributeName": "k", "AttributeType": "S"}],
+    "KeySchema": [{"AttributeName": "k", "KeyType": "HASH"}],
+    "BillingMode": "PAY_PER_REQUEST",
+    "TimeToLiveSpecification": {"AttributeName": "t", "Enabled": True},
+}
 # Types of moto's services that are written by hand, and that no other example has.
 CODED: dict[str, Any] = {
     name: {"Type": f"AWS::{kind}", "Properties": properties}
@@ -89,7 +96,77 @@ CODED: dict[str, Any] = {
             },
         ),
         ("Alias", "KMS::Alias", {"AliasName": "alias/a", "TargetKeyId": {"Ref": "Key"}}),
-        ("Repository", "ECR::Repository", {"RepositoryName": "images"}),
+        (
+            "Repository",
+            "ECR::Repository",
+            {
+                "RepositoryName": "images",
+                "RepositoryPolicyText": {
+                    **_POLICY,
+                    "Statement": [{**_SERVICE, "Action": "ecr:GetDownloadUrlForLayer"}],
+                },
+            },
+        ),
+        (
+            "Table",
+            "DynamoDB::Table",
+            {
+                **_TABLE,
+                "TableName": "table",
+                "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
+            },
+        ),
+        ("Global", "DynamoDB::GlobalTable", {**_TABLE, "Replicas": [{"Region": "us-east-1"}]}),
+        (
+            "Alarm",
+            "CloudWatch::Alarm",
+            {
+                "AlarmName": "alarm",
+                "Namespace": "n",
+                "MetricName": "m",
+                "Statistic": "Sum",
+                "Period": 60,
+                "EvaluationPeriods": 1,
+                "Threshold": 1,
+                "ComparisonOperator": "GreaterThanThreshold",
+            },
+        ),
+        (
+            "Catalog",
+            "Glue::Database",
+            {"CatalogId": {"Ref": "AWS::AccountId"}, "DatabaseInput": {"Name": "catalog"}},
+        ),
+        (
+            "CatalogTable",
+            "Glue::Table",
+            {
+                "CatalogId": {"Ref": "AWS::AccountId"},
+                "DatabaseName": {"Ref": "Catalog"},
+                "TableInput": {"Name": "catalogtable"},
+            },
+        ),
+        (
+            "TopicPolicy",
+            "SNS::TopicPolicy",
+            {
+                "Topics": [{"Ref": "Topic"}],
+                "PolicyDocument": {
+                    **_POLICY,
+                    "Statement": [{**_SERVICE, "Action": "sns:Publish", "Resource": "*"}],
+                },
+            },
+        ),
+        (
+            "QueuePolicy",
+            "SQS::QueuePolicy",
+            {
+                "Queues": [{"Ref": "Queue"}],
+                "PolicyDocument": {
+                    **_POLICY,
+                    "Statement": [{**_SERVICE, "Action": "sqs:SendMessage", "Resource": "*"}],
+                },
+            },
+        ),
         (
             "Role",
             "IAM::Role",
@@ -243,6 +320,7 @@ class Trials:
         refused: the paths that are left out, by `service Operation`; found again when the rest is refused.
         tables: the fidelity tables of moto's services.
         learns: whether `refused` is found out where it is not true any more.
+        tries: whether calls are tried by now; else they are only recorded.
         unseen: the members that no read shows and that have no reason, by `service Operation`; `failed`: what was
             refused nevertheless.
         tops: the members that were tried; `given`: the paths of all values in them.
@@ -251,6 +329,7 @@ class Trials:
     refused: dict[str, list[str]]
     tables: Mapping[str, Any]
     learns: bool = False
+    tries: bool = True
     unseen: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     tops: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     given: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -296,7 +375,7 @@ class Trials:
         monkeypatch.setattr(Gateway, "call", call)
 
     def _can_try(self, recorded: Recorded) -> bool:
-        return is_write(recorded) and recorded.service not in _JOURNALLED
+        return self.tries and is_write(recorded) and recorded.service not in _JOURNALLED
 
     def _try(
         self, name: str, recorded: Recorded, run: Callable[[Any], Any], gateway: Any, cloud: Any
@@ -508,7 +587,7 @@ def main(groups: list[str]) -> None:
 
     import pytest
 
-    from tests.api.cloudformation.test_declared import EXAMPLES, NAMED
+    from tests.api.cloudformation.test_declared import EXAMPLES, NAMED, changed_by
 
     results: list[Trials] = []
     examples = {"coded": CODED, **{name: one["resources"] for name, one in EXAMPLES.items()}}
@@ -521,10 +600,15 @@ def main(groups: list[str]) -> None:
             InProcessCloud(Path(folder) / "data") as cloud,
         ):
             trials.watch(patches, cloud)
-            cfn, body = cloud.client("cloudformation"), {"Resources": examples[group]}
-            cfn.create_stack(StackName=group, TemplateBody=json.dumps(body), **NAMED)
-            while (status := _status_of(cfn, group)).endswith("IN_PROGRESS"):
-                time.sleep(0.2)
+            cfn, change = cloud.client("cloudformation"), EXAMPLES.get(group, {}).get("change")
+            for deploy, resources in (
+                (cfn.create_stack, examples[group]),
+                *([(cfn.update_stack, changed_by(examples[group], change))] if change else []),
+            ):
+                body = json.dumps({"Resources": resources})
+                deploy(StackName=group, TemplateBody=body, **NAMED)
+                while (status := _status_of(cfn, group)).endswith("IN_PROGRESS"):
+                    time.sleep(0.2)
             patches.undo()
         seconds = time.monotonic() - started
         sys.stdout.write(f"{group} {status} {len(trials.done)} calls {seconds:.0f} s\n")

@@ -170,14 +170,17 @@ def _fill(shape: Any, known: Any, elsewhere: Any, call: Recorded) -> dict[str, A
     params: dict[str, Any] = {}
     for member in [] if shape is None else shape.required_members:
         one = shape.members[member]
-        value = _known(member, known, call) or _known(member, elsewhere, call)
+        own = call.params.get(member)
+        # A structure inside the call may have a member of this name, too.
+        value = own if one.type_name == "string" and isinstance(own, str) else None
+        value = value or _known(member, known, call) or _known(member, elsewhere, call)
         if value is None or isinstance(one, StructureShape):
             return None
         params[member] = [value] if isinstance(one, ListShape) else value
-    own = dict(reversed(known)) if call.service == "wafv2" else {}
+    of_acl = dict(reversed(known)) if call.service == "wafv2" else {}
     for member, one in ({} if shape is None else shape.members).items():
         # A resource of a group, or of a bus, is asked for with it; a web ACL by members of which none is required.
-        value = call.params.get(member, own.get(member.lower()))
+        value = call.params.get(member, of_acl.get(member.lower()))
         if member not in params and one.type_name == "string" and isinstance(value, str):
             params[member] = value
     return params

@@ -11,7 +11,7 @@ from headrace.client.clock import Clock
 from headrace.client.hash_keys import ShardRange
 from headrace.client.leases.assignment import plan
 from headrace.client.leases.lease import Checkpoint, Leader, Lease, Table
-from headrace.client.leases.lineage import lease_for, missing, unneeded
+from headrace.client.leases.lineage import lease_for, missing, unknown, unneeded
 from headrace.client.leases.stores import LeaseStore, StoreError
 
 _LOG = logging.getLogger("headrace.client")
@@ -145,6 +145,12 @@ class Leadership:
                 )
             for lease in [*done, *gone]:
                 self._store.delete(lease)
+            for lease in unknown(table.leases, shards):
+                _LOG.warning(
+                    "The lease of %s stays, though the stream has had no such shard: do two applications of different "
+                    "streams have this name?",
+                    lease.key,
+                )
         if new:
             alone = self._living(table, now_s) == {self.worker_id}
             owner = self.worker_id if alone else None

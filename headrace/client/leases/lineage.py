@@ -81,7 +81,10 @@ def _has_leased_ancestor(
 def unneeded(
     leases: Mapping[str, Lease], shards: Iterable[ShardRange]
 ) -> tuple[list[Lease], list[Lease]]:
-    """Return leases to remove: of ended shards whose children are being read, and of shards that are gone unread."""
+    """Return leases to remove: of ended shards whose children are being read, and of shards that are gone unread.
+
+    A lease that is newer than the newest shard stays: see `unknown`.
+    """
     children: dict[str, list[str]] = {}
     ids: set[str] = set()
     for shard in shards:
@@ -90,11 +93,23 @@ def unneeded(
             children.setdefault(parent, []).append(shard.shard_id)
     done: list[Lease] = []
     gone: list[Lease] = []
+    newest_id = max(ids, default="")
     for lease in leases.values():
         if lease.key not in ids:
+            if lease.key > newest_id:
+                continue
             (done if lease.has_ended else gone).append(lease)
         elif lease.has_ended and lease.key in children:
             heirs = [leases.get(child) for child in children[lease.key]]
             if all(h is not None and (h.checkpoint.is_number or h.has_ended) for h in heirs):
                 done.append(lease)
     return done, gone
+
+
+def unknown(leases: Mapping[str, Lease], shards: Iterable[ShardRange]) -> list[Lease]:
+    """Return leases that are newer than the newest shard, which every stream still has.
+
+    They are another stream's: two applications have one name. Or the list of shards is older than the leases.
+    """
+    newest_id = max((shard.shard_id for shard in shards), default="")
+    return [lease for lease in leases.values() if lease.key > newest_id]

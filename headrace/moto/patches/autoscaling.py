@@ -15,7 +15,7 @@ def undo_partial_groups(module: Any) -> None:
 
 
 def allow_updates(module: Any) -> None:
-    """Allow updates of a group's rebalancing and termination policies, which moto sets only at its creation.
+    """Allow updates of a group's rebalancing, termination policies, cooldown and placement, which moto does not change.
 
     A scaling policy's ARN is answered under AWS's name of the member, which moto misspells.
     """
@@ -30,6 +30,10 @@ def allow_updates(module: Any) -> None:
         group = self.autoscaling_backend.autoscaling_groups[name]
         if (rebalance := self._get_bool_param("CapacityRebalance", None)) is not None:
             group.capacity_rebalance = rebalance
+        if (cooldown := self._get_int_param("DefaultCooldown", None)) is not None:
+            group.default_cooldown = cooldown
+        if (placement := self._get_param("PlacementGroup", None)) is not None:
+            group.placement_group = placement
         if (policies := self._get_param("TerminationPolicies", None)) is not None:
             group.termination_policies = policies or ["Default"]
         return answer

@@ -108,6 +108,27 @@ def backends_of(package: str) -> dict[Where, Any]:
     return by_place
 
 
+_HELD: dict[str, frozenset[str]] = {}
+
+
+def packages_changed_with(package: str) -> frozenset[str]:
+    """Return a service and those whose backends its own hold as attributes: it changes them without a look-up.
+
+    Auto Scaling launches instances in the EC2 that it holds.
+    """
+    held = _HELD.get(package)
+    if held is None:
+        from moto.core.base_backend import BaseBackend
+
+        backends = list(backends_of(package).values())
+        values = [value for one in backends for value in vars(one).values()]
+        kinds = {package_of(type(one)) for one in values if isinstance(one, BaseBackend)}
+        held = frozenset({package, *kinds})
+        if backends:
+            _HELD[package] = held
+    return held
+
+
 def all_packages() -> set[str]:
     """Return the services that have a backend."""
     from moto.core.base_backend import BackendDict

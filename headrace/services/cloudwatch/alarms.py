@@ -384,6 +384,8 @@ def _judge(alarm: Any, data: _Data, now_s: float) -> _Change | None:
     comparison = _COMPARISONS.get(str(alarm.comparison_operator))
     if comparison is None or alarm.threshold is None or alarm.threshold_metric_id:
         return None  # anomaly detection, which headrace does not evaluate
+    if not alarm.evaluation_periods:
+        return None  # moto takes an alarm without them: it must not stop the others
     compare, words = comparison
     threshold = float(alarm.threshold)
     periods = int(alarm.evaluation_periods)

@@ -27,6 +27,7 @@ from headrace.services.dynamodb import checks
 from headrace.services.dynamodb import legacy_conditions as legacy
 from headrace.services.dynamodb.items import (
     Copies,
+    NoCopies,
     check_size,
     delete_item,
     get_item,
@@ -46,6 +47,7 @@ def patch() -> None:
     """Replace moto's methods, once."""
     import moto.dynamodb.models as models
     import moto.dynamodb.models.table as tables
+    import moto.dynamodb.responses as responses
     from moto.dynamodb.models.dynamo_type import Item, LimitedSizeDict
     from moto.dynamodb.models.table import Table
     from moto.dynamodb.models.table_export import TableExport
@@ -71,6 +73,8 @@ def patch() -> None:
     backend.transact_write_items = undone_if_cancelled(backend.transact_write_items)
     module: Any = models
     module.copy = Copies
+    module = responses
+    module.copy = NoCopies
     handler: Any = DynamoHandler
     for name in ("put_item", "update_item", "delete_item"):
         setattr(handler, name, _with_legacy(getattr(handler, name)))

@@ -1,4 +1,4 @@
-"""EventBridge Scheduler: invalid schedule expressions are refused; moto stores any text."""
+"""EventBridge Scheduler: invalid schedule expressions are refused, and an update changes what follows the end."""
 
 from __future__ import annotations
 
@@ -14,6 +14,22 @@ def patch(module: Any) -> None:
     backend = module.EventBridgeSchedulerBackend
     for name in ("create_schedule", "update_schedule"):
         setattr(backend, name, _checked(getattr(backend, name)))
+
+
+def update_actions(module: Any) -> None:
+    """Let UpdateSchedule set ActionAfterCompletion, which moto takes only at the creation."""
+    update = module.EventBridgeSchedulerResponse.update_schedule
+
+    @functools.wraps(update)
+    def update_schedule(self: Any) -> Any:
+        answer = update(self)
+        name = self.uri.partition("?")[0].rpartition("/")[2]
+        schedule = self.scheduler_backend.get_schedule(self._get_param("GroupName"), name)
+        # Documented: an update replaces the whole schedule.
+        schedule.action_after_completion = self._get_param("ActionAfterCompletion")
+        return answer
+
+    module.EventBridgeSchedulerResponse.update_schedule = update_schedule
 
 
 def _checked(method: Any) -> Any:

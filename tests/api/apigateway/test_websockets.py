@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Self
 
 import boto3
@@ -27,6 +28,8 @@ from wsproto.events import (
     TextMessage,
 )
 
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from tests.support.http_server import serving
 from tests.support.lambda_lab import zipped
 from tests.support.policies import TRUST_TEXT
 from tests.support.server import ServerProcess, wait_until
@@ -306,6 +309,37 @@ def test_a_connection_is_managed_by_its_apis_address(lab: Lab):
         assert isinstance(client.next(), CloseConnection)
     with pytest.raises(manage.exceptions.GoneException):
         wait_until(lambda: manage.get_connection(ConnectionId=connection) is None)
+
+
+def test_an_endpoint_is_asked_and_its_status_lets_in(lab: Lab, tmp_path: Path):
+    asked: list[HttpRequest] = []
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        asked.append(request)
+        return HttpResponse(403 if request.path == "/no" else 200, body=b"seen " + request.body)
+
+    api = lab.make("$request.body.action")
+    with serving(answer, tmp_path) as port:
+        kind = {
+            "IntegrationType": "HTTP_PROXY",
+            "IntegrationMethod": "POST",
+            "RequestParameters": {
+                "integration.request.header.connection-id": "context.connectionId"
+            },
+        }
+        url = f"http://127.0.0.1:{port}"
+        lab.route("$connect", f"{url}/${{stageVariables.v}}", api=api, integration=kind)
+        lab.route("$default", f"{url}/messages", api=api, integration=kind, **RESPONSE)
+        with lab.connect("", api=api) as client:
+            client.say('{"a": 1}')
+            assert client.text() == 'seen {"a": 1}'
+        lab.apis.update_stage(ApiId=api, StageName="prod", StageVariables={"v": "no"})
+        refused = lab.connect("", api=api)
+        assert refused.next().status_code == 403
+        refused.socket.close()
+    assert [request.path for request in asked] == ["/1", "/messages", "/no"]
+    ids = [request.headers["connection-id"] for request in asked]
+    assert ids[0] == ids[1] != ids[2]
 
 
 def test_an_object_whose_key_looks_like_a_connection_is_s3s(lab: Lab):

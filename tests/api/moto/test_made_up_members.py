@@ -1,4 +1,4 @@
-"""The calls of the stacks of all declared types take every member of the API's model, and reads show it, or it is said.
+"""The calls of all declared types' stacks and updates take every member, and reads show it, or it is said why not.
 
 Types by hand that call moto are tried too. Each call gets all members, with values made up from the model, and is taken
 back; see `tests.support.made_up`.
@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from headrace.services.iam.fidelity import moto_tables
-from tests.api.cloudformation.test_declared import EXAMPLES, NAMED
-from tests.api.cloudformation.test_stacks import create
+from tests.api.cloudformation.test_declared import EXAMPLES, NAMED, changed_by
+from tests.api.cloudformation.test_stacks import create, update
 from tests.support.cloud import InProcessCloud
 from tests.support.made_up import CODED, REFUSED_FILE, Trials
 
@@ -49,5 +49,22 @@ def test_every_member_is_read_back(
         }
         cfn = cloud.client("cloudformation")
         assert create(cfn, body, name=group, **NAMED) == "CREATE_COMPLETE"
+    assert trials.failed == {}
+    assert {name: paths for name, paths in trials.unseen.items() if paths} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", [name for name, example in EXAMPLES.items() if example["change"]])
+def test_every_member_of_an_update_is_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: str
+) -> None:
+    trials = Trials(json.loads(REFUSED_FILE.read_text()), moto_tables(), tries=False)
+    with InProcessCloud(tmp_path / "data") as cloud:
+        trials.watch(monkeypatch, cloud)
+        cfn, resources = cloud.client("cloudformation"), EXAMPLES[group]["resources"]
+        assert create(cfn, {"Resources": resources}, name=group, **NAMED) == "CREATE_COMPLETE"
+        trials.tries = True
+        body = {"Resources": changed_by(resources, EXAMPLES[group]["change"])}
+        assert update(cfn, body, name=group, **NAMED) == "UPDATE_COMPLETE"
     assert trials.failed == {}
     assert {name: paths for name, paths in trials.unseen.items() if paths} == {}

@@ -309,6 +309,19 @@ def test_what_a_call_takes_is_read_back(cloud: InProcessCloud, service: str, cas
     assert check(service, case, cloud.client(service), table) == []
 
 
+def test_an_update_says_what_follows_the_end_of_a_schedule(cloud: InProcessCloud):
+    client = cloud.client("scheduler")
+    asked = {
+        "Name": "ends",
+        "ScheduleExpression": "rate(1 day)",
+        "FlexibleTimeWindow": {"Mode": "OFF"},
+        "Target": {"Arn": arn("sqs", "q"), "RoleArn": ROLE},
+    }
+    client.create_schedule(**asked)
+    client.update_schedule(**asked, ActionAfterCompletion="DELETE")
+    assert client.get_schedule(Name="ends")["ActionAfterCompletion"] == "DELETE"
+
+
 def test_what_moto_keeps_is_shown(cloud: InProcessCloud):
     cloudfront = cloud.client("cloudfront")
     config = {"CallerReference": "r", "Name": "k", "EncodedKey": "e\n", "Comment": "of a key"}

@@ -103,6 +103,15 @@ def test_without_load_there_is_no_median(run: Run) -> None:
     assert "nothing parts them" in result.output
 
 
+@pytest.mark.parametrize("key", ["", "k" * 257, "\udcff"])
+def test_a_key_that_no_record_has_splits_nothing(key: str, kinesis: Any, run: Run) -> None:
+    before = ranges(kinesis)
+    done = run("split", "s", "--at-key", key)
+    assert (done.exit_code, done.output.count("\n")) == (1, 1)
+    assert done.output.startswith("Error: --at-key: a partition key ")
+    assert ranges(kinesis) == before
+
+
 def test_two_shards_are_merged(kinesis: Any, run: Run) -> None:
     result = run("merge", "s", "0", "shardId-000000000001")
     assert result.exit_code == 0, result.output

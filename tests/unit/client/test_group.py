@@ -163,6 +163,36 @@ def test_a_stream_that_is_not_there_stops_the_start_with_a_sentence_and_nobody_w
         assert take(iter(group), 1) == [b"a"]
 
 
+def test_an_application_of_another_stream_with_the_same_name_costs_no_record(
+    caplog: pytest.LogCaptureFixture,
+):
+    stream, other, store = FakeStream(2), FakeStream(1), MemoryLeaseStore()
+    with group_of(stream, store, start="LATEST") as group:
+        group.start()
+        wait_until(lambda: set(group.metrics().shards.values()) == {0})
+        for i in range(20):
+            put(stream, b"before", key=f"k{i}")
+        while group.metrics().records < 20:
+            batch = group.next_batch()
+            assert batch is not None
+            group.finish(batch)
+    for i in range(20):
+        put(stream, b"%d" % i, key=f"k{i}")
+    other.read_faults = [ServiceError("InvalidArgumentException", "not of this stream", 400)] * 9
+    with (
+        group_of(other, store, start="LATEST") as wrong,
+        pytest.raises(GroupError, match="Was the stream deleted, or made anew"),
+    ):
+        next(iter(wrong))
+    assert "The lease of shardId-000000000001 stays" in caplog.text
+    seen: set[bytes] = set()
+    with group_of(stream, store, start="LATEST") as group:
+        for batch in group:
+            seen |= {record.data for record in batch}
+            if seen >= {b"%d" % i for i in range(20)}:
+                break
+
+
 class FailingStore(MemoryLeaseStore):
     """A store whose writes are throttled for a while."""
 

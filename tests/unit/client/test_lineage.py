@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.client.leases.lease import LATEST, SHARD_END, Checkpoint, Lease
-from headrace.client.leases.lineage import lease_for, missing, unneeded
+from headrace.client.leases.lineage import lease_for, missing, unknown, unneeded
 from tests.support.fake_stream import FakeStream
 
 AT_LATEST = Checkpoint(LATEST)
@@ -66,3 +66,13 @@ def test_a_shard_that_is_gone_is_told_from_one_that_is_done():
     leases = leases_of(stream, s0=Checkpoint(SHARD_END), s1=NUMBER, s2=NUMBER)
     done, gone = unneeded(leases, stream.all[2:])
     assert ([x.key[-1] for x in done], [x.key[-1] for x in gone]) == (["0"], ["1"])
+
+
+def test_a_lease_that_is_newer_than_the_newest_shard_is_another_streams_and_stays():
+    stream = FakeStream(4)
+    leases = leases_of(stream, s0=NUMBER, s1=NUMBER, s2=NUMBER, s3=Checkpoint(SHARD_END))
+    # The stream of another application with the same name has two shards.
+    others = stream.all[:2]
+    assert unneeded(leases, others) == ([], [])
+    assert [lease.key[-1] for lease in unknown(leases, others)] == ["2", "3"]
+    assert unknown(leases, stream.all) == []

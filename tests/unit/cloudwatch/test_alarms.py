@@ -156,6 +156,11 @@ def test_an_alarm_rings_and_falls_silent_by_the_clock(cloud: InProcessCloud, clo
         "QueueArn"
     ]
     sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    # moto takes an alarm without periods: the others are evaluated nevertheless.
+    watch.put_metric_alarm(
+        AlarmName="0", Namespace="n", MetricName="m", Statistic="Sum", Period=60, Threshold=5,
+        ComparisonOperator="GreaterThanThreshold",
+    )  # fmt: skip
     watch.put_metric_alarm(
         AlarmName="a", Namespace="n", MetricName="m", Dimensions=[{"Name": "d", "Value": "1"}], Statistic="Sum",
         Period=60, EvaluationPeriods=1, Threshold=5, ComparisonOperator="GreaterThanThreshold",

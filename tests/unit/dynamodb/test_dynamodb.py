@@ -349,3 +349,44 @@ def test_an_item_that_is_written_anew_meanwhile_stays(
     monkeypatch.setattr(lab.moto, "change", change_later)
     lab.item_expiry.step()
     assert get(table) is not None
+
+
+@pytest.mark.parametrize(
+    ("update", "old", "new"),
+    [
+        ({"UpdateExpression": "SET n.c = :n, l[0] = :n"}, {"n", "l"}, {"n", "l"}),
+        ({"UpdateExpression": "SET s = :n"}, {"s"}, {"s"}),
+        ({"UpdateExpression": "REMOVE s ADD q :n"}, {"s"}, {"q"}),
+    ],
+)
+def test_an_update_tells_what_was_before_it(
+    lab: MotoLab, update: Any, old: set[str], new: set[str]
+):
+    table = lab.client("dynamodb")
+    table.create_table(
+        TableName="t",
+        KeySchema=[{"AttributeName": "k", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "k", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    item = {
+        "k": {"S": "x"},
+        "s": {"S": "y"},
+        "n": {"M": {"c": {"N": "1"}}},
+        "l": {"L": [{"N": "1"}]},
+    }
+    told: dict[str, Any] = {}
+    for wanted in ("ALL_OLD", "UPDATED_OLD", "UPDATED_NEW", "NONE"):
+        table.put_item(TableName="t", Item=item)
+        told[wanted] = table.update_item(
+            TableName="t",
+            Key={"k": {"S": "x"}},
+            ExpressionAttributeValues={":n": {"N": "2"}},
+            ReturnValues=wanted,
+            **update,
+        ).get("Attributes")
+    assert told["ALL_OLD"] == item
+    assert set(told["UPDATED_OLD"]) == old
+    assert all(told["UPDATED_OLD"][name] == item[name] for name in {"s"} & old)
+    assert set(told["UPDATED_NEW"]) == new
+    assert told["NONE"] is None

@@ -408,3 +408,25 @@ def test_a_read_that_makes_something_keeps_it(lab: MotoLab):
     lab.restart()
     assert lab.client("kms").describe_key(KeyId="alias/aws/s3")["KeyMetadata"]["KeyId"] == alias
     assert lab.client("ec2").describe_vpcs()["Vpcs"][0]["VpcId"] == vpc
+
+
+def test_what_a_service_changes_in_another_that_it_holds_is_kept(lab: MotoLab):
+    scaling = lab.client("autoscaling")
+    scaling.create_launch_configuration(
+        LaunchConfigurationName="c", ImageId="ami-12c6146b", InstanceType="t2.micro"
+    )
+    scaling.create_auto_scaling_group(
+        AutoScalingGroupName="g",
+        MinSize=0,
+        MaxSize=3,
+        DesiredCapacity=1,
+        LaunchConfigurationName="c",
+        AvailabilityZones=["us-east-1a"],
+    )
+    scaling.set_desired_capacity(AutoScalingGroupName="g", DesiredCapacity=2)
+    lab.restart()
+    reservations = lab.client("ec2").describe_instances()["Reservations"]
+    kept = {one["InstanceId"] for reservation in reservations for one in reservation["Instances"]}
+    (group,) = lab.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    assert len(kept) == 2
+    assert {one["InstanceId"] for one in group["Instances"]} == kept

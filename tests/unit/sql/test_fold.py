@@ -248,3 +248,15 @@ def test_a_delimited_record_is_one_line() -> None:
     result = run(script, [("t", Record(data)) for data in ("x,1\r\n", "y,2\nz,3", '"p\nq",4')])
     assert rows(result, "o") == [{"a": "x", "b": 1}, {"a": "p\nq", "b": 4}]
     assert result.unreadable == {"t": 1}
+
+
+def test_what_a_row_cannot_compute_is_null() -> None:
+    result = fold(
+        "CREATE STREAM a AS SELECT GENERATE_SERIES(1, delay, delay) AS s, GENERATE_SERIES(5, 1, -2) AS t, SLICE(tags, delay, 1) AS u,"
+        " AS_MAP(tags, ARRAY['x', 'y']) AS v, SPLIT(origin, '\\E') AS w, FROM_UNIXTIME(at_ms + 9000000000000000000) AS x,"
+        " origin LIKE '%\\' AS y, REGEXP_REPLACE(origin, '(b)', '<$1>') AS z FROM flights;",
+        flight("1", 1, delay=0, tags=["k", None, "l"], origin="a\\Eb"),
+    )
+    assert rows(result, "a") == [
+        {"s": None, "t": [5, 3, 1], "u": None, "v": {"k": "x"}, "w": ["a", "b"], "x": None, "y": False, "z": "a\\E<b>"}
+    ]  # fmt: skip

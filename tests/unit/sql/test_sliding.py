@@ -56,7 +56,7 @@ def test_windows_of_rows_have_names_and_stand_in_expressions() -> None:
         ("SELECT STREAM COUNT(*) FROM ticks WINDOWED BY HOP (RANGE INTERVAL '1' MINUTE);", "WINDOWED BY STAGGER, not HOP"),
         ("SELECT STREAM COUNT(*) AS n FROM ticks WINDOWED BY STAGGER (RANGE INTERVAL '1' MINUTE) GROUP BY ticker;",
          "PARTITION BY in place of GROUP BY"),
-        ("SELECT STREAM COUNT() AS n FROM ticks WINDOWED BY STAGGER (RANGE INTERVAL '1' MINUTE);", "COUNT takes"),
+        ("SELECT STREAM COUNT(1, 2) AS n FROM ticks WINDOWED BY STAGGER (RANGE INTERVAL '1' MINUTE);", "COUNT takes"),
         ("SELECT STREAM NULL AS n FROM ticks WINDOWED BY STAGGER (RANGE INTERVAL '1' MINUTE);", "a column of NULL"),
         ("SELECT STREAM COUNT(*) AS n FROM ticks WHERE COUNT(*) > 1 WINDOWED BY STAGGER (RANGE INTERVAL '1' MINUTE);",
          "WHERE has no aggregate function"),

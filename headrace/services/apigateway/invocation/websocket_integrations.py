@@ -1,4 +1,4 @@
-"""Runs the integrations of WebSocket APIs: functions, services by templates, and mocks.
+"""Runs the integrations of WebSocket APIs: functions, services by templates, HTTP endpoints, and mocks.
 
 Documented: docs.aws.amazon.com/apigateway/latest/developerguide/apigateway-websocket-api-integrations.html and
 apigateway-websocket-api-mapping-template-reference.html.
@@ -16,7 +16,7 @@ from typing import Any
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import CallerIdentity, ControlPlane, FunctionNotFound, FunctionThrottled
-from headrace.services.apigateway.invocation import mappings, service_calls
+from headrace.services.apigateway.invocation import endpoints, mappings, service_calls
 from headrace.services.apigateway.invocation.apis import HttpApi
 from headrace.services.apigateway.invocation.functions import (
     SERVICE,
@@ -102,6 +102,8 @@ def integrate(
             return {"statusCode": 200, "body": _response_text(integration, "", turn.values)}
         if kind == "AWS":
             return _call(services, api, uri, integration, turn)
+        if kind in ("HTTP", "HTTP_PROXY"):
+            return _ask(uri, integration, turn, is_proxy=kind == "HTTP_PROXY")
     except TemplateError as error:
         log.warning("API %s: a template cannot be filled: %s", api.id, error)
         raise Refused(500, "Internal server error") from error
@@ -165,6 +167,25 @@ def _call(
         "statusCode": answer.status,
         "body": _response_text(integration, text, values) or text,
     }
+
+
+def _ask(uri: str, integration: Mapping[str, Any], turn: Turn, *, is_proxy: bool) -> dict[str, Any]:
+    """Call an HTTP endpoint with the message, or with a template's text. Raises Refused, TemplateError."""
+    values = turn.values
+    body = None if is_proxy else _choose_template(integration, "requestTemplates", values)
+    of_rest = {"requestParameters": integration.get("requestParameters")}
+    parameters = mappings.request_parameters(of_rest, values, Overrides())
+    status, _, content = endpoints.forward(
+        str(integration.get("integrationMethod") or "POST"),
+        uri,
+        path=parameters["path"],
+        query=parameters["querystring"],
+        headers={"content-type": "application/json", **parameters["header"]},
+        body=(values.body if body is None else body).encode(),
+    )
+    text = content.decode(errors="replace")
+    shaped = None if is_proxy else _response_text(integration, text, values)
+    return {"statusCode": status, "body": shaped or text}
 
 
 def _response_text(integration: Mapping[str, Any], body: str, values: RequestValues) -> str | None:
