@@ -31,6 +31,9 @@ CREATE TABLE totals AS SELECT sym, SUM(price) AS total FROM ticks GROUP BY sym;
 CREATE TABLE known AS SELECT sym, UCASE(name) AS name FROM names WHERE name <> 'gone';
 CREATE STREAM rises AS SELECT * FROM ticks MATCH_RECOGNIZE (PARTITION BY sym MEASURES a.ms AS from_ms, b.ms AS to_ms
   AFTER MATCH SKIP TO NEXT ROW PATTERN (a b+ c) WITHIN 1 MINUTE GRACE PERIOD 5 SECONDS DEFINE b AS price > PREV(price)) AS m;
+SET 'late.stream' = 'lates';
+CREATE TABLE in_time AS SELECT sym, COUNT(*) AS n FROM ticks
+  WINDOW TUMBLING (SIZE 4 SECONDS, GRACE PERIOD 0 SECONDS) GROUP BY sym EMIT FINAL;
 """
 KILLS = 3
 
@@ -101,13 +104,15 @@ def test_each_row_comes_once_by_its_event_id(seed: int, tmp_path: Path) -> None:
     while not run_until(tmp_path, draw.randrange(20, 200) if kills < KILLS else None):
         kills += 1
     fold = fold_of(script, batches)
-    for stream in ("dear", "counts", "rises"):
+    assert fold.aside["lates"]
+    for stream in ("dear", "counts", "rises", "in_time", "lates"):
         by_id: dict[str, Any] = {}
         for record in records_of(tmp_path, stream):
             value = json.loads(record["data"])
             event_id = value.pop("_event_id")
             assert by_id.setdefault(event_id, value) == value
-        expected = in_order([row.columns for row in fold.results[stream]])
+        rows = fold.aside[stream] if stream == "lates" else fold.results[stream]
+        expected = in_order([row.columns for row in rows])
         assert in_order(list(by_id.values())) == expected, f"{stream} after {kills} kills"
     for table in ("totals", "known"):
         query = next(query for query in script.queries if query.name == table)
