@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from headrace.core.ports import TrimHorizon
+from headrace.moto.storage.changes import MOTO_LOCK
+from headrace.services.dynamodb import expiry
 from headrace.services.dynamodb import streams as dynamodb_streams
 from tests.support.moto_lab import MotoLab
 
@@ -349,6 +352,31 @@ def test_an_item_that_is_written_anew_meanwhile_stays(
     monkeypatch.setattr(lab.moto, "change", change_later)
     lab.item_expiry.step()
     assert get(table) is not None
+
+
+def test_requests_go_on_while_a_table_is_looked_through(
+    lab: MotoLab, table: Any, monkeypatch: pytest.MonkeyPatch
+):
+    table.update_time_to_live(
+        TableName="t", TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"}
+    )
+    put(table, ttl={"N": str(lab.clock.now_ms() // 1000 + 60)})
+    seen: list[bool] = []
+
+    def is_free() -> bool:
+        if MOTO_LOCK.acquire(blocking=False):
+            MOTO_LOCK.release()
+            return True
+        return False
+
+    def look(*_: Any) -> bool:
+        with ThreadPoolExecutor(1) as another:
+            seen.append(another.submit(is_free).result())
+        return False
+
+    monkeypatch.setattr(expiry, "_is_over", look)
+    lab.item_expiry.step()
+    assert seen == [True]
 
 
 @pytest.mark.parametrize(
