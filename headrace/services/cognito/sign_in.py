@@ -17,7 +17,12 @@ from typing import Any, cast
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import MOTO_LOCK
-from headrace.services.cognito.triggers import PoolClient, attributes_of, client_of
+from headrace.services.cognito.triggers import (
+    PoolClient,
+    attributes_of,
+    client_of,
+    unrecognizable,
+)
 
 # Documented: claims that a pre token generation function cannot change.
 _FIXED_CLAIMS = frozenset((
@@ -147,18 +152,28 @@ def _issue(client: PoolClient, answer: Any, source: str) -> Any:
             request = {**known, "newDeviceUsed": False}
             client.call("PostAuthentication", "Authentication", user.username, request, {})
         details = _ask_for_claims(client, user, source, known, tokens["AccessToken"])
+        changed = {} if details is None else _change_both(client.pool, tokens, details)
     except AwsError:
         _take_back(client.pool, tokens)
         raise
-    if details is not None:
-        with MOTO_LOCK:
-            pool = client.pool
-            for member, issued in (
-                ("IdToken", pool.id_tokens), ("AccessToken", pool.access_tokens),
-            ):  # fmt: skip
-                old, tokens[member] = tokens[member], _change(pool, tokens[member], details, member)
-                issued[tokens[member]] = issued.pop(old)
+    with MOTO_LOCK:
+        for member, token in changed.items():
+            issued = client.pool.id_tokens if member == "IdToken" else client.pool.access_tokens
+            issued[token] = issued.pop(tokens[member])
+            tokens[member] = token
     return answer
+
+
+def _change_both(
+    pool: Any, tokens: Mapping[str, Any], details: Mapping[str, Any]
+) -> dict[str, str]:
+    try:
+        return {
+            member: _change(pool, tokens[member], details, member)
+            for member in ("IdToken", "AccessToken")
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise unrecognizable() from error
 
 
 def _take_back(pool: Any, tokens: Mapping[str, Any]) -> None:

@@ -333,6 +333,8 @@ class _Solved:
             )
         elif event["triggerSource"].startswith("Verify"):
             event["response"]["answerCorrect"] = event["request"]["challengeAnswer"] != "no"
+        elif event["userName"] == "odd" and event["triggerSource"].startswith("Token"):
+            event["response"]["claimsOverrideDetails"] = {"claimsToAddOrOverride": ["tenant"]}
         return InvokeResult(json.dumps(event).encode(), None, "$LATEST", "r")
 
 
@@ -342,7 +344,9 @@ class Challenges:
     def __init__(self, lab: MotoLab) -> None:
         lab.moto.connect(Connections(control=lab.outside, function_calls=_Solved()))
         self.users = lab.client("cognito-idp")
-        names = ("DefineAuthChallenge", "CreateAuthChallenge", "VerifyAuthChallengeResponse")
+        names = (
+            "DefineAuthChallenge", "CreateAuthChallenge", "VerifyAuthChallengeResponse", "PreTokenGeneration",
+        )  # fmt: skip
         arn = f"arn:aws:lambda:us-east-1:{ACCOUNT}:function:f"
         self.pool = self.users.create_user_pool(
             PoolName="p", LambdaConfig=dict.fromkeys(names, arn)
@@ -402,6 +406,17 @@ def test_a_challenge_is_of_one_client_and_lasts_some_minutes(
         one for by in cognitoidp_backends.values() for one in by.values() if one.user_pools
     )
     assert len(backend.user_pools[pool.pool].custom_sessions) == 1
+
+
+def test_claims_of_a_wrong_form_give_no_tokens(challenges: tuple[Challenges, MotoLab]):
+    pool, _ = challenges
+    pool.users.admin_create_user(UserPoolId=pool.pool, Username="odd")
+    pool.users.admin_set_user_password(
+        UserPoolId=pool.pool, Username="odd", Password="Password1!", Permanent=True
+    )
+    with pytest.raises(ClientError) as refused:
+        pool.begin("odd", flow="USER_PASSWORD_AUTH", PASSWORD="Password1!")
+    assert refusal(refused) == ("InvalidLambdaResponseException", "Unrecognizable lambda output")
 
 
 def test_a_pools_own_challenge_is_for_those_who_may_sign_in(
