@@ -284,6 +284,35 @@ def test_a_bad_iterator_is_refused(lab: MotoLab, table: Any, bad: str):
         lab.client("dynamodbstreams").get_records(ShardIterator=bad)
 
 
+@pytest.mark.parametrize("expression", ["SET a = :v", "SET a = if_not_exists(b, :v)"])
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({"N": "abc"}, "The parameter cannot be converted to a numeric value: abc"),
+        ({"N": "1e200"}, "Number overflow"),
+        ({"M": {"m": {"N": ""}}}, "The parameter cannot be converted to a numeric value: "),
+        ({"SS": []}, "An string set  may not be empty"),
+    ],
+)
+def test_an_update_with_a_value_that_no_item_has_is_refused(
+    table: Any, expression: str, value: dict[str, Any], why: str
+):
+    put(table)
+    with pytest.raises(ClientError) as refused:
+        table.update_item(
+            TableName="t",
+            Key=key(),
+            UpdateExpression=expression,
+            ExpressionAttributeValues={":v": value},
+        )
+    error: Any = refused.value.response["Error"]
+    assert error["Code"] == "ValidationException"
+    assert error["Message"].startswith("ExpressionAttributeValues contains invalid value: ")
+    assert why in error["Message"]
+    assert error["Message"].endswith(" for key :v")
+    assert get(table) == key()
+
+
 # --- items that expire ----------------------------------------------------------------------------
 
 
