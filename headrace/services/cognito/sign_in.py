@@ -65,9 +65,9 @@ def respond(self: Any, original: Callable[[], Any]) -> Any:
     client, challenge = client_of(self), str(self._get_param("ChallengeName"))
     if client is None:
         return original()
+    responses: Mapping[str, Any] = self._get_param("ChallengeResponses") or {}
+    _check_secret_hash(client, str(responses.get("USERNAME", "")), responses)
     if challenge == "CUSTOM_CHALLENGE":
-        responses: Mapping[str, Any] = self._get_param("ChallengeResponses") or {}
-        _check_secret_hash(client, str(responses.get("USERNAME", "")), responses)
         return _go_on_custom(
             client, str(self._get_param("Session")), str(responses.get("ANSWER", ""))
         )

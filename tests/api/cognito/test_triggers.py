@@ -479,3 +479,27 @@ def test_a_client_with_a_secret_proves_it(challenges: tuple[Challenges, MotoLab]
             pool.answer(begun["Session"], client["ClientId"])
         begun = pool.answer(begun["Session"], client["ClientId"], SECRET_HASH=proof)
     assert begun["AuthenticationResult"]["IdToken"]
+
+
+def test_a_new_password_needs_the_clients_secret_too(challenges: tuple[Challenges, MotoLab]):
+    pool, _ = challenges
+    client = pool.make_client(GenerateSecret=True)
+    pool.users.admin_create_user(
+        UserPoolId=pool.pool, Username="bob", TemporaryPassword="Password1!"
+    )
+    text = ("bob" + client["ClientId"]).encode()
+    proof = base64.b64encode(hmac.digest(client["ClientSecret"].encode(), text, "sha256")).decode()
+    named = {"client": client["ClientId"], "flow": "USER_PASSWORD_AUTH"}
+    begun = pool.begin("bob", **named, PASSWORD="Password1!", SECRET_HASH=proof)
+
+    def answer(**more: str) -> dict[str, Any]:
+        return pool.users.respond_to_auth_challenge(
+            ClientId=client["ClientId"],
+            ChallengeName="NEW_PASSWORD_REQUIRED",
+            Session=begun["Session"],
+            ChallengeResponses={"USERNAME": "bob", "NEW_PASSWORD": "Password2!", **more},
+        )
+
+    with pytest.raises(pool.users.exceptions.NotAuthorizedException, match="SECRET_HASH"):
+        answer()
+    assert answer(SECRET_HASH=proof)["AuthenticationResult"]["IdToken"]
