@@ -44,7 +44,7 @@ def sign_in(self: Any, original: Callable[[], Any]) -> Any:
     if flow.startswith("REFRESH_TOKEN"):
         return _issue(client, original(), "RefreshTokens")
     username = str(parameters.get("USERNAME", ""))
-    _check_secret_hash(client, username, parameters)
+    check_secret(client, username, parameters.get("SECRET_HASH"))
     user = client.find_user(username)
     if user is None and client.function("UserMigration")[0] and "PASSWORD" in parameters:
         user = _migrate(client, username, parameters["PASSWORD"])
@@ -66,7 +66,7 @@ def respond(self: Any, original: Callable[[], Any]) -> Any:
     if client is None:
         return original()
     responses: Mapping[str, Any] = self._get_param("ChallengeResponses") or {}
-    _check_secret_hash(client, str(responses.get("USERNAME", "")), responses)
+    check_secret(client, str(responses.get("USERNAME", "")), responses.get("SECRET_HASH"))
     if challenge == "CUSTOM_CHALLENGE":
         return _go_on_custom(
             client, str(self._get_param("Session")), str(responses.get("ANSWER", ""))
@@ -75,12 +75,11 @@ def respond(self: Any, original: Callable[[], Any]) -> Any:
     return _issue(client, original(), "NewPasswordChallenge" if is_new else "Authentication")
 
 
-def _check_secret_hash(client: PoolClient, username: str, members: Mapping[str, Any]) -> None:
-    """Refuse a request that does not prove the client's secret (the sentences are observed by others)."""
+def check_secret(client: PoolClient, username: str, proof: Any) -> None:
+    """Raise AwsError when `proof` is not that of the client's secret, if it has one (sentences observed by others)."""
     app = client.pool.clients[client.id]
     if not app.generate_secret:
         return
-    proof = members.get("SECRET_HASH")
     if not proof:
         raise AwsError(
             "NotAuthorizedException",

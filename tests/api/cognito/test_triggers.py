@@ -503,3 +503,28 @@ def test_a_new_password_needs_the_clients_secret_too(challenges: tuple[Challenge
     with pytest.raises(pool.users.exceptions.NotAuthorizedException, match="SECRET_HASH"):
         answer()
     assert answer(SECRET_HASH=proof)["AuthenticationResult"]["IdToken"]
+
+
+@pytest.mark.parametrize(
+    ("call", "more"),
+    [
+        ("sign_up", {"Password": "Password1!"}),
+        ("confirm_sign_up", {"ConfirmationCode": "1"}),
+        ("resend_confirmation_code", {}),
+        ("forgot_password", {}),
+        ("confirm_forgot_password", {"ConfirmationCode": "1", "Password": "Password1!"}),
+    ],
+)
+def test_a_clients_call_needs_its_secret(
+    challenges: tuple[Challenges, MotoLab], call: str, more: dict[str, str]
+):
+    pool, _ = challenges
+    client = pool.make_client(GenerateSecret=True)
+    named = {"ClientId": client["ClientId"], "Username": "new", **more}
+    if call != "sign_up":
+        pool.users.sign_up(ClientId=pool.client, Username="new", Password="Password1!")
+    with pytest.raises(pool.users.exceptions.NotAuthorizedException, match="SECRET_HASH"):
+        getattr(pool.users, call)(**named)
+    text = ("new" + client["ClientId"]).encode()
+    proof = base64.b64encode(hmac.digest(client["ClientSecret"].encode(), text, "sha256")).decode()
+    getattr(pool.users, call)(**named, SecretHash=proof)
