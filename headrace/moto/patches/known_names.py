@@ -20,7 +20,7 @@ class _Named:
     Attributes:
         kept: the backend's attribute: a dictionary by name, or, with `member`, of objects that have the name there.
         sentence: `{}` stands for the name.
-        within: the parameter, and member, that says within what the name is unique; all of the backend without it.
+        within: the parameter, and the member of those objects, within whose value a name is unique; empty: anywhere.
     """
 
     backend: str
@@ -125,7 +125,7 @@ _NAMES: dict[str, tuple[_Named, ...]] = {
         _Named("ServiceDiscoveryBackend", "create_http_namespace", "name", "namespaces",
             "NamespaceAlreadyExists", "A namespace with the name {} already exists.", "name"),
         _Named("ServiceDiscoveryBackend", "create_service", "name", "services",
-            "ServiceAlreadyExists", "Service already exists.", "name", within="namespace_id"),
+            "ServiceAlreadyExists", "Service already exists.", "name", "namespace_id"),
     ),
     "timestreamwrite": (
         _Named("TimestreamWriteBackend", "create_database", "database_name", "databases",
@@ -154,8 +154,7 @@ def _with_check(create: Any, named: _Named, taken: Any) -> Any:
     @functools.wraps(create)
     def create_new(self: Any, *args: Any, **named_args: Any) -> Any:
         arguments = signature.bind(self, *args, **named_args).arguments
-        name = arguments.get(named.parameter)
-        kept = getattr(self, named.kept)
+        name, kept = arguments.get(named.parameter), getattr(self, named.kept)
         names = (
             kept
             if not named.member
