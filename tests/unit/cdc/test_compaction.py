@@ -203,10 +203,12 @@ def test_another_record_is_no_event(data: bytes):
         read_event(data)
 
 
-def test_a_number_beyond_a_double_stays_its_text():
-    event = read_event(b'{"id": "0/1/0", "op": "c", "table": "t", "after": {"n": 1e400, "m": 0.5}}')
+def test_a_number_beyond_a_double_or_of_thousands_of_digits_stays_its_text():
+    digits = "7" * 5000
+    row = f'{{"n": 1e400, "m": 0.5, "i": 17, "d": {digits}}}'
+    event = read_event(f'{{"id": "0/1/0", "op": "c", "table": "t", "after": {row}}}'.encode())
     assert event is not None
-    assert event.after == {"n": "1e400", "m": 0.5}
+    assert event.after == {"n": "1e400", "m": 0.5, "i": 17, "d": digits}
 
 
 def test_half_a_character_in_a_json_column_is_stored_and_does_not_end_the_fold():
