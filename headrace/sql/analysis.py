@@ -86,7 +86,7 @@ class Analysis:
             case InsertSelect():
                 self._insert(statement)
             case Query():
-                self._take_query(self._with_late(self.plan(statement)))
+                self._take_query(self.plan(statement))
             case SetProperty():
                 self._set(statement)
             case ChangeType():
@@ -277,7 +277,7 @@ class Analysis:
         self._start(plan, replaces=statement.replaces)
 
     def _start(self, plan: QueryPlan, *, replaces: bool) -> None:
-        """Add a query; refuse one that reads, by way of others, what it writes: its rows would go round for ever."""
+        """Add a query that has a name; refuse one that another has, too."""
         if not _QUERY_NAME.fullmatch(plan.name):
             raise SqlError(
                 f"{plan.name!r} names a folder of progress: letters, digits, '_', '-' and '.'",
@@ -287,6 +287,10 @@ class Analysis:
             self.queries = [q for q in self.queries if q.name.lower() != plan.name.lower()]
         if any(query.name.lower() == plan.name.lower() for query in self.queries):
             raise SqlError(f"two queries are called {plan.name}", plan.place)
+        self._take_query(plan)
+
+    def _take_query(self, plan: QueryPlan) -> None:
+        """Add a query; refuse one that reads, by way of others, what it writes: its rows would go round for ever."""
         plan = self._with_late(plan)
         written = {_stream_of(plan.target), plan.late} - {""}
         reached, queries = set(written), [*self.queries, plan]
@@ -302,9 +306,6 @@ class Analysis:
             reached |= further
         if reached & {_stream_of(source.relation) for source in plan.inputs()}:
             raise SqlError(f"{plan.name} would read what it writes", plan.place)
-        self._take_query(plan)
-
-    def _take_query(self, plan: QueryPlan) -> None:
         if ERRORS in self.settings:
             self._check_errors(plan, self.settings[ERRORS], plan.place)
         self.queries.append(plan)

@@ -7,12 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from headrace.sql.analysis import read_script
-from tests.spark_jobs.sql_job import differences, fold_of, in_order, run_job
+from tests.spark_jobs import sql_on_files
+from tests.spark_jobs.sql_job import differences, fold_of, in_order, run_job, write_job
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
 
 QUERIES = """
@@ -147,3 +149,22 @@ def test_late_rows_are_the_same_ones_in_every_order(
             assert in_order(bad) == in_order(read("bad"))
 
     check()
+
+
+@pytest.mark.slow
+def test_what_a_repeated_micro_batch_sorts_out_is_read_once(
+    spark: SparkSession, sql_settings: None, tmp_path: Path
+) -> None:
+    script = read_script(QUERIES)
+    script = replace(script, queries=tuple(q for q in script.queries if q.name == "hopping_aside"))
+    write_job(script, LATE[:3], tmp_path)
+    sql_on_files.run(tmp_path)
+    # As if it had been killed before it noted that it was through with its last micro-batch.
+    commits = tmp_path / "progress" / "hopping_aside" / "intake" / "checkpoint" / "commits"
+    for name in ("2", ".2.crc"):
+        (commits / name).unlink()
+    read = run_job(script, LATE, tmp_path)
+    fold = fold_of(script, LATE)
+    assert not differences(script, fold, read)
+    aside = [row.columns | {"_key": row.key} for row in fold.aside["lates"]]
+    assert in_order(read("lates")) == in_order(aside)

@@ -19,7 +19,7 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import MOTO_LOCK
-from headrace.services.cognito.sign_in import respond, sign_in
+from headrace.services.cognito.sign_in import check_secret, respond, sign_in
 from headrace.services.cognito.triggers import PoolClient, attributes_of, client_of, flat
 
 _CODE = "{####}"
@@ -98,9 +98,23 @@ def _with_triggers(method: Any, around: Callable[[Any, Callable[[], Any]], Any])
                 return method(self)
 
         # While stored requests are repeated there is nobody to call.
-        return original() if CURRENT.function_calls is None else around(self, original)
+        if CURRENT.function_calls is None:
+            return original()
+        if method.__name__ in _OF_CLIENTS:
+            _check_client(self)
+        return around(self, original)
 
     return run
+
+
+# Clients send these, with their secret's proof as a member of its own.
+_OF_CLIENTS = ("sign_up", "confirm_sign_up", "forgot_password", "confirm_forgot_password")
+
+
+def _check_client(self: Any) -> None:
+    client = client_of(self)
+    if client is not None:
+        check_secret(client, str(self._get_param("Username")), self._get_param("SecretHash"))
 
 
 # --- signing up ----------------------------------------------------------------------------------
@@ -239,6 +253,7 @@ def _resend_code(self: Any) -> Any:
     client, username = client_of(self), str(self._get_param("Username"))
     if client is None:
         raise ResourceNotFoundError(self._get_param("ClientId"))
+    check_secret(client, username, self._get_param("SecretHash"))
     pool, user = client.pool, client.find_user(username)
     if user is None:
         raise UserNotFoundError(username)

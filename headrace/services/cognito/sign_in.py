@@ -17,7 +17,12 @@ from typing import Any, cast
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import MOTO_LOCK
-from headrace.services.cognito.triggers import PoolClient, attributes_of, client_of
+from headrace.services.cognito.triggers import (
+    PoolClient,
+    attributes_of,
+    client_of,
+    unrecognizable,
+)
 
 # Documented: claims that a pre token generation function cannot change.
 _FIXED_CLAIMS = frozenset((
@@ -39,7 +44,7 @@ def sign_in(self: Any, original: Callable[[], Any]) -> Any:
     if flow.startswith("REFRESH_TOKEN"):
         return _issue(client, original(), "RefreshTokens")
     username = str(parameters.get("USERNAME", ""))
-    _check_secret_hash(client, username, parameters)
+    check_secret(client, username, parameters.get("SECRET_HASH"))
     user = client.find_user(username)
     if user is None and client.function("UserMigration")[0] and "PASSWORD" in parameters:
         user = _migrate(client, username, parameters["PASSWORD"])
@@ -60,9 +65,9 @@ def respond(self: Any, original: Callable[[], Any]) -> Any:
     client, challenge = client_of(self), str(self._get_param("ChallengeName"))
     if client is None:
         return original()
+    responses: Mapping[str, Any] = self._get_param("ChallengeResponses") or {}
+    check_secret(client, str(responses.get("USERNAME", "")), responses.get("SECRET_HASH"))
     if challenge == "CUSTOM_CHALLENGE":
-        responses: Mapping[str, Any] = self._get_param("ChallengeResponses") or {}
-        _check_secret_hash(client, str(responses.get("USERNAME", "")), responses)
         return _go_on_custom(
             client, str(self._get_param("Session")), str(responses.get("ANSWER", ""))
         )
@@ -70,12 +75,11 @@ def respond(self: Any, original: Callable[[], Any]) -> Any:
     return _issue(client, original(), "NewPasswordChallenge" if is_new else "Authentication")
 
 
-def _check_secret_hash(client: PoolClient, username: str, members: Mapping[str, Any]) -> None:
-    """Refuse a request that does not prove the client's secret (the sentences are observed by others)."""
+def check_secret(client: PoolClient, username: str, proof: Any) -> None:
+    """Raise AwsError when `proof` is not that of the client's secret, if it has one (sentences observed by others)."""
     app = client.pool.clients[client.id]
     if not app.generate_secret:
         return
-    proof = members.get("SECRET_HASH")
     if not proof:
         raise AwsError(
             "NotAuthorizedException",
@@ -147,18 +151,28 @@ def _issue(client: PoolClient, answer: Any, source: str) -> Any:
             request = {**known, "newDeviceUsed": False}
             client.call("PostAuthentication", "Authentication", user.username, request, {})
         details = _ask_for_claims(client, user, source, known, tokens["AccessToken"])
+        changed = {} if details is None else _change_both(client.pool, tokens, details)
     except AwsError:
         _take_back(client.pool, tokens)
         raise
-    if details is not None:
-        with MOTO_LOCK:
-            pool = client.pool
-            for member, issued in (
-                ("IdToken", pool.id_tokens), ("AccessToken", pool.access_tokens),
-            ):  # fmt: skip
-                old, tokens[member] = tokens[member], _change(pool, tokens[member], details, member)
-                issued[tokens[member]] = issued.pop(old)
+    with MOTO_LOCK:
+        for member, token in changed.items():
+            issued = client.pool.id_tokens if member == "IdToken" else client.pool.access_tokens
+            issued[token] = issued.pop(tokens[member])
+            tokens[member] = token
     return answer
+
+
+def _change_both(
+    pool: Any, tokens: Mapping[str, Any], details: Mapping[str, Any]
+) -> dict[str, str]:
+    try:
+        return {
+            member: _change(pool, tokens[member], details, member)
+            for member in ("IdToken", "AccessToken")
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise unrecognizable() from error
 
 
 def _take_back(pool: Any, tokens: Mapping[str, Any]) -> None:

@@ -99,8 +99,13 @@ class PoolClient:
             )
         response = answered.get("response") if isinstance(answered, dict) else None
         if not isinstance(response, dict):
-            raise AwsError("InvalidLambdaResponseException", "Unrecognizable lambda output")
+            raise unrecognizable()
         return cast("dict[str, Any]", response)
+
+
+def unrecognizable() -> AwsError:
+    """Return the error for a function's answer that has not the event's form."""
+    return AwsError("InvalidLambdaResponseException", "Unrecognizable lambda output")
 
 
 def _unexpected(trigger: str, why: str) -> AwsError:

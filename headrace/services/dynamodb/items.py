@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from headrace.moto.current_cloud import CURRENT
@@ -172,6 +172,7 @@ def update_item(
     hash_key, range_key = whole_key(backend, table, key)
     current: Any = table.get_item(hash_key, range_key)
     names, values = expression_attribute_names, expression_attribute_values
+    _check_values(table, values or {})
     condition = create_condition_expression_parser(condition_expression, names, values).parse()
     if (expected and not legacy.holds(expected, None, current)) or not condition.expr(current):
         wants_old = return_values_on_condition_check_failure == "ALL_OLD" and current is not None
@@ -193,6 +194,22 @@ def update_item(
         table.stream_shard.add(current, item)
     _tell(table, current, item)
     return item
+
+
+def _check_values(table: Any, values: Mapping[str, Any]) -> None:
+    """Refuse values that PutItem refuses, in AWS's words for those of an expression (dynalite's tests, on AWS)."""
+    from moto.dynamodb.exceptions import MockValidationException, ValidationException
+    from moto.dynamodb.responses import validate_put_has_empty_attrs
+
+    for name, value in values.items():
+        try:
+            table._validate_item_types({name: value})
+            validate_put_has_empty_attrs({name: value}, table)
+        except (MockValidationException, ValidationException) as error:
+            why = str(error.message).removeprefix("1 validation error detected: ")
+            raise MockValidationException(
+                f"ExpressionAttributeValues contains invalid value: {why} for key {name}"
+            ) from error
 
 
 def _attributes(item: Any) -> dict[str, Any]:

@@ -333,6 +333,8 @@ class _Solved:
             )
         elif event["triggerSource"].startswith("Verify"):
             event["response"]["answerCorrect"] = event["request"]["challengeAnswer"] != "no"
+        elif event["userName"] == "odd" and event["triggerSource"].startswith("Token"):
+            event["response"]["claimsOverrideDetails"] = {"claimsToAddOrOverride": ["tenant"]}
         return InvokeResult(json.dumps(event).encode(), None, "$LATEST", "r")
 
 
@@ -342,7 +344,9 @@ class Challenges:
     def __init__(self, lab: MotoLab) -> None:
         lab.moto.connect(Connections(control=lab.outside, function_calls=_Solved()))
         self.users = lab.client("cognito-idp")
-        names = ("DefineAuthChallenge", "CreateAuthChallenge", "VerifyAuthChallengeResponse")
+        names = (
+            "DefineAuthChallenge", "CreateAuthChallenge", "VerifyAuthChallengeResponse", "PreTokenGeneration",
+        )  # fmt: skip
         arn = f"arn:aws:lambda:us-east-1:{ACCOUNT}:function:f"
         self.pool = self.users.create_user_pool(
             PoolName="p", LambdaConfig=dict.fromkeys(names, arn)
@@ -402,6 +406,17 @@ def test_a_challenge_is_of_one_client_and_lasts_some_minutes(
         one for by in cognitoidp_backends.values() for one in by.values() if one.user_pools
     )
     assert len(backend.user_pools[pool.pool].custom_sessions) == 1
+
+
+def test_claims_of_a_wrong_form_give_no_tokens(challenges: tuple[Challenges, MotoLab]):
+    pool, _ = challenges
+    pool.users.admin_create_user(UserPoolId=pool.pool, Username="odd")
+    pool.users.admin_set_user_password(
+        UserPoolId=pool.pool, Username="odd", Password="Password1!", Permanent=True
+    )
+    with pytest.raises(ClientError) as refused:
+        pool.begin("odd", flow="USER_PASSWORD_AUTH", PASSWORD="Password1!")
+    assert refusal(refused) == ("InvalidLambdaResponseException", "Unrecognizable lambda output")
 
 
 def test_a_pools_own_challenge_is_for_those_who_may_sign_in(
@@ -464,3 +479,52 @@ def test_a_client_with_a_secret_proves_it(challenges: tuple[Challenges, MotoLab]
             pool.answer(begun["Session"], client["ClientId"])
         begun = pool.answer(begun["Session"], client["ClientId"], SECRET_HASH=proof)
     assert begun["AuthenticationResult"]["IdToken"]
+
+
+def test_a_new_password_needs_the_clients_secret_too(challenges: tuple[Challenges, MotoLab]):
+    pool, _ = challenges
+    client = pool.make_client(GenerateSecret=True)
+    pool.users.admin_create_user(
+        UserPoolId=pool.pool, Username="bob", TemporaryPassword="Password1!"
+    )
+    text = ("bob" + client["ClientId"]).encode()
+    proof = base64.b64encode(hmac.digest(client["ClientSecret"].encode(), text, "sha256")).decode()
+    named = {"client": client["ClientId"], "flow": "USER_PASSWORD_AUTH"}
+    begun = pool.begin("bob", **named, PASSWORD="Password1!", SECRET_HASH=proof)
+
+    def answer(**more: str) -> dict[str, Any]:
+        return pool.users.respond_to_auth_challenge(
+            ClientId=client["ClientId"],
+            ChallengeName="NEW_PASSWORD_REQUIRED",
+            Session=begun["Session"],
+            ChallengeResponses={"USERNAME": "bob", "NEW_PASSWORD": "Password2!", **more},
+        )
+
+    with pytest.raises(pool.users.exceptions.NotAuthorizedException, match="SECRET_HASH"):
+        answer()
+    assert answer(SECRET_HASH=proof)["AuthenticationResult"]["IdToken"]
+
+
+@pytest.mark.parametrize(
+    ("call", "more"),
+    [
+        ("sign_up", {"Password": "Password1!"}),
+        ("confirm_sign_up", {"ConfirmationCode": "1"}),
+        ("resend_confirmation_code", {}),
+        ("forgot_password", {}),
+        ("confirm_forgot_password", {"ConfirmationCode": "1", "Password": "Password1!"}),
+    ],
+)
+def test_a_clients_call_needs_its_secret(
+    challenges: tuple[Challenges, MotoLab], call: str, more: dict[str, str]
+):
+    pool, _ = challenges
+    client = pool.make_client(GenerateSecret=True)
+    named = {"ClientId": client["ClientId"], "Username": "new", **more}
+    if call != "sign_up":
+        pool.users.sign_up(ClientId=pool.client, Username="new", Password="Password1!")
+    with pytest.raises(pool.users.exceptions.NotAuthorizedException, match="SECRET_HASH"):
+        getattr(pool.users, call)(**named)
+    text = ("new" + client["ClientId"]).encode()
+    proof = base64.b64encode(hmac.digest(client["ClientSecret"].encode(), text, "sha256")).decode()
+    getattr(pool.users, call)(**named, SecretHash=proof)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from headrace.core.ports import TrimHorizon
+from headrace.moto.storage.changes import MOTO_LOCK
+from headrace.services.dynamodb import expiry
 from headrace.services.dynamodb import streams as dynamodb_streams
 from tests.support.moto_lab import MotoLab
 
@@ -281,6 +284,35 @@ def test_a_bad_iterator_is_refused(lab: MotoLab, table: Any, bad: str):
         lab.client("dynamodbstreams").get_records(ShardIterator=bad)
 
 
+@pytest.mark.parametrize("expression", ["SET a = :v", "SET a = if_not_exists(b, :v)"])
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({"N": "abc"}, "The parameter cannot be converted to a numeric value: abc"),
+        ({"N": "1e200"}, "Number overflow"),
+        ({"M": {"m": {"N": ""}}}, "The parameter cannot be converted to a numeric value: "),
+        ({"SS": []}, "An string set  may not be empty"),
+    ],
+)
+def test_an_update_with_a_value_that_no_item_has_is_refused(
+    table: Any, expression: str, value: dict[str, Any], why: str
+):
+    put(table)
+    with pytest.raises(ClientError) as refused:
+        table.update_item(
+            TableName="t",
+            Key=key(),
+            UpdateExpression=expression,
+            ExpressionAttributeValues={":v": value},
+        )
+    error: Any = refused.value.response["Error"]
+    assert error["Code"] == "ValidationException"
+    assert error["Message"].startswith("ExpressionAttributeValues contains invalid value: ")
+    assert why in error["Message"]
+    assert error["Message"].endswith(" for key :v")
+    assert get(table) == key()
+
+
 # --- items that expire ----------------------------------------------------------------------------
 
 
@@ -349,6 +381,31 @@ def test_an_item_that_is_written_anew_meanwhile_stays(
     monkeypatch.setattr(lab.moto, "change", change_later)
     lab.item_expiry.step()
     assert get(table) is not None
+
+
+def test_requests_go_on_while_a_table_is_looked_through(
+    lab: MotoLab, table: Any, monkeypatch: pytest.MonkeyPatch
+):
+    table.update_time_to_live(
+        TableName="t", TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"}
+    )
+    put(table, ttl={"N": str(lab.clock.now_ms() // 1000 + 60)})
+    seen: list[bool] = []
+
+    def is_free() -> bool:
+        if MOTO_LOCK.acquire(blocking=False):
+            MOTO_LOCK.release()
+            return True
+        return False
+
+    def look(*_: Any) -> bool:
+        with ThreadPoolExecutor(1) as another:
+            seen.append(another.submit(is_free).result())
+        return False
+
+    monkeypatch.setattr(expiry, "_is_over", look)
+    lab.item_expiry.step()
+    assert seen == [True]
 
 
 @pytest.mark.parametrize(

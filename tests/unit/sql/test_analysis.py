@@ -79,6 +79,8 @@ CREATE TABLE planes (carrier VARCHAR PRIMARY KEY, seats INT) WITH (stream = 'pla
         ("CREATE STREAM a AS SELECT id FROM flights; SET 'errors.stream' = 'flights';", "a reads flights, and so its own"),
         ("SET 'late.stream' = 'flights'; CREATE TABLE a AS SELECT id, COUNT(*) FROM flights WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY id;",
          "a would read what it writes"),
+        ("SET 'late.stream' = 'flights'; SELECT id, COUNT(*) FROM flights WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY id EMIT FINAL;",
+         "query_1 would read what it writes"),
         ("SET 'late.stream' = 'l'; CREATE STREAM a AS SELECT f.id FROM flights f JOIN flights g WITHIN 1 HOUR ON f.id = g.id;",
          "a join's late rows are counted, and go to no stream"),
         ("SET 'processing.guarantee' = 'exactly_once';", "the property 'processing.guarantee' has no effect here"),
