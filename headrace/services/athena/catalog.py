@@ -157,7 +157,7 @@ class Catalog:
 
     def _describe(self, table: Mapping[str, Any]) -> dict[str, Any]:
         if table.get("TableType") == "VIRTUAL_VIEW":
-            return {"view": view_query(table)}
+            return view_query(table)
         storage: Mapping[str, Any] = table.get("StorageDescriptor") or {}
         parameters: Mapping[str, str] = table.get("Parameters") or {}
         serde: Mapping[str, Any] = storage.get("SerdeInfo") or {}
@@ -425,11 +425,15 @@ class Catalog:
         return [values for values, _ in new]
 
 
-def view_query(table: Mapping[str, Any]) -> str:
-    """Return the query of a view of Athena's. Raises CatalogRefused."""
+def view_query(table: Mapping[str, Any]) -> dict[str, str]:
+    """Return the `view`'s query, and the `database` of its names that have none. Raises CatalogRefused."""
     text = str(table.get("ViewOriginalText") or "")
     try:
         encoded = text.removeprefix(VIEW_MARK).split(" ", 1)[0]
-        return str(json.loads(base64.b64decode(encoded))["originalSql"])
+        view = json.loads(base64.b64decode(encoded))
+        return {
+            "view": str(view["originalSql"]),
+            "database": str(view.get("schema") or table["DatabaseName"]),
+        }
     except (ValueError, KeyError, TypeError) as error:
         raise CatalogRefused(f"INVALID_VIEW: Invalid view JSON: {text[:200]}") from error

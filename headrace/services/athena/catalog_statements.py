@@ -160,7 +160,12 @@ class CatalogStatements:
 
     def _create_view(self, statement: Mapping[str, Any]) -> Shown:
         database, name = statement["table"]
-        view = {"originalSql": statement["sql"], "catalog": "awsdatacatalog", "schema": database}
+        view = {
+            "originalSql": statement["sql"],
+            "catalog": "awsdatacatalog",
+            # That of the names in the query which have none.
+            "schema": statement["options"]["database"],
+        }
         text = base64.b64encode(json.dumps(view).encode()).decode()
         table = {
             "Name": name,
@@ -361,7 +366,7 @@ class CatalogStatements:
         name = f"{table['DatabaseName']}.{table['Name']}"
         if table.get("TableType") == "VIRTUAL_VIEW":
             return Shown(
-                ("Create View",), (f"CREATE VIEW {name} AS", *view_query(table).splitlines())
+                ("Create View",), (f"CREATE VIEW {name} AS", *view_query(table)["view"].splitlines())
             )
         if statement["options"]["kind"] == "VIEW":
             raise CatalogRefused(f"Relation '{name}' is a table, not a view")

@@ -162,7 +162,7 @@ class _Query:
                 if "missing" in described:
                     raise StatementRefused(described["missing"])
                 if "view" in described:
-                    view = parse(described["view"], database)
+                    view = parse(described["view"], described["database"].lower())
                     self.views[database, name] = view.sql
                     wanted.update(dict.fromkeys((one[0], one[1]) for one in view.tables))
                 else:

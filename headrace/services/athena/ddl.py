@@ -57,7 +57,7 @@ def parse_create(tree: Any, database: str) -> Statement:
         to_duckdb(tree.expression.copy(), database)  # it must be a query that can run
         return Statement(
             "create_view", "DDL", "CREATE_VIEW", read_name(tree.this, database), view,
-            options={"replace": bool(tree.args.get("replace"))},
+            options={"replace": bool(tree.args.get("replace")), "database": database},
         )  # fmt: skip
     if kind != "TABLE":
         raise StatementRefused(f"NOT_SUPPORTED: headrace does not run CREATE {kind} in Athena")

@@ -305,6 +305,10 @@ def test_the_catalogue_is_glues(athena: Athena, cloud: InProcessCloud):
         "SELECT column_name, data_type, ordinal_position FROM information_schema.columns WHERE table_schema = 'other'"
     ) == [["a", "integer", "1"]]
     assert "not empty" in athena.reason("DROP DATABASE other")
+    # A view's names are of the database in which it was created, not of the view's own.
+    athena.run("CREATE VIEW other.v AS SELECT count(*) AS n FROM counted")
+    athena.run("CREATE EXTERNAL TABLE counted (a int) STORED AS PARQUET LOCATION 's3://lake/none/'")
+    assert athena.rows("SELECT n FROM other.v") == [["0"]]
     athena.run("DROP DATABASE other CASCADE")
     with pytest.raises(ClientError, match="Database other not found"):
         athena.client.list_table_metadata(**named)

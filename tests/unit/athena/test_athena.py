@@ -101,6 +101,11 @@ def test_queries_name_their_tables():
     statement = parse(text, "main")
     assert set(statement.tables) == {("main", "t"), ("db", "t"), ("db2", "u")}
     assert "_col2" in statement.sql
+    # A database that one name has is not the next one's.
+    assert parse("SELECT * FROM db2.u JOIN t ON true", "main").tables == (
+        ("db2", "u"),
+        ("main", "t"),
+    )
     # The name of a common table expression within its own definition is a table's.
     assert parse("WITH t AS (SELECT * FROM t) SELECT * FROM t", "main").tables == (("main", "t"),)
 
