@@ -23,6 +23,7 @@ from headrace.core.ports import (
     ControlPlane,
     Guard,
     ObjectInfo,
+    ObjectNotFound,
     ObjectStore,
 )
 from headrace.services.athena.projection import (
@@ -79,7 +80,7 @@ class Catalog:
         region: str,
     ) -> None:
         self._control = control
-        self.objects = objects
+        self._objects = objects
         self._clock = clock
         self._guard, self._acting = guard, acting
         self._account, self._region = account, region
@@ -140,7 +141,7 @@ class Catalog:
         self._check(
             "s3:PutObject", f"{bucket}/{key}", f"Access denied when writing to location: {at}"
         )
-        self.objects.put(bucket, key, file)
+        self._objects.put(bucket, key, file)
 
     # What a query reads
 
@@ -175,11 +176,8 @@ class Catalog:
             "files": [],
         }
         if parameters.get("table_type", "").upper() == "ICEBERG":
-            bucket, key = split_location(parameters.get("metadata_location", ""))
-            described["metadata"] = str(self.objects.file(bucket, key.removesuffix("/")))
-            described["buckets"] = {
-                name: str(path) for name, path in self.objects.buckets().items()
-            }
+            # Which files it has stands in its metadata: the query's process asks for each by `find_object`.
+            described["metadata"] = parameters.get("metadata_location", "")
             described["keys"] = []
             return described
         location = storage.get("Location") or ""
@@ -194,15 +192,28 @@ class Catalog:
                 raise CatalogRefused(
                     f"headrace reads tables of at most {MOST_FILES} objects in Athena"
                 )
-            bucket = uri.split("/", 3)[2]
-            self._check(
-                "s3:GetObject",
-                f"{bucket}/{info.key}",
-                f"PERMISSION_DENIED: Access denied when reading {uri}",
-            )
-            path = str(self.objects.file(bucket, info.key))
+            path = self._readable_path(uri.split("/", 3)[2], info.key)
             described["files"].append({"path": path, "uri": uri, "values": values})
         return described
+
+    def _readable_path(self, bucket: str, key: str) -> str:
+        """Return an object's file, if the query's caller may read it. Raises CatalogRefused, BucketNotFound."""
+        self._check(
+            "s3:GetObject",
+            f"{bucket}/{key}",
+            f"PERMISSION_DENIED: Access denied when reading s3://{bucket}/{key}",
+        )
+        return str(self._objects.file(bucket, key))
+
+    def find_object(self, location: str) -> dict[str, str]:
+        """Return the `path` of an object's file: `{"missing": reason}` without it, or the right to read it."""
+        try:
+            bucket, key = split_location(location)
+            return {"path": self._readable_path(bucket, key.removesuffix("/"))}
+        except CatalogRefused as error:
+            return {"missing": str(error)}
+        except (BucketNotFound, ObjectNotFound):
+            return {"missing": f"HIVE_CANNOT_OPEN_SPLIT: {location} does not exist"}
 
     def list_all(self) -> list[dict[str, Any]]:
         """Return all databases with their tables' names, kinds and columns, for `information_schema`."""
@@ -225,15 +236,24 @@ class Catalog:
         return databases
 
     def _files(self, location: str) -> Iterator[tuple[ObjectInfo, str]]:
-        """Yield the objects under a location, without the hidden and the empty ones, as Hive does."""
+        """Return the objects under a location, without the hidden and the empty ones, as Hive does."""
         bucket, prefix = split_location(location)
-        self._check(
-            "s3:ListBucket", bucket, f"PERMISSION_DENIED: Access denied when listing {location}"
-        )
-        for info in self.objects.list(bucket, prefix):
+        return self._visible(bucket, prefix)
+
+    def _visible(self, bucket: str, prefix: str) -> Iterator[tuple[ObjectInfo, str]]:
+        for info in self.list_objects(bucket, prefix):
             name = info.key.rsplit("/", 1)[-1]
             if info.size_bytes and name and not name.startswith(("_", ".")):
                 yield info, f"s3://{bucket}/{info.key}"
+
+    def list_objects(self, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
+        """Yield the objects whose keys begin with a prefix. Raises CatalogRefused, BucketNotFound."""
+        self._check(
+            "s3:ListBucket",
+            bucket,
+            f"PERMISSION_DENIED: Access denied when listing s3://{bucket}/{prefix}",
+        )
+        return self._objects.list(bucket, prefix)
 
     def _partition_files(
         self, table: Mapping[str, Any]
@@ -260,11 +280,7 @@ class Catalog:
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).replace(tzinfo=None)
         projection = read_projection(parameters, keys, location, now)
         bucket, _, prefix = projection.prefix.partition("://")[2].partition("/")
-        for info in self.objects.list(bucket, prefix):
-            name = info.key.rsplit("/", 1)[-1]
-            if not info.size_bytes or name.startswith(("_", ".")):
-                continue
-            uri = f"s3://{bucket}/{info.key}"
+        for info, uri in self._visible(bucket, prefix):
             values = projection.values_of(uri)
             if values is not None:
                 yield info, uri, values
@@ -317,7 +333,7 @@ class Catalog:
         """Return a location at which nothing lies yet. Raises CatalogRefused."""
         try:
             bucket, prefix = split_location(location)
-            is_taken = next(self.objects.list(bucket, prefix), None) is not None
+            is_taken = next(self.list_objects(bucket, prefix), None) is not None
         except BucketNotFound as error:
             raise CatalogRefused(
                 f"HIVE_WRITER_OPEN_ERROR: The bucket of {location} does not exist"

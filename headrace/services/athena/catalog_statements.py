@@ -284,7 +284,7 @@ class CatalogStatements:
         root = table["StorageDescriptor"]["Location"].rstrip("/")
         bucket, prefix = split_location(root)
         folders: dict[str, list[str]] = {}
-        for info in self._catalog.objects.list(bucket, prefix):
+        for info in self._catalog.list_objects(bucket, prefix):
             parts = info.key[len(prefix) :].split("/")[: len(keys)]
             pairs = [part.split("=", 1) for part in parts]
             if len(pairs) == len(keys) and all(
@@ -366,7 +366,8 @@ class CatalogStatements:
         name = f"{table['DatabaseName']}.{table['Name']}"
         if table.get("TableType") == "VIRTUAL_VIEW":
             return Shown(
-                ("Create View",), (f"CREATE VIEW {name} AS", *view_query(table)["view"].splitlines())
+                ("Create View",),
+                (f"CREATE VIEW {name} AS", *view_query(table)["view"].splitlines()),
             )
         if statement["options"]["kind"] == "VIEW":
             raise CatalogRefused(f"Relation '{name}' is a table, not a view")

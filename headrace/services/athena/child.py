@@ -3,7 +3,7 @@
 It reads lines of JSON from the standard input and answers in lines on the standard output:
 1. in: the query's text, its database, its parameters, a folder for its files, the bounds;
 2. out: `{"tables": [[database, name], ...]}` as often as it needs them; in: their descriptions, in order; or
-   `{"catalogue": true}`; in: all databases, with the columns of their tables;
+   `{"catalogue": true}`; in: all databases, with the columns of their tables; or `{"object": uri}`; in: its file;
 3. out: `{"done": ...}`, `{"refused": ...}`, or `{"act": ...}` for a statement on the catalogue, which the parent runs.
 
 DuckDB can open the tables' files and write to the folder; a query cannot name others.
@@ -18,6 +18,7 @@ import os
 import re
 import resource
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -46,7 +47,17 @@ class _Pipe:
 
     def __init__(self) -> None:
         self._output = sys.stdout
+        self._lock = threading.Lock()
         sys.stdout = sys.stderr  # a library may print warnings
+
+    def find_object(self, location: str) -> str:
+        """Return the path of an object that a table's metadata names; any thread may. Raises StatementRefused."""
+        with self._lock:
+            self.say(object=location)
+            answer = self.hear()
+        if "missing" in answer:
+            raise StatementRefused(answer["missing"])
+        return str(answer["path"])
 
     def say(self, **message: Any) -> None:
         self._output.write(json.dumps(message) + "\n")
@@ -138,7 +149,7 @@ class _Query:
         self.sql = statement.sql
         with self.errors():
             for table in self.tables:
-                define(connection, table)
+                define(connection, table, self.pipe.find_object)
             if self.catalogue:
                 define_information(connection, self.catalogue)
             self._create_views()

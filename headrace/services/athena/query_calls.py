@@ -12,6 +12,7 @@ import dataclasses
 import json
 from typing import Any, cast
 
+from headrace.core.arn import make_arn
 from headrace.core.ports import BucketNotFound, CallerIdentity, ObjectNotFound
 from headrace.core.values import iso_of
 from headrace.deliveries.outbox import OUTBOX, Delivery
@@ -104,12 +105,21 @@ def start_query_execution(self: Any) -> str:
 
 
 def _find_acting(self: Any) -> CallerIdentity | None:
-    """Return whose rights a query uses: a role's session's or a user's; None for the account itself."""
+    """Return whose rights a query uses: a role's session's or a user's; None for the account itself.
+
+    A session that a user has asked for has the user's.
+    """
     key, token = str(self.get_access_key()), str(self.headers.get("X-Amz-Security-Token") or "")
     session = None if CURRENT.sessions is None else CURRENT.sessions.find(key, token)
-    if session is not None and session.kind == "role":
-        role = iam.holder_of(session.account, "role", session.role)
-        return None if role is None else CallerIdentity(str(role.arn), session.name)
+    if session is not None:
+        if not session.role:  # the account itself has asked for it
+            return None
+        kind = "role" if session.kind == "role" else "user"
+        holder = iam.holder_of(session.account, kind, session.role)
+        arn = make_arn("iam", "", session.account, f"{kind}/{session.role}")
+        return CallerIdentity(
+            arn if holder is None else str(holder.arn), session.name if kind == "role" else ""
+        )
     for account, backend in iam.backends():
         stored = backend.access_keys.get(key)
         user = None if stored is None else iam.holder_of(account, "user", str(stored.user_name))
@@ -327,7 +337,12 @@ def get_query_results(self: Any) -> str:
     if outcome.update_count is None and CURRENT.queries is not None:
         try:
             rows, end = CURRENT.queries.page(
-                outcome.location, offset, count, is_text=outcome.is_text
+                outcome.location,
+                offset,
+                count,
+                is_text=outcome.is_text,
+                acting=_find_acting(self),
+                region=self.region,
             )
         except (BucketNotFound, ObjectNotFound):
             raise _refuse(f"Could not find results at {outcome.location}") from None

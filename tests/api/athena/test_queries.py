@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.cloud import ACCOUNT, InProcessCloud
-from tests.support.iam import allow, as_role, make_role
+from tests.support.clients import client_of
+from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
+from tests.support.iam import allow, as_role, make_role, statements
 from tests.support.server import wait_until
 
 pytest.importorskip("duckdb")
@@ -360,5 +361,39 @@ def test_a_query_has_the_rights_of_its_caller(tmp_path: Any):
         assert reader.reason("SELECT a FROM t").startswith(
             "PERMISSION_DENIED: Access denied when reading s3://lake/t/f"
         )
-        assert reader.rows("SELECT 2") == [["2"]]
         assert "glue:DeleteTable" in reader.reason("DROP TABLE t")
+        # Nor what an Iceberg table's metadata names, nor what a list or a result would tell.
+        cloud.client("glue").create_table(
+            DatabaseName="db",
+            TableInput={
+                "Name": "ice",
+                "Parameters": {"table_type": "ICEBERG", "metadata_location": "s3://lake/t/f"},
+            },
+        )
+        assert reader.reason("SELECT * FROM ice").startswith(
+            "PERMISSION_DENIED: Access denied when reading s3://lake/t/f"
+        )
+        assert reader.reason(
+            "UNLOAD (SELECT 1) TO 's3://results/u/' WITH (format = 'JSON')"
+        ).startswith("PERMISSION_DENIED: Access denied when listing s3://results/u/")
+        with pytest.raises(ClientError, match="Access denied when reading location: s3://results"):
+            reader.rows("SELECT 2")
+        allowed.append(allow("s3:GetObject", "arn:aws:s3:::results/*"))
+        make_role(cloud, "full", *allowed, trusts=f"arn:aws:iam::{ACCOUNT}:root")
+        reader.client = as_role(cloud, "full", "athena")
+        assert reader.rows("SELECT 2") == [["2"]]
+        # A user's session has the user's rights, not the account's.
+        iam = cloud.client("iam")
+        iam.create_user(UserName="u")
+        policy = json.dumps(statements(*allowed, allow("sts:*", "*")))
+        iam.put_user_policy(UserName="u", PolicyName="own", PolicyDocument=policy)
+        key = iam.create_access_key(UserName="u")["AccessKey"]["AccessKeyId"]
+        keys = cloud.client("sts", account=key).get_session_token()["Credentials"]
+        reader.client = client_of(
+            "athena",
+            cloud.handle,
+            account=keys["AccessKeyId"],
+            region=REGION,
+            token=keys["SessionToken"],
+        )
+        assert reader.reason("SELECT a FROM t").startswith("PERMISSION_DENIED")
