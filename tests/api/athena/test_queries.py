@@ -121,6 +121,11 @@ def test_a_query_makes_tables_and_adds_to_them(athena: Athena):
     )
     assert made["Status"]["State"] == "SUCCEEDED", made["Status"]
     assert made["Statistics"]["DataManifestLocation"].endswith("-manifest.csv")
+    assert (
+        athena.run(f"CREATE TABLE bare AS SELECT * FROM {values} WITH NO DATA")["Status"]["State"]
+        == "SUCCEEDED"
+    )
+    assert athena.rows("SELECT * FROM bare") == []
     athena.run("INSERT INTO made (carrier, y) VALUES ('ZZ', 2020)")
     athena.run("CREATE VIEW later AS SELECT carrier, y FROM made WHERE y > 2013")
     assert athena.rows("SELECT * FROM later ORDER BY y") == [["DL", "2014"], ["ZZ", "2020"]]
