@@ -100,7 +100,7 @@ def start_query_execution(self: Any) -> str:
     )  # fmt: skip
     backend.executions[execution.id] = execution
     _tell_bus(self.current_account, self.region, execution, "QUEUED", "")
-    _trim(backend)
+    trim(backend)
     return json.dumps({"QueryExecutionId": execution.id})
 
 
@@ -145,8 +145,9 @@ def _results_of(asked: dict[str, Any], group: Any) -> dict[str, Any]:
     return {**config, "OutputLocation": location if location.endswith("/") else f"{location}/"}
 
 
-def _trim(backend: Any) -> None:
-    finished = [e.id for e in backend.executions.values() if e.outcome["state"] in _ENDED]
+def trim(backend: Any) -> None:
+    """Forget the oldest executions that have ended."""
+    finished = [e.id for e in backend.executions.values() if _outcome(e).state in _ENDED]
     for execution_id in finished[: max(0, len(finished) - MOST_FINISHED)]:
         del backend.executions[execution_id]
 
@@ -177,7 +178,7 @@ def _tell_bus(account: str, region: str, execution: Any, state: str, before: str
         **({"previousState": before} if before else {}),
         "statementType": outcome.kind,
         "queryExecutionId": execution.id,
-        "workgroupName": execution.workgroup.name,
+        "workgroupName": _group_of(execution),
         "sequenceNumber": _SEQUENCE.get(state, "3"),
     }
     entry = {
@@ -232,6 +233,11 @@ def _outcome(execution: Any) -> Outcome:
     return dataclasses.replace(outcome, state="FAILED", reason=STOPPED_REASON, category=1)
 
 
+def _group_of(execution: Any) -> str:
+    """Return the name of an execution's workgroup, which one of an earlier headrace may lack."""
+    return "primary" if execution.workgroup is None else str(execution.workgroup.name)
+
+
 def _shown(execution: Any) -> dict[str, Any]:
     outcome = _outcome(execution)
     status: dict[str, Any] = {"State": outcome.state, "SubmissionDateTime": execution.start_time}
@@ -243,7 +249,8 @@ def _shown(execution: Any) -> dict[str, Any]:
         status["AthenaError"] = {
             "ErrorCategory": outcome.category, "Retryable": False, "ErrorMessage": outcome.reason,
         }  # fmt: skip
-    location = outcome.location or f"{execution.config['OutputLocation']}{execution.id}.csv"
+    config = execution.config or {}
+    location = outcome.location or f"{config.get('OutputLocation', '')}{execution.id}.csv"
     statistics: dict[str, Any] = {
         "EngineExecutionTimeInMillis": outcome.millis,
         "DataScannedInBytes": outcome.scanned_bytes,
@@ -260,12 +267,12 @@ def _shown(execution: Any) -> dict[str, Any]:
         "QueryExecutionId": execution.id,
         "Query": execution.query,
         "StatementType": outcome.kind,
-        "ResultConfiguration": {**execution.config, "OutputLocation": location},
+        "ResultConfiguration": {**config, "OutputLocation": location},
         "ResultReuseConfiguration": {"ResultReuseByAgeConfiguration": {"Enabled": False}},
-        "QueryExecutionContext": execution.context,
+        "QueryExecutionContext": execution.context or {},
         "Status": status,
         "Statistics": statistics,
-        "WorkGroup": execution.workgroup.name,
+        "WorkGroup": _group_of(execution),
         "EngineVersion": {
             "SelectedEngineVersion": "AUTO", "EffectiveEngineVersion": "Athena engine version 3",
         },
@@ -304,7 +311,7 @@ def list_query_executions(self: Any) -> str:
     name = self._get_param("WorkGroup") or "primary"
     if name not in self.athena_backend.work_groups:
         raise _refuse(f"WorkGroup {name} is not found.")
-    ids = [e.id for e in self.athena_backend.executions.values() if e.workgroup.name == name][::-1]
+    ids = [e.id for e in self.athena_backend.executions.values() if _group_of(e) == name][::-1]
     count, start = int(self._get_param("MaxResults") or 50), _offset(self._get_param("NextToken"))
     answer: dict[str, Any] = {"QueryExecutionIds": ids[start : start + count]}
     if start + count < len(ids):

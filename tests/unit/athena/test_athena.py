@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import json
 import random
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -229,6 +232,49 @@ def test_a_results_file_gives_back_its_values(tmp_path: Path):
         page, offset = read_rows(path, offset, 7)
         read += page
     assert read == rows
+
+
+def test_a_value_of_many_lines_is_looked_at_once():
+    looked_at = 0
+
+    class Line(bytes):
+        def count(self, *args: Any) -> int:
+            nonlocal looked_at
+            looked_at += len(self)
+            return super().count(*args)
+
+        def __add__(self, other: Any) -> Line:
+            return Line(super().__add__(other))
+
+    class File(io.BytesIO):
+        def readline(self, size: int | None = -1, /) -> bytes:
+            return Line(super().readline(size))
+
+    class Source:
+        def open(self, _mode: str) -> io.BytesIO:
+            return File(text.encode())
+
+    text = csv_line(["\n" * 2000])
+    assert read_rows(cast("Path", Source()), 0, 1) == ([["\n" * 2000]], -1)
+    assert looked_at == len(text)
+
+
+def test_executions_of_an_earlier_headrace_are_shown_as_failed():
+    from moto.athena.models import Execution
+
+    from headrace.services.athena import query_calls
+
+    old: Any = Execution("SELECT 1", cast("Any", None), cast("Any", None), None, None)
+    backend = SimpleNamespace(executions={old.id: old}, work_groups={"primary": None})
+    call = SimpleNamespace(
+        athena_backend=backend, _get_param={"QueryExecutionId": old.id}.get, region="eu-central-1"
+    )
+    shown = json.loads(query_calls.get_query_execution(call))["QueryExecution"]
+    assert (shown["Status"]["State"], shown["WorkGroup"]) == ("FAILED", "primary")
+    listed = json.loads(query_calls.list_query_executions(call))
+    assert listed == {"QueryExecutionIds": [old.id]}
+    query_calls.trim(backend)  # as each start does
+    assert list(backend.executions) == [old.id]
 
 
 @pytest.mark.parametrize(
