@@ -13,6 +13,7 @@ from headrace.services.logs.insights_expressions import QueryRefused, QueryTooLo
 
 # How many queries' results an account keeps in a region.
 MOST_QUERIES = 100
+MOST_KEPT_CHARACTERS = 2**28
 MOST_GROUPS = 50
 
 
@@ -95,9 +96,11 @@ def _start_query(self: Any) -> str:
         )
     query.matched = len(rows)
     queries = self.logs_backend.queries
+    query.characters = sum(len(one["value"]) for row in query.shown for one in row)
     queries[query.query_id] = query
-    while len(queries) > MOST_QUERIES:
-        del queries[next(iter(queries))]
+    kept = sum(getattr(one, "characters", 0) for one in queries.values())
+    while len(queries) > MOST_QUERIES or (kept > MOST_KEPT_CHARACTERS and len(queries) > 1):
+        kept -= getattr(queries.pop(next(iter(queries))), "characters", 0)
     return json.dumps({"queryId": query.query_id})
 
 
