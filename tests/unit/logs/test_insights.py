@@ -13,6 +13,7 @@ from headrace.services.logs.insights import Event, parse_query, render_value
 from headrace.services.logs.insights_expressions import QueryRefused, QueryTooLong, Run
 from tests.support.moto_lab import MotoLab
 
+ARN = "arn:aws:logs:us-east-1:000000000000:log-group:"
 EVENTS = [
     Event(1_000, 0, '{"level": "ERROR", "ms": 12, "user": {"id": "a"}, "tags": ["x", "y"]}', "s", "g", "1"),
     Event(61_000, 0, '{"level": "INFO", "ms": 8}', "s", "g", "2"),
@@ -155,7 +156,7 @@ def test_a_query_by_its_calls(logs: Any):
     )  # fmt: skip
     times = {"startTime": now_ms // 1000 - 60, "endTime": now_ms // 1000 + 60}
     query_id = client.start_query(
-        logGroupIdentifiers=["arn:aws:logs:us-east-1:000000000000:log-group:g"],
+        logGroupIdentifiers=[f"{ARN}g:*"],
         queryString="fields @timestamp, n | filter n > 0 | sort n | limit 1", **times,
     )["queryId"]  # fmt: skip
     answer = client.get_query_results(queryId=query_id)
@@ -167,7 +168,22 @@ def test_a_query_by_its_calls(logs: Any):
         ({"logGroupName": "g", "queryString": "explode"}, "MalformedQueryException"),
         ({"logGroupName": "none", "queryString": "fields a"}, "ResourceNotFoundException"),
         ({"queryString": "fields a"}, "InvalidParameterException"),
+        *(
+            (
+                {"logGroupIdentifiers": [name], "queryString": "fields a"},
+                "ResourceNotFoundException",
+            )
+            # IAM decides about `other`; another account's or region's group is not this one's.
+            for name in (
+                f"{ARN}other:log-group:g",
+                "other:log-group:g",
+                ARN.replace("us-east-1", "eu-west-1") + "g",
+                ARN.replace("000000000000", "111111111111") + "g",
+            )
+        ),
     ):
         with pytest.raises(ClientError) as error:
             client.start_query(**refused, **times)
         assert error.value.response["Error"]["Code"] == code
+    with pytest.raises(ClientError, match="does not exist"):
+        client.disassociate_kms_key(resourceIdentifier=f"{ARN}other:log-group:g")
