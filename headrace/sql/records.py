@@ -19,6 +19,9 @@ from headrace.sql.plan import (
     Relation,
 )
 
+# A field may be as long as a record.
+csv.field_size_limit(1 << 25)
+
 
 @dataclass(frozen=True)
 class Record:
@@ -198,7 +201,11 @@ def _delimited(text: str, delimiter: str) -> list[str]:
         raise ValueError(text)
     if '"' not in text or len(delimiter) > 1:
         return text.split(delimiter)
-    return next(csv.reader([text], delimiter=delimiter, escapechar="\\"))
+    try:
+        return next(csv.reader([text], delimiter=delimiter, escapechar="\\"))
+    except csv.Error as error:
+        # It has another line after its quotes.
+        raise ValueError(text) from error
 
 
 def _csv_value(text: str, type_: Any) -> Any:

@@ -20,6 +20,7 @@ class _Named:
     Attributes:
         kept: the backend's attribute: a dictionary by name, or, with `member`, of objects that have the name there.
         sentence: `{}` stands for the name.
+        within: the parameter, and the member of those objects, within whose value a name is unique; empty: anywhere.
     """
 
     backend: str
@@ -29,6 +30,7 @@ class _Named:
     code: str
     sentence: str
     member: str = ""
+    within: str = ""
 
 
 _GROUP = "{} by this name already exists - A {} already exists with the name {{}}"
@@ -123,7 +125,7 @@ _NAMES: dict[str, tuple[_Named, ...]] = {
         _Named("ServiceDiscoveryBackend", "create_http_namespace", "name", "namespaces",
             "NamespaceAlreadyExists", "A namespace with the name {} already exists.", "name"),
         _Named("ServiceDiscoveryBackend", "create_service", "name", "services",
-            "ServiceAlreadyExists", "Service already exists.", "name"),
+            "ServiceAlreadyExists", "Service already exists.", "name", "namespace_id"),
     ),
     "timestreamwrite": (
         _Named("TimestreamWriteBackend", "create_database", "database_name", "databases",
@@ -151,9 +153,17 @@ def _with_check(create: Any, named: _Named, taken: Any) -> Any:
 
     @functools.wraps(create)
     def create_new(self: Any, *args: Any, **named_args: Any) -> Any:
-        name = signature.bind(self, *args, **named_args).arguments.get(named.parameter)
-        kept = getattr(self, named.kept)
-        names = kept if not named.member else {getattr(one, named.member) for one in kept.values()}
+        arguments = signature.bind(self, *args, **named_args).arguments
+        name, kept = arguments.get(named.parameter), getattr(self, named.kept)
+        names = (
+            kept
+            if not named.member
+            else {
+                getattr(one, named.member)
+                for one in kept.values()
+                if not named.within or getattr(one, named.within) == arguments.get(named.within)
+            }
+        )
         if name is not None and name in names:
             raise taken(named.code, named.sentence.format(name))
         return create(self, *args, **named_args)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.aws.calls.errors import AwsError
+
 _MODELS = (
     "headrace has no models: it does not {what}. In tests, give the caller an endpoint of its own."
 )
@@ -61,6 +63,22 @@ _NOT_RUN: dict[str, tuple[str, dict[str, str]]] = {
         "RDSDataServiceResponse",
         {"execute_statement": "headrace has no database behind RDS: it does not run the Data API's statements."},
     ),
+    "moto.rds.responses": (
+        "RDSResponse",
+        {"start_export_task": "headrace has no database behind RDS: it does not export snapshots to S3."},
+    ),
+    "moto.datasync.responses": (
+        "DataSyncResponse",
+        {"start_task_execution": "headrace does not run DataSync's tasks: nothing would be copied."},
+    ),
+    "moto.codepipeline.responses": (
+        "CodePipelineResponse",
+        {"start_pipeline_execution": "headrace does not run CodePipeline's pipelines."},
+    ),
+    "moto.fis.responses": (
+        "FISResponse",
+        {"start_experiment": "headrace does not run FIS' experiments: no fault would be injected."},
+    ),
     "moto.ssm.responses": (
         "SimpleSystemManagerResponse",
         {"send_command": "headrace has no instances: it does not run Systems Manager's commands."},
@@ -71,6 +89,7 @@ _NOT_RUN: dict[str, tuple[str, dict[str, str]]] = {
             name: _NO_CONTAINER.format(what="it does not run SageMaker's jobs and pipelines")
             for name in (
                 "create_training_job", "create_processing_job", "create_transform_job", "start_pipeline_execution",
+                "create_auto_ml_job_v2", "create_compilation_job", "create_hyper_parameter_tuning_job",
             )
         },
     ),
@@ -81,6 +100,11 @@ _NOT_RUN: dict[str, tuple[str, dict[str, str]]] = {
             for name in ("invoke_endpoint", "invoke_endpoint_async")
         },
     ),
+    "moto.bedrock.responses": (
+        "BedrockResponse",
+        {"create_model_customization_job": _MODELS.format(what="train Bedrock's models")},
+    ),
+    "moto.polly.responses": ("PollyResponse", {"speech": _MODELS.format(what="run Polly")}),
     "moto.comprehend.responses": (
         "ComprehendResponse",
         {
@@ -133,10 +157,6 @@ def refuse_runs(module: Any) -> None:
 
 def _refusing(sentence: str) -> Any:
     def refuse(_self: Any) -> None:
-        from moto.core.exceptions import JsonRESTError
-
-        error = JsonRESTError("NotImplemented", sentence)
-        error.code = 501
-        raise error
+        raise AwsError("NotImplemented", sentence, 501)
 
     return refuse

@@ -152,9 +152,13 @@ def _apply_sign_up(user: Any, answered: Mapping[str, Any]) -> None:
             user.status = UserStatus.CONFIRMED
 
 
+def _is_confirmed(user: Any) -> bool:
+    return str(getattr(user.status, "value", user.status)) == "CONFIRMED"
+
+
 def _sign_up(self: Any, original: Callable[[], Any]) -> Any:
     answer, client, user = _check_new_user(self, original, "SignUp")
-    is_confirmed = str(getattr(user.status, "value", user.status)) == "CONFIRMED"
+    is_confirmed = _is_confirmed(user)
     answer.result["UserConfirmed"] = is_confirmed
     if is_confirmed:
         answer.result.pop("CodeDeliveryDetails", None)
@@ -238,6 +242,8 @@ def _resend_code(self: Any) -> Any:
     pool, user = client.pool, client.find_user(username)
     if user is None:
         raise UserNotFoundError(username)
+    if _is_confirmed(user):
+        raise AwsError("InvalidParameterException", "User is already confirmed.")
     if CURRENT.function_calls is not None:
         _ask_for_message(client, user, "ResendCode")
     settings = pool.extended_config.get("AccountRecoverySetting")

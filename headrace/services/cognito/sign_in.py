@@ -9,11 +9,13 @@ user-pool-lambda-challenge.html and user-pool-lambda-migrate-user.html (document
 from __future__ import annotations
 
 import base64
+import hmac
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
+from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.services.cognito.triggers import PoolClient, attributes_of, client_of
 
@@ -29,11 +31,15 @@ def sign_in(self: Any, original: Callable[[], Any]) -> Any:
     """InitiateAuth and AdminInitiateAuth; `original` is moto's, under the lock. Raises AwsError."""
     client, flow = client_of(self), str(self._get_param("AuthFlow"))
     if client is None:
+        if flow == "CUSTOM_AUTH":
+            name = self._get_param("ClientId")
+            raise AwsError("ResourceNotFoundException", f"User pool client {name} does not exist.")
         return original()
     parameters: Mapping[str, str] = self._get_param("AuthParameters") or {}
     if flow.startswith("REFRESH_TOKEN"):
         return _issue(client, original(), "RefreshTokens")
     username = str(parameters.get("USERNAME", ""))
+    _check_secret_hash(client, username, parameters)
     user = client.find_user(username)
     if user is None and client.function("UserMigration")[0] and "PASSWORD" in parameters:
         user = _migrate(client, username, parameters["PASSWORD"])
@@ -43,6 +49,7 @@ def sign_in(self: Any, original: Callable[[], Any]) -> Any:
         PoolClient(client.pool, client.id, None).call(
             "PreAuthentication", "Authentication", user.username, request, {}
         )
+        _check_state(user, flow)
     if flow == "CUSTOM_AUTH":
         return _begin_custom(client, user)
     return _issue(client, original(), "Authentication")
@@ -55,11 +62,44 @@ def respond(self: Any, original: Callable[[], Any]) -> Any:
         return original()
     if challenge == "CUSTOM_CHALLENGE":
         responses: Mapping[str, Any] = self._get_param("ChallengeResponses") or {}
+        _check_secret_hash(client, str(responses.get("USERNAME", "")), responses)
         return _go_on_custom(
             client, str(self._get_param("Session")), str(responses.get("ANSWER", ""))
         )
     is_new = challenge == "NEW_PASSWORD_REQUIRED"
     return _issue(client, original(), "NewPasswordChallenge" if is_new else "Authentication")
+
+
+def _check_secret_hash(client: PoolClient, username: str, members: Mapping[str, Any]) -> None:
+    """Refuse a request that does not prove the client's secret (the sentences are observed by others)."""
+    app = client.pool.clients[client.id]
+    if not app.generate_secret:
+        return
+    proof = members.get("SECRET_HASH")
+    if not proof:
+        raise AwsError(
+            "NotAuthorizedException",
+            f"Client {client.id} is configured with secret but SECRET_HASH was not received",
+        )
+    digest = hmac.digest(str(app.secret).encode(), (username + client.id).encode(), "sha256")
+    if not hmac.compare_digest(base64.b64encode(digest), str(proof).encode()):
+        raise AwsError(
+            "NotAuthorizedException", f"Unable to verify secret hash for client {client.id}"
+        )
+
+
+def _check_state(user: Any, flow: str) -> None:
+    """Refuse a user who may not sign in, as far as moto does not: it has no CUSTOM_AUTH."""
+    from moto.cognitoidp.models import UserStatus
+
+    if user.status is UserStatus.RESET_REQUIRED:
+        raise AwsError("PasswordResetRequiredException", "Password reset required for the user")
+    if flow != "CUSTOM_AUTH":
+        return
+    if not user.enabled:
+        raise AwsError("NotAuthorizedException", "User is disabled.")
+    if user.status is UserStatus.UNCONFIRMED:
+        raise AwsError("UserNotConfirmedException", "User is not confirmed.")
 
 
 def _migrate(client: PoolClient, username: str, password: str) -> Any:
@@ -184,8 +224,13 @@ def _change(pool: Any, token: str, details: Mapping[str, Any], member: str) -> s
 
 
 def _sessions(pool: Any) -> dict[str, dict[str, Any]]:
+    """Return a pool's challenges that wait for their answer, by session, without those that are too old."""
     # State that was stored before has none.
-    return vars(pool).setdefault("custom_sessions", {})
+    sessions: dict[str, dict[str, Any]] = vars(pool).setdefault("custom_sessions", {})
+    now_ms = CURRENT.clock.now_ms()
+    for session in [key for key, kept in sessions.items() if kept.get("until_ms", 0) <= now_ms]:
+        del sessions[session]
+    return sessions
 
 
 def _begin_custom(client: PoolClient, user: Any) -> Any:
@@ -229,8 +274,11 @@ def _create_challenge(client: PoolClient, user: Any, known: Mapping[str, Any]) -
         dict.fromkeys((public, private, "challengeMetadata")),
     )
     created, session = created or {}, str(mock_random.uuid4())
+    minutes = client.pool.clients[client.id].extended_config.get("AuthSessionValidity") or 3
     with MOTO_LOCK:
         _sessions(client.pool)[session] = {
+            "client": client.id,
+            "until_ms": CURRENT.clock.now_ms() + int(minutes) * 60_000,
             "username": user.username,
             "rounds": known["session"],
             "private": created.get(private) or {},
@@ -244,7 +292,7 @@ def _go_on_custom(client: PoolClient, session: str, answer: str) -> Any:
     with MOTO_LOCK:
         kept = _sessions(client.pool).pop(session, None)
     user = None if kept is None else client.pool.users.get(kept["username"])
-    if kept is None or user is None:
+    if kept is None or user is None or kept["client"] != client.id:
         raise AwsError("NotAuthorizedException", "Invalid session for the user.")
     verified = client.call(
         "VerifyAuthChallengeResponse",

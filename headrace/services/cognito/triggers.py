@@ -108,16 +108,23 @@ def _unexpected(trigger: str, why: str) -> AwsError:
 
 
 def client_of(self: Any) -> PoolClient | None:
-    """Return the client or the pool that a request of moto's names; None when it does not exist."""
+    """Return the client or the pool that a request of moto's names; None when it does not exist.
+
+    An administrator names a pool of the own account and region; a client's id is public, and leads to its pool.
+    """
     from moto.cognitoidp.models import cognitoidp_backends
 
     pool_id, client_id = self._get_param("UserPoolId"), self._get_param("ClientId")
     with MOTO_LOCK:
-        for regions in list(cast("Any", cognitoidp_backends).values()):
-            for backend in list(regions.values()):
-                for pool in backend.user_pools.values():
-                    if pool.id == pool_id or (not pool_id and client_id in pool.clients):
-                        return PoolClient(pool, client_id or "", self._get_param("ClientMetadata"))
+        regions = list(cast("Any", cognitoidp_backends).values())
+        backends = (
+            [self.backend] if pool_id else [one for by in regions for one in list(by.values())]
+        )
+        for backend in backends:
+            for pool in backend.user_pools.values():
+                is_named = pool.id == pool_id if pool_id else client_id in pool.clients
+                if is_named and (not client_id or client_id in pool.clients):
+                    return PoolClient(pool, client_id or "", self._get_param("ClientMetadata"))
     return None
 
 

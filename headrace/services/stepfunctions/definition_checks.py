@@ -64,7 +64,7 @@ _TYPES: Mapping[str, str] = {
             "Type", "Comment", "QueryLanguage", "Version", "StartAt", "Next", "Default", "Resource", "Label",
             "Timestamp", "TimeoutSecondsPath", "HeartbeatSecondsPath", "SecondsPath", "TimestampPath", "ItemsPath",
             "MaxConcurrencyPath", "ToleratedFailureCountPath", "ToleratedFailurePercentagePath", "Error", "Cause",
-            "ErrorPath", "CausePath", "JitterStrategy", "Variable",
+            "ErrorPath", "CausePath", "JitterStrategy", "Variable", "MaxItemsPerBatchPath", "MaxInputBytesPerBatchPath",
         ),
         "String",
     ),
@@ -72,7 +72,7 @@ _TYPES: Mapping[str, str] = {
     **dict.fromkeys(
         (
             "TimeoutSeconds", "HeartbeatSeconds", "Seconds", "MaxConcurrency", "ToleratedFailureCount",
-            "IntervalSeconds", "MaxAttempts", "MaxDelaySeconds",
+            "IntervalSeconds", "MaxAttempts", "MaxDelaySeconds", "MaxItemsPerBatch", "MaxInputBytesPerBatch",
         ),
         "Integer",
     ),
@@ -182,7 +182,7 @@ def _state(state: dict[str, Any], at: str, language: str) -> Iterator[Problem]:
         for number, branch in enumerate(_objects(state.get("Branches"))):
             yield from _machine(branch, f"{at}/Branches[{number}]", _INNER, language)
     if kind == "Map":
-        yield from _batcher(state, at)
+        yield from _batcher(state, at, language_of(state, language))
         name = "ItemProcessor" if "ItemProcessor" in state else "Iterator"
         inner = state.get(name)
         if not isinstance(inner, dict):
@@ -192,7 +192,7 @@ def _state(state: dict[str, Any], at: str, language: str) -> Iterator[Problem]:
         yield from _machine(cast("dict[str, Any]", inner), f"{at}/{name}", allowed, language)
 
 
-def _batcher(state: dict[str, Any], at: str) -> Iterator[Problem]:
+def _batcher(state: dict[str, Any], at: str, language: str) -> Iterator[Problem]:
     """Return the problems of a Map's ItemBatcher (documented rules; the sentences are assumed)."""
     batcher = state.get("ItemBatcher")
     if batcher is None:
@@ -207,6 +207,11 @@ def _batcher(state: dict[str, Any], at: str) -> Iterator[Problem]:
     for name in members:
         if name.removesuffix("Path") not in limits and name != "BatchInput":
             yield Problem(SCHEMA, f"Field '{name}' is not supported", f"{at}/ItemBatcher")
+    yield from _mistyped(members, f"{at}/ItemBatcher", language)
+    for name in limits:
+        if isinstance(members.get(name), int) and members[name] < 1:
+            message = f"The field '{name}' should be a positive integer"
+            yield Problem(SCHEMA, message, f"{at}/ItemBatcher/{name}")
     if not any(name.removesuffix("Path") in limits for name in members):
         message = f"These fields are required: [{' or '.join(limits)}]"
         yield Problem(SCHEMA, message, f"{at}/ItemBatcher")

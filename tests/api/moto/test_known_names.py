@@ -38,3 +38,11 @@ def test_a_name_is_given_once(tmp_path: Path):
         # Another account's are its own.
         other = cloud.client("scheduler", account="111111111111")
         assert other.create_schedule_group(Name="n")["ScheduleGroupArn"]
+        # A service's name is its namespace's own.
+        discovery = cloud.client("servicediscovery")
+        discovery.create_http_namespace(Name="other")
+        of_first, of_other = (one["Id"] for one in discovery.list_namespaces()["Namespaces"])
+        for namespace in (of_first, of_other):
+            discovery.create_service(Name="api", NamespaceId=namespace)
+        with pytest.raises(discovery.exceptions.ServiceAlreadyExists):
+            discovery.create_service(Name="api", NamespaceId=of_other)

@@ -53,6 +53,13 @@ def test_a_job_run_is_refused_and_leaves_nothing(lab: MotoLab) -> None:
         ("rds-data", "execute_statement", {"resourceArn": "arn:aws:rds:x", "secretArn": "arn:aws:s:x", "sql": "s"},
          "headrace has no database behind RDS"),
         ("comprehend", "detect_sentiment", {"Text": "a", "LanguageCode": "en"}, "headrace has no models"),
+        ("polly", "synthesize_speech", {"OutputFormat": "mp3", "Text": "t", "VoiceId": "Amy"}, "does not run Polly"),
+        ("datasync", "start_task_execution", {"TaskArn": "arn:aws:datasync:us-east-1:000000000000:task/task-0"},
+         "nothing would be copied"),
+        ("rds", "start_export_task", {"ExportTaskIdentifier": "e", "SourceArn": "arn:aws:rds:us-east-1:0:snapshot:s",
+         "S3BucketName": "b", "IamRoleArn": "arn:aws:iam::0:role/r", "KmsKeyId": "k"}, "headrace has no database"),
+        ("codepipeline", "start_pipeline_execution", {"name": "p"}, "headrace does not run CodePipeline"),
+        ("fis", "start_experiment", {"experimentTemplateId": "e", "clientToken": "t"}, "no fault would be injected"),
         ("sagemaker-runtime", "invoke_endpoint", {"EndpointName": "e", "Body": b"x"}, "headrace has no models"),
     ],
 )  # fmt: skip

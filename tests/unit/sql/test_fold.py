@@ -245,9 +245,13 @@ def test_a_delimited_record_is_one_line() -> None:
     script = read_script(
         "CREATE STREAM t (a VARCHAR, b INT) WITH (stream = 't', format = 'DELIMITED'); CREATE STREAM o AS SELECT * FROM t;"
     )
-    result = run(script, [("t", Record(data)) for data in ("x,1\r\n", "y,2\nz,3", '"p\nq",4')])
+    result = run(
+        script, [("t", Record(data)) for data in ("x,1\r\n", "y,2\nz,3", '"y",2\nz,3', '"p\nq",4')]
+    )
     assert rows(result, "o") == [{"a": "x", "b": 1}, {"a": "p\nq", "b": 4}]
-    assert result.unreadable == {"t": 1}
+    assert result.unreadable == {"t": 2}
+    long = run(script, [("t", Record(f'"{"x" * 200_000}",1'))])
+    assert len(rows(long, "o")[0]["a"]) == 200_000
 
 
 def test_what_a_row_cannot_compute_is_null() -> None:

@@ -67,6 +67,20 @@ def text(states: dict[str, Any], **more: Any) -> str:
             ),
         ),
         (
+            text({"A": {**BATCHED, "ItemBatcher": {"MaxItemsPerBatch": "2"}}}),
+            (
+                "SCHEMA_VALIDATION_FAILED: Expected value of type Integer for field 'MaxItemsPerBatch'"
+                " at /States/A/ItemBatcher/MaxItemsPerBatch"
+            ),
+        ),
+        (
+            text({"A": {**BATCHED, "ItemBatcher": {"MaxInputBytesPerBatch": 0}}}),
+            (
+                "SCHEMA_VALIDATION_FAILED: The field 'MaxInputBytesPerBatch' should be a positive integer"
+                " at /States/A/ItemBatcher/MaxInputBytesPerBatch"
+            ),
+        ),
+        (
             text(
                 {"A": {**BATCHED, "ItemProcessor": INNER, "ItemBatcher": {"MaxItemsPerBatch": 1}}}
             ),

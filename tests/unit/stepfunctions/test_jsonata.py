@@ -304,6 +304,11 @@ DISTRIBUTED: dict[str, Any] = {
             [{"Items": ["abcdef"]}, {"Items": ["ghijkl", "m"]}],
         ),
         (
+            "JSONata",
+            {"Items": ["éé", "éé", "éé"], "ItemBatcher": {"MaxInputBytesPerBatch": 30}},
+            [{"Items": ["éé", "éé"]}, {"Items": ["éé"]}],
+        ),
+        (
             "JSONPath",
             {"ItemsPath": "$.none", "ItemBatcher": {"MaxItemsPerBatch": 10}},
             [],
@@ -316,6 +321,20 @@ def test_a_distributed_maps_items_come_in_batches(
     machine = {"A": {"Type": "Map", "ItemProcessor": DISTRIBUTED, "End": True, **state}}
     given = {"items": [5, 6, 7], "none": [], "most": 2, "c": "x"}
     assert runs.output(machine, given, language=language) == batches
+
+
+@pytest.mark.parametrize("most", ["x", 0, -1, 1.5, None, True])
+def test_a_batchs_limit_that_is_no_positive_integer_fails_the_execution(runs: Runs, most: Any):
+    machine = {
+        "Type": "Map",
+        "ItemsPath": "$.items",
+        "ItemProcessor": DISTRIBUTED,
+        "ItemBatcher": {"MaxItemsPerBatchPath": "$.most"},
+        "End": True,
+    }
+    failed = runs({"A": machine}, {"items": [5, 6], "most": most}, language="JSONPath")
+    assert failed["error"] == "States.Runtime"
+    assert f"MaxItemsPerBatch must be a positive integer, not {most}" in failed["cause"]
 
 
 def test_what_is_tolerated_of_batches_is_counted_in_items(runs: Runs):

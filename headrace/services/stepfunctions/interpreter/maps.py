@@ -173,19 +173,31 @@ def _batch_items(env: Any, eval_input: Any) -> list[int]:
     for index, item in enumerate(items):
         selected = _select(env, selector, index, item)
         limits: dict[str, Any] = selected[BATCH_LIMITS]
-        value, length = selected[BATCH_ITEM], len(json.dumps(selected[BATCH_ITEM])) + 1
-        most_items = int(limits.get("MaxItemsPerBatch") or len(items))
-        most_bytes = int(limits.get("MaxInputBytesPerBatch") or _MOST_BATCH_BYTES)
+        value, length = selected[BATCH_ITEM], _size_bytes(selected[BATCH_ITEM]) + 1
+        most_items = _limit(env, limits, "MaxItemsPerBatch", len(items))
+        most_bytes = _limit(env, limits, "MaxInputBytesPerBatch", _MOST_BATCH_BYTES)
         if not batches or sizes[-1] >= most_items or size + length > most_bytes:
             batches.append({**selected[BATCH_INPUT], "Items": []})
             sizes.append(0)
-            size = len(json.dumps(batches[-1]))
+            size = _size_bytes(batches[-1])
         batches[-1]["Items"].append(value)
         sizes[-1] += 1
         size += length
     eval_input.item_selector = eval_input.parameters = None
     env.stack.append(batches)
     return sizes
+
+
+def _size_bytes(value: Any) -> int:
+    return len(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
+
+
+def _limit(env: Any, limits: dict[str, Any], name: str, default: int) -> int:
+    """Return a limit of batches. Raises the Map's failure for one that is no positive integer (sentence assumed)."""
+    value = limits.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 1 or value % 1:
+        raise map_failure(env, "States.Runtime", f"{name} must be a positive integer, not {value}")
+    return int(value)
 
 
 def _select(env: Any, selector: Any, index: int, item: Any) -> dict[str, Any]:
