@@ -27,6 +27,7 @@ from headrace.core.ports import (
     ObjectStore,
 )
 from headrace.services.athena.projection import (
+    Projection,
     ProjectionRefused,
     is_projected,
     read_projection,
@@ -277,13 +278,18 @@ class Catalog:
     def _projected_files(
         self, parameters: Mapping[str, str], keys: Sequence[str], location: str
     ) -> Iterator[tuple[ObjectInfo, str, list[str]]]:
-        now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).replace(tzinfo=None)
-        projection = read_projection(parameters, keys, location, now)
+        projection = self._projection(parameters, keys, location)
         bucket, _, prefix = projection.prefix.partition("://")[2].partition("/")
         for info, uri in self._visible(bucket, prefix):
             values = projection.values_of(uri)
             if values is not None:
                 yield info, uri, values
+
+    def _projection(
+        self, parameters: Mapping[str, str], keys: Sequence[str], location: str
+    ) -> Projection:
+        now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).replace(tzinfo=None)
+        return read_projection(parameters, keys, location, now)
 
     # What a query writes
 
@@ -322,7 +328,10 @@ class Catalog:
         act = written["act"]
         if act["action"] == "insert":
             table = self.table(*act["table"])
-            uris = self._put_files(written, table["StorageDescriptor"]["Location"], query_id)
+            location = table["StorageDescriptor"]["Location"]
+            if written["keys"] and is_projected(table.get("Parameters") or {}):
+                return self._put_projected(table, written, query_id)
+            uris = self._put_files(written, location, query_id)
             self._add_written(table, written)
             return uris
         if act["action"] == "unload":
@@ -355,13 +364,36 @@ class Catalog:
             uris.append(f"s3://{bucket}/{key}")
         return uris
 
+    def _put_projected(
+        self, table: Mapping[str, Any], written: Mapping[str, Any], query_id: str
+    ) -> list[str]:
+        """Put files where the table's projection finds them; one that it would not find is refused (assumed)."""
+        projection = self._projection(
+            table["Parameters"],
+            [name for name, _ in written["keys"]],
+            table["StorageDescriptor"]["Location"],
+        )
+        located: dict[str, list[Mapping[str, Any]]] = {}
+        for file in written["files"]:
+            values = _folder_values(file["under"])
+            location = projection.location_of(values)
+            if location is None:
+                raise CatalogRefused(
+                    f"HIVE_PARTITION_VALUE_UNSUPPORTED: The table's projection has no partition {values}"
+                )
+            located.setdefault(location, []).append({**file, "under": "."})
+        return [
+            uri
+            for location, files in located.items()
+            for uri in self._put_files({**written, "files": files}, location, query_id)
+        ]
+
     def _add_written(self, table: Mapping[str, Any], written: Mapping[str, Any]) -> None:
         keys = [name for name, _ in written["keys"]]
-        if not keys or is_projected(table.get("Parameters") or {}):
+        if not keys:
             return
         folders = sorted({file["under"] for file in written["files"]})
-        parts = [dict(part.split("=", 1) for part in folder.split("/")) for folder in folders]
-        added = [[unquote(values[key]) for key in keys] for values in parts]
+        added = [[values[key] for key in keys] for values in map(_folder_values, folders)]
         places = [
             f"{table['StorageDescriptor']['Location'].rstrip('/')}/{folder}/" for folder in folders
         ]
@@ -439,6 +471,12 @@ class Catalog:
                 PartitionInputList=inputs,
             )
         return [values for values, _ in new]
+
+
+def _folder_values(folder: str) -> dict[str, str]:
+    """Return the values in a folder's name of Hive's form: `a=1/b=x%2Fy`."""
+    parts = [part.split("=", 1) for part in folder.split("/")]
+    return {key: unquote(value) for key, value in parts}
 
 
 def view_query(table: Mapping[str, Any]) -> dict[str, str]:

@@ -164,6 +164,20 @@ def test_parquet_orc_and_projected_csv(cloud: InProcessCloud, athena: Athena):
         "'storage.location.template'='s3://lake/csv/${dt}/')"
     )
     assert athena.rows("SELECT * FROM of_csv") == [["a,2024/01/02", "3", "2024/01/02"]]
+    # What is added lies where the projection finds it.
+    athena.run(
+        "CREATE EXTERNAL TABLE added (a string) PARTITIONED BY (n int, dt string) ROW FORMAT SERDE "
+        f"'{OPENX}' LOCATION 's3://lake/added/' TBLPROPERTIES ('projection.enabled'='true', "
+        "'projection.dt.type'='date', "
+        "'projection.dt.format'='yyyy/MM/dd', 'projection.dt.range'='2024/01/02,NOW', 'projection.n.type'='integer', "
+        "'projection.n.range'='0,99', 'projection.n.digits'='2', "
+        "'storage.location.template'='s3://lake/added/${dt}/of-${n}/')"
+    )
+    athena.run("INSERT INTO added VALUES ('x', 7, '2024/01/02'), ('y', 8, '2024/01/03')")
+    assert athena.rows('SELECT a, n, dt FROM added ORDER BY a') == [
+        ["x", "7", "2024/01/02"], ["y", "8", "2024/01/03"],
+    ]  # fmt: skip
+    assert "no partition" in athena.reason("INSERT INTO added VALUES ('z', 7, '2023/01/02')")
 
 
 @pytest.mark.slow
