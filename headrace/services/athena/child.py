@@ -31,6 +31,7 @@ from headrace.services.athena.statements import INFORMATION, Statement, Statemen
 
 _ROWS_AT_ONCE = 10_000
 _MOST_VIEWS = 100
+_GLOB = re.compile(r"[*?\[]")
 _COMPRESSIONS = {
     "PARQUET": (
         "SNAPPY",
@@ -177,8 +178,17 @@ class _Query:
                     self.views[database, name] = view.sql
                     wanted.update(dict.fromkeys((one[0], one[1]) for one in view.tables))
                 else:
+                    self._link_patterns(described["files"])
                     self.tables.append(Table(database, name, described))
             names = [name for name in wanted if name not in known]
+
+    def _link_patterns(self, files: list[dict[str, Any]]) -> None:
+        """Give the files whose paths DuckDB would take for patterns of others a path without stars and brackets."""
+        for number, file in enumerate(files):
+            if _GLOB.search(file["path"]):
+                link = self.folder / f"linked-{len(self.tables)}-{number}"
+                link.symlink_to(file["path"])
+                file["path"] = str(link)
 
     def _create_views(self) -> None:
         waiting = dict(self.views)

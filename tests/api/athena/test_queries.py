@@ -154,6 +154,15 @@ def test_parquet_orc_and_projected_csv(cloud: InProcessCloud, athena: Athena):
             ["1", "x", None],
             ["2", None, None],
         ]
+    # A key is no pattern of others.
+    for name in ("f1", "f[1]", "f?", "*"):
+        sink = io.BytesIO()
+        parquet.write_table(pa.table({"a": [name]}), sink)
+        put(cloud, f"signs/{name}", sink.getvalue())
+    athena.run(
+        "CREATE EXTERNAL TABLE signs (a string) STORED AS PARQUET LOCATION 's3://lake/signs/'"
+    )
+    assert athena.rows("SELECT a FROM signs ORDER BY a") == [["*"], ["f1"], ["f?"], ["f[1]"]]
     for day in ("2024/01/01", "2024/01/02"):
         put(cloud, f"csv/{day}/f.csv", f'h1,h2\n"a,{day}",3\n'.encode())
     athena.run(
