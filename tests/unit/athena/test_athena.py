@@ -13,6 +13,8 @@ from typing import Any, cast
 
 import pytest
 
+from headrace.services.athena import serdes
+from headrace.services.athena.described_table import Table
 from headrace.services.athena.hive_types import NoHiveType, parse_type
 from headrace.services.athena.parsing import parse
 from headrace.services.athena.projection import ProjectionRefused, read_projection
@@ -173,6 +175,22 @@ def test_types_are_parsed():
     ):
         with pytest.raises(NoHiveType):
             parse_type(text)
+
+
+def test_a_row_of_csv_is_a_line(tmp_path: Path):
+    described = {
+        "columns": [("a", "string"), ("b", "string")],
+        "keys": [],
+        "files": [],
+        "serde": "org.apache.hadoop.hive.serde2.OpenCSVSerde",
+        "parameters": {},
+    }
+    path = tmp_path / "f"
+    path.write_text(f'1,"open\n2,"x,""y"\n\n{"l" * 200_000},3\n')
+    rows = list(
+        serdes.read_rows(Table("d", "t", described), {"path": str(path), "uri": "s3://b/f"})
+    )
+    assert rows == [["1", "open"], ["2", 'x,"y'], ["l" * 200_000, "3"]]
 
 
 @pytest.mark.parametrize(
