@@ -118,7 +118,10 @@ def _find_acting(self: Any) -> CallerIdentity | None:
         holder = iam.holder_of(session.account, kind, session.role)
         arn = make_arn("iam", "", session.account, f"{kind}/{session.role}")
         return CallerIdentity(
-            arn if holder is None else str(holder.arn), session.name if kind == "role" else ""
+            arn if holder is None else str(holder.arn),
+            session.name if kind == "role" else "",
+            policy=session.policy,
+            policy_arns=session.policy_arns,
         )
     for account, backend in iam.backends():
         stored = backend.access_keys.get(key)

@@ -410,6 +410,13 @@ def test_a_query_has_the_rights_of_its_caller(tmp_path: Any):
         make_role(cloud, "full", *allowed, trusts=f"arn:aws:iam::{ACCOUNT}:root")
         reader.client = as_role(cloud, "full", "athena")
         assert reader.rows("SELECT 2") == [["2"]]
+        # A session has no more than its own policy allows.
+        make_role(cloud, "all", allow("*", "*"), trusts=f"arn:aws:iam::{ACCOUNT}:root")
+        reader.client = as_role(cloud, "all", "athena")
+        assert reader.rows("SELECT a FROM t") == [["1"]]
+        limits = json.dumps(statements(*allowed))
+        reader.client = as_role(cloud, "all", "athena", policy=limits)
+        assert reader.reason("SELECT a FROM t").startswith("PERMISSION_DENIED")
         # A user's session has the user's rights, not the account's.
         iam = cloud.client("iam")
         iam.create_user(UserName="u")
