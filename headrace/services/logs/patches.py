@@ -36,7 +36,6 @@ log = logging.getLogger(__name__)
 DAY_MS = 86_400_000
 # The most streams of a group; beyond it, the oldest streams without events are dropped.
 MOST_STREAMS = 1_000
-# The most queries whose results can be read.
 
 
 @functools.cache
