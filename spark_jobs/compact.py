@@ -35,7 +35,7 @@ from pyspark.sql import functions as F
 from headrace.cdc.compaction import Compaction, Line
 from headrace.cdc.events import CaptureError, Position, read_event
 from spark_jobs.common import batches, options, queries
-from spark_jobs.common.files import Files
+from spark_jobs.common.files import Files, query_id
 from spark_jobs.common.iceberg import LINES, IcebergOutput, read_lines
 from spark_jobs.common.job import Job
 
@@ -220,8 +220,7 @@ class Table:
             )
 
     def _checkpoint_id(self) -> str | None:
-        content = self._files.read(f"{self._arguments.checkpoint}metadata")
-        return None if content is None else json.loads(content)["id"]
+        return query_id(self._files, self._arguments.checkpoint)
 
     def take(self, records: DataFrame, batch_id: int) -> None:
         """Fold a micro-batch into the table; one that is already there is passed over. Raises ValueError."""

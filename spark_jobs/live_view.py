@@ -10,7 +10,8 @@ again when it fails: it continues from its checkpoint, and a micro-batch that is
 - **One read.** Readable flights and unreadable records are in the same micro-batch, which is kept while both are
   written: Kinesis is read once. What an unreadable record is, and late flights: `common/events.py`.
 - **Tables, not folders a batch.** The view and the quarantine are tables of `common/day_tables.py`: a micro-batch
-  writes the days that it changes, and then one small file that makes it the newest. `read_view()` reads the view.
+  writes the days that it changes, and then one small file that makes it the newest. `read_view()` reads the view. Both
+  belong to the checkpoint: the job refuses another one's.
 - **Metrics.** With `--metrics NAMESPACE` CloudWatch gets, a micro-batch: the lag, rows and rates of the stream, the
   rows in state, those dropped as late, and the counts `events.read` and `events.unreadable`.
 - **State.** It has the ids of the flights of the last `--watermark`: a flight that comes twice counts once.
@@ -60,9 +61,9 @@ def transform(records: DataFrame, watermark: str) -> DataFrame:
     return events.on_time_once(rows, watermark)
 
 
-def view_table(spark: SparkSession, folder: str) -> DayTable:
-    """Return the table of the view under `folder`."""
-    return DayTable(spark, folder, views.VIEW_SCHEMA, views.added)
+def view_table(spark: SparkSession, folder: str, checkpoint: str | None = None) -> DayTable:
+    """Return the table of the view under `folder`; who writes it gives the query's checkpoint."""
+    return DayTable(spark, folder, views.VIEW_SCHEMA, views.added, checkpoint)
 
 
 def read_view(spark: SparkSession, folder: str) -> DataFrame:
@@ -72,10 +73,10 @@ def read_view(spark: SparkSession, folder: str) -> DataFrame:
 
 def sink(spark: SparkSession, arguments: argparse.Namespace) -> Callable[[DataFrame, int], None]:
     """Return what writes a micro-batch: its unreadable records, then its flights."""
-    view = view_table(spark, arguments.output)
-    bad = (
-        None if arguments.quarantine is None else DayTable(spark, arguments.quarantine, BAD_SCHEMA)
-    )
+    view = view_table(spark, arguments.output, arguments.checkpoint)
+    bad = None
+    if arguments.quarantine is not None:
+        bad = DayTable(spark, arguments.quarantine, BAD_SCHEMA, checkpoint=arguments.checkpoint)
 
     def write(rows: DataFrame, batch_id: int) -> None:
         rows.persist()

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from headrace.client.producer_metrics import RequestCounts
 from headrace.core.clock import Clock
 
@@ -91,7 +89,7 @@ class AgentMetrics:
                 self._client.put_metric_data(
                     Namespace=self._namespace, MetricData=data[at : at + _MOST_AT_ONCE]
                 )
-        except (BotoCoreError, ClientError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - such as an endpoint that is no URL: records do not suffer from it
             self._failures += 1
             if self._failures & (self._failures - 1) == 0:
                 _LOG.warning(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Optional, cast
+from typing import Any, Optional, cast
 
 from headrace.cdc.events import CaptureError, Document, Event, Position, read_event
 
@@ -79,7 +79,7 @@ class Compaction:
             raise CaptureError(
                 f"An event of {event.table} has no {missing[0]!r}, which is named as its key."
             )
-        return json.dumps([row[name] for name in names], ensure_ascii=False)
+        return format_row([row[name] for name in names])
 
     def rows(self, table: str) -> list[Document]:
         """Return a table's rows, by their keys."""
@@ -96,7 +96,7 @@ class Compaction:
         """Return everything, a line for each key with the values of COLUMNS: what a snapshot stores."""
         for table, rows in sorted(self.tables.items()):
             for key, v in sorted(rows.items()):
-                row = json.dumps(v.row, ensure_ascii=False) if v.row is not None else None
+                row = format_row(v.row) if v.row is not None else None
                 yield table, key, row, v.row is None, v.position[0], v.position[1], v.time_ms
 
     def restore(self, lines: Iterable[Line], truncated: Mapping[str, Sequence[int]]) -> None:
@@ -107,6 +107,18 @@ class Compaction:
         for table, key, text, is_deleted, lsn, truncation, time_ms in lines:
             row = None if is_deleted else cast("Document", json.loads(text or ""))
             self.tables.setdefault(table, {})[key] = Latest((lsn, truncation), row, time_ms)
+
+
+def format_row(row: Any) -> str:
+    """Return a row, or its key, as JSON; half a character, which PostgreSQL's json may have, is escaped."""
+    text = json.dumps(row, ensure_ascii=False)
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(row)
+    return text
 
 
 def _merge(event: Event, known: Latest | None) -> Document | None:

@@ -47,7 +47,7 @@ class Event:
 def read_event(data: bytes) -> Event | None:
     """Return an event of `headrace cdc`, None for one that changes no row. Raises CaptureError for another record."""
     try:
-        document = cast("Document", json.loads(data, parse_float=_number))
+        document = _read_document(data)
         if "metadata" in document:
             return _read_dms(document)
         if "source" in document:
@@ -77,6 +77,22 @@ def read_event(data: bytes) -> Event | None:
         raise CaptureError(
             f"A record is no event of headrace cdc ({type(error).__name__}: {error}): {data[:80]!r}."
         ) from error
+
+
+def _read_document(data: bytes) -> Document:
+    try:
+        return json.loads(data, parse_float=_number)
+    except ValueError:
+        # A number has more digits than Python takes, or this is no JSON, which is told again.
+        return json.loads(data, parse_float=_number, parse_int=_whole_number)
+
+
+def _whole_number(text: str) -> int | str:
+    """Return a number, or the text of one that has too many digits."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
 
 
 def _number(text: str) -> float | str:

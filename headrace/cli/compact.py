@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from typing import Any
 
 import click
@@ -46,6 +45,7 @@ def compact(
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
+    from headrace.cdc.compaction import format_row
     from headrace.cdc.events import CaptureError
 
     columns: dict[str, tuple[str, ...]] = {}
@@ -63,7 +63,7 @@ def compact(
             if table not in current.tables:
                 raise fail(f"Neither the snapshot nor the stream has {table}.")
             for row in current.rows(table):
-                click.echo(json.dumps(row, ensure_ascii=False))
+                click.echo(format_row(row))
             return
         compaction, count = store.advance(kinesis, stream, columns)
     except CaptureError as error:

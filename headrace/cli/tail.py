@@ -20,6 +20,7 @@ from headrace.cli.stream_names import explain_stream
 from headrace.client.group import ConsumerGroup, GroupError
 from headrace.client.leases.stores import MemoryLeaseStore
 from headrace.client.records import Record
+from headrace.client.streams import list_all_shards, name_member
 
 # `headrace tail --queue`: receives the records of a queue, prints them, and acknowledges what it printed.
 
@@ -312,9 +313,7 @@ def _position(start: str) -> Any:
 
 def _find_shard(kinesis: Any, stream: str, name: str) -> str:
     """Return the id of a shard, which may be named by the number at its end."""
-    ids: list[str] = []
-    for page in kinesis.get_paginator("list_shards").paginate(StreamName=stream):
-        ids += [one["ShardId"] for one in page["Shards"]]
+    ids = [one["ShardId"] for one in list_all_shards(kinesis, **name_member(stream))]
     wanted = f"shardId-{int(name):012}" if name.isascii() and name.isdecimal() else name
     if wanted not in ids:
         shown = ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")

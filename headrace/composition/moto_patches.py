@@ -58,14 +58,11 @@ from headrace.services.dynamodb import patches as dynamodb_patches
 from headrace.services.dynamodb import streams as dynamodb_streams
 from headrace.services.dynamodb.expressions import patch_expressions
 from headrace.services.events import inputs as event_inputs
-from headrace.services.events import patches as events_bounds
 from headrace.services.events import patches as events_patches
 from headrace.services.events import patterns as event_patterns
 from headrace.services.events import responses as events_responses
 from headrace.services.glue import missing_calls as glue_missing_calls
-from headrace.services.glue import patches as glue_bounds
 from headrace.services.glue import patches as glue_patches
-from headrace.services.iam import patches as iam_bounds
 from headrace.services.iam import patches as iam_patches
 from headrace.services.iam import providers as iam_providers
 from headrace.services.iam.sts import patches as sts_patches
@@ -74,16 +71,13 @@ from headrace.services.iot import patches as iot_patches
 from headrace.services.iot.mqtt import shadows as iot_shadows
 from headrace.services.kinesisanalyticsv2 import patches as kinesisanalyticsv2_patches
 from headrace.services.logs import patches as logs_patches
-from headrace.services.opensearch import patches
 from headrace.services.opensearch import patches as opensearch_patches
 from headrace.services.opensearchserverless import patches as opensearchserverless_patches
 from headrace.services.pipes import patches as pipes_patches
 from headrace.services.redshift import patches as redshift_patches
 from headrace.services.scheduler import patches as scheduler_patches
 from headrace.services.sns import patches as sns_patches
-from headrace.services.sqs import patches as sqs_bounds
 from headrace.services.sqs import patches as sqs_patches
-from headrace.services.ssm import patches as ssm_bounds
 from headrace.services.ssm import patches as ssm_patches
 from headrace.services.stepfunctions import bounds as stepfunctions_bounds
 from headrace.services.stepfunctions import patches as stepfunctions_patches
@@ -156,11 +150,11 @@ _OWN = Patches(
         "moto.ecs.models": [ecs.read_arns, bound_loops],
         "moto.elasticache.models": [elasticache.show_groups, bound_loops],
         "moto.elasticache.responses": [elasticache.allow_deletions, elasticache.allow_updates],
-        "moto.events.models": [events_bounds.match_in_time],
+        "moto.events.models": [events_patches.match_in_time],
         "moto.events.responses": [events_responses.patch_responses],
         "moto.events.utils": [event_inputs.patch_event_templates],
         "moto.glue.models": [
-            glue_bounds.match_tables_in_time,
+            glue_patches.match_tables_in_time,
             glue_patches.patch,
             glue_patches.show_connections,
         ],
@@ -171,8 +165,8 @@ _OWN = Patches(
             glue_missing_calls.allow_lone_conditions,
             glue_patches.patch_responses,
         ],
-        "moto.glue.utils": [glue_bounds.match_partitions_in_time],
-        "moto.iam.access_control": [iam_bounds.match_by_wildcards],
+        "moto.glue.utils": [glue_patches.match_partitions_in_time],
+        "moto.iam.access_control": [iam_patches.match_by_wildcards],
         "moto.iam.models": [iam_providers.refuse_as_aws],
         "moto.iam.responses": [
             iam_providers.add_client_id_calls,
@@ -192,7 +186,7 @@ _OWN = Patches(
         "moto.kms.models": [kms.correct_keys],
         "moto.memorydb.models": [bound_loops],
         "moto.opensearch.models": [opensearch_patches.patch],
-        "moto.es.urls": [patches.allow_updates],
+        "moto.es.urls": [opensearch_patches.allow_updates],
         "moto.opensearchserverless.models": [
             opensearchserverless_patches.create_by_patterns,
             opensearchserverless_patches.keep_descriptions,
@@ -226,8 +220,8 @@ _OWN = Patches(
         ],
         "moto.servicediscovery.models": [servicediscovery.replace_instances],
         "moto.sns.utils": [event_patterns.patch_filter_policies],
-        "moto.sqs.models": [sqs_bounds.match_literal_prefixes],
-        "moto.ssm.models": [ssm_bounds.apply_bounds],
+        "moto.sqs.models": [sqs_patches.match_literal_prefixes],
+        "moto.ssm.models": [ssm_patches.apply_bounds],
         "moto.stepfunctions.parser.asl.utils.json_path": [stepfunctions_bounds.match_in_one_way],
         "moto.stepfunctions.responses": [stepfunctions_patches.patch],
         "moto.utilities.tagging_service": [tagging.allow_system_tags],

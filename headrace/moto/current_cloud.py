@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from headrace.aws.signatures.sessions import RoleSessions
 from headrace.core.clock import Clock, SystemClock
-from headrace.core.ports import ControlPlane, Guard, InvokeResult, NoGuard
+from headrace.core.ports import CallerIdentity, ControlPlane, Guard, InvokeResult, NoGuard
 from headrace.core.ports.warehouses import Warehouses
 
 
@@ -101,9 +101,19 @@ class QueryRunner(Protocol):
         ...
 
     def page(
-        self, location: str, offset: int, count: int, *, is_text: bool
+        self,
+        location: str,
+        offset: int,
+        count: int,
+        *,
+        is_text: bool,
+        acting: CallerIdentity | None,
+        region: str,
     ) -> tuple[list[list[str | None]], int]:
-        """Return rows of a result from a byte's offset on, and where the next begin. Raises ObjectNotFound."""
+        """Return rows of a result from a byte's offset on, and where the next begin.
+
+        `acting` is who reads them. Raises AwsError without s3:GetObject, BucketNotFound, ObjectNotFound.
+        """
         ...
 
 

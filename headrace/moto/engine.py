@@ -7,6 +7,8 @@ called last has it, and another cloud loads its own state again when it is calle
 
 Imports and patches moto, and clears its state, as in a new process.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
 
 from __future__ import annotations
 
@@ -15,9 +17,6 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Generator, Mapping
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError

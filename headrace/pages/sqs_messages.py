@@ -8,7 +8,6 @@ ReceiveMessage's, in XML, in JSON for `Accept: application/json`, or by the JSON
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -17,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.gateway.documents import SQS_MESSAGES, json_response
+from headrace.aws.protocols.codec_json import decode_body
 from headrace.aws.protocols.codec_moto import serialize_error, serialize_output
 from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.core.clock import Clock
@@ -72,11 +72,7 @@ def _parameters(request: HttpRequest) -> dict[str, str]:
     """Return what a query, a form, or a request of SQS's JSON protocol says. Raises AwsError."""
     values = dict(parse_qsl(request.query))
     if _is_json_protocol(request):
-        try:
-            body = json.loads(request.body or b"{}")
-        except ValueError as error:
-            raise AwsError("SerializationException", "Could not parse the request") from error
-        members = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+        members = decode_body(request.body or b"{}", JSON_1_0)
         values |= {name: str(value) for name, value in members.items()}
         operation = request.headers.get("x-amz-target", ".").rpartition(".")[2]
     else:
@@ -89,7 +85,10 @@ def _parameters(request: HttpRequest) -> dict[str, str]:
 
 def _place(queue_url: str, request: HttpRequest, region: str) -> list[str]:
     """Return the region, account and name of a queue's URL. Raises AwsError."""
-    url = urlsplit(queue_url)
+    try:
+        url = urlsplit(queue_url)
+    except ValueError as error:
+        raise _missing() from error
     parts = url.path.strip("/").split("/")
     if parts[0] == "queue" and len(parts) == 4:
         return parts[1:]

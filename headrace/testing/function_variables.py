@@ -2,10 +2,10 @@
 
 Gives each execution environment that runs in this process its own Python modules.
 """
+# pyright: reportUnknownMemberType=false, reportMissingTypeStubs=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportMissingTypeStubs=false
 import contextlib
 import functools
 import itertools

@@ -3,8 +3,9 @@
 `versions/N.json` names, for each day, the folder with its rows after micro-batch N. A micro-batch writes only the days
 that it changes, each from the rows before it and its own, and then its version, in one request: a reader sees the table
 before or after a micro-batch, and one that is repeated after a crash changes nothing twice. Folders that no kept
-version names are deleted, so there are about as many as days, however many micro-batches there were. Small days are
-written as a whole; tables of large ones belong in Iceberg.
+version names are deleted, so there are about as many as days, however many micro-batches there were. A table belongs to
+one checkpoint: another one counts from 0 again, and its micro-batches would be taken for those that the table has.
+Small days are written as a whole; tables of large ones belong in Iceberg.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.common.files import Files
+from spark_jobs.common.files import Files, query_id
 
 # A reader may hold an old version while newer ones are made.
 KEPT_VERSIONS = 10
@@ -30,6 +31,7 @@ class DayTable:
         folder: its URI, with a slash at the end.
         schema: its columns; one is `day`, a date.
         merge: returns a day's rows from those before and the new ones together; by default all.
+        checkpoint: the URI of the checkpoint of the query that writes it, with a slash; a reader needs none.
     """
 
     def __init__(
@@ -38,9 +40,10 @@ class DayTable:
         folder: str,
         schema: str,
         merge: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+        checkpoint: str | None = None,
     ) -> None:
         self._spark, self._folder, self._schema, self._merge = spark, folder, schema, merge
-        self._files = Files(spark)
+        self._files, self._checkpoint = Files(spark), checkpoint
 
     def read(self) -> DataFrame:
         """Return the table's rows after its newest version; none before the first."""
@@ -48,11 +51,20 @@ class DayTable:
         return self._rows(self._days(numbers[-1]).values() if numbers else ())
 
     def add(self, rows: DataFrame, batch_id: int) -> None:
-        """Merge a micro-batch's rows into the table, unless it has them; Spark's errors leave it as it was."""
-        numbers = self._numbers()
-        if batch_id in numbers:
+        """Merge a micro-batch's rows into the table, unless it has them; Spark's errors leave it as it was.
+
+        Raises ValueError when the table is another checkpoint's, or is ahead of this one.
+        """
+        numbers, query = self._numbers(), self._query_id()
+        newest = self._version(numbers[-1]) if numbers else {"days": {}, "query": query}
+        if newest.get("query") != query or (numbers and batch_id < numbers[-1]):
+            raise ValueError(
+                f"{self._folder} does not belong to the checkpoint {self._checkpoint}, which is at micro-batch"
+                f" {batch_id}: give its own, or an empty folder with an empty checkpoint."
+            )
+        if numbers[-1:] == [batch_id]:
             return
-        days = self._days(numbers[-1]) if numbers else {}
+        days = newest["days"]
         changed = sorted(str(row["day"]) for row in rows.select("day").distinct().collect())
         if changed:
             before = self._rows([days[day] for day in changed if day in days])
@@ -62,7 +74,7 @@ class DayTable:
                 f"{self._folder}{folder}"
             )
             days |= {day: f"{folder}{_DAY}={day}/" for day in changed}
-        version = json.dumps({"batch": batch_id, "days": days}).encode()
+        version = json.dumps({"batch": batch_id, "query": query, "days": days}).encode()
         self._files.write(f"{self._folder}versions/{batch_id:010}.json", version)
         self._clean([*numbers, batch_id])
 
@@ -80,10 +92,15 @@ class DayTable:
         names = self._files.names(f"{self._folder}versions/")
         return sorted(int(name.removesuffix(".json")) for name in names if name.endswith(".json"))
 
+    def _query_id(self) -> str | None:
+        return None if self._checkpoint is None else query_id(self._files, self._checkpoint)
+
     def _days(self, number: int) -> dict[str, str]:
+        return self._version(number)["days"]
+
+    def _version(self, number: int) -> dict[str, Any]:
         content = self._files.read(f"{self._folder}versions/{number:010}.json")
-        version: dict[str, Any] = json.loads(content or b'{"days": {}}')
-        return version["days"]
+        return json.loads(content or b'{"days": {}}')
 
     def _rows(self, paths: Any) -> DataFrame:
         folders = [f"{self._folder}{path}" for path in paths]

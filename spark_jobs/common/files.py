@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -54,3 +55,9 @@ class Files:
     def _place(self, uri: str) -> tuple[Any, Any]:
         path = self._context._jvm.org.apache.hadoop.fs.Path(uri)  # noqa: SLF001
         return path.getFileSystem(self._context._jsc.hadoopConfiguration()), path  # noqa: SLF001
+
+
+def query_id(files: Files, checkpoint: str) -> str | None:
+    """Return the id of the query whose checkpoint it is, a URI with a slash; None before its first start."""
+    content = files.read(f"{checkpoint}metadata")
+    return None if content is None else json.loads(content)["id"]

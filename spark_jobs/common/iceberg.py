@@ -8,11 +8,13 @@ own Iceberg runtime is not needed.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.cdc.events import CaptureError
 from headrace.cdc.iceberg_table import STATE, RowsTable, glue_catalog, schema
 from spark_jobs.common.files import Files
 
@@ -72,10 +74,16 @@ class IcebergOutput:
         return read_lines(self._spark, [task.file.file_path for task in tasks])
 
     def put(self, rows: DataFrame, manifest: dict[str, Any]) -> None:
-        """Replace the table's files by a micro-batch's."""
-        table, _ = self._rows.load()
-        # By its checkpoint too: a micro-batch that was not committed is written again, over its own files alone.
-        folder = f"{table.location()}/data/{manifest['checkpoint']}-{manifest['batch']}/"
+        """Replace the table's files by a micro-batch's, unless another process has stored a micro-batch meanwhile."""
+        table, state = self._rows.load()
+        if state.get("batch", -1) != manifest["batch"] - 1:
+            raise CaptureError(
+                f"Another process has stored rows in {self.place} meanwhile; that counts."
+            )
+        data, batch = f"{table.location()}/data/", f"{manifest['checkpoint']}-{manifest['batch']}-"
+        # Of this attempt alone: another process may write the same micro-batch, and be the one that commits it.
+        attempt = f"{batch}{uuid.uuid4().hex}"
+        folder = f"{data}{attempt}/"
         rows.write.mode("overwrite").parquet(folder)
         names = self._files.names(folder)
         paths = sorted(f"{folder}{name}" for name in names if name.endswith(".parquet"))
@@ -84,6 +92,9 @@ class IcebergOutput:
             if table.current_snapshot() is not None:
                 transaction.delete(snapshot_properties=properties, delete_filter="true")
             transaction.add_files(paths, snapshot_properties=properties)
+        for name in self._files.names(data):
+            if name.startswith(batch) and name != attempt:
+                self._files.delete(f"{data}{name}")
 
     def note(self, manifest: dict[str, Any]) -> None:
         """Commit a manifest alone."""

@@ -47,7 +47,6 @@ from botocore.exceptions import ClientError
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from tests.support.clients import SQS_BY_QUERY
-from tests.support.cloud import ACCOUNT, REGION
 
 Scenario = dict[str, Any]
 
@@ -184,7 +183,7 @@ def play(scenario: Scenario, world: World) -> list[str]:
 def _asked(step: dict[str, Any], world: World, known: dict[str, str]) -> dict[str, Any]:
     if "http" in step:
         return _http_answer(step, world, known)
-    place = {"account": step.get("account", ACCOUNT), "region": step.get("region", REGION)}
+    place = {name: step[name] for name in ("account", "region") if name in step}
     client = world.client(step.get("service", world.service), **place)
     return answer(client, step["call"], parameters(step.get("params", {}), known))
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import ConnectionTerminated
+from wsproto import ConnectionType
+from wsproto.connection import Connection
+from wsproto.events import BytesMessage, TextMessage
 
-from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse, WebSocket
 from headrace.aws.server.bounds import Bounds
 from headrace.aws.server.server import Server
 from tests.server.test_bounds import echo, put, until
@@ -236,5 +240,99 @@ def test_a_request_that_is_left_in_line_is_not_run(tmp_path: Path):
         await until(lambda: third.took, "the third's answer")
         assert paths == ["/1", "/3"]
         assert server._answering == 0
+
+    asyncio.run(story())
+
+
+# --- WebSockets -------------------------------------------------------------------------------
+
+
+class Listener:
+    """Takes what a WebSocket's client sends, one message each time that the test lets it."""
+
+    def __init__(self) -> None:
+        self.socket: WebSocket | None = None
+        self.messages: list[str | bytes] = []
+        self.may_run = asyncio.Semaphore(0)
+
+    def opened(self, socket: WebSocket) -> None:
+        self.socket = socket
+
+    def received(self, message: str | bytes) -> None:
+        self.messages.append(message)
+
+    def closed(self, code: int, reason: str) -> None:
+        pass
+
+    async def run(self, owner: object, service: str, call: Callable[[], None]) -> None:
+        await self.may_run.acquire()
+        call()
+
+
+async def open_websocket(tmp_path: Path) -> tuple[Server, Wire, Listener, Callable[..., None]]:
+    """Return a server, an open WebSocket, who listens to it, and a function that sends an event of the client's."""
+    listener = Listener()
+    server = server_at(
+        lambda _: HttpResponse(101, [("Upgrade", "websocket")], websocket=listener),
+        tmp_path,
+        inline=False,
+    )
+    server.run = listener.run  # type: ignore[method-assign] - instead of its threads
+    wire = Wire(server)
+    wire.send(b"GET / HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+    await until(lambda: listener.socket, "the WebSocket")
+    frames = Connection(ConnectionType.CLIENT)
+    return server, wire, listener, lambda event: wire.send(frames.send(event))
+
+
+def test_a_websockets_messages_wait_at_its_client_when_many_are_here(tmp_path: Path):
+    async def story() -> None:
+        _, wire, listener, send = await open_websocket(tmp_path)
+        for number in range(100):
+            send(TextMessage(str(number)))
+        await settle()
+        for served in range(100):
+            waiting = len(wire.protocol._calls)  # type: ignore[attr-defined]
+            assert wire.is_reading() == (waiting <= 32), waiting
+            listener.may_run.release()
+            await until(lambda served=served: len(listener.messages) > served, "a message")
+            await settle(5)
+        assert listener.messages == [str(number) for number in range(100)]
+
+    asyncio.run(story())
+
+
+def test_empty_fragments_of_a_websockets_message_are_not_kept(tmp_path: Path):
+    async def story() -> None:
+        _, wire, listener, send = await open_websocket(tmp_path)
+        for data in ("", b""):
+            send(TextMessage(data) if isinstance(data, str) else BytesMessage(data))
+        for _ in range(1000):
+            send(TextMessage("", message_finished=False))
+        assert len(wire.protocol._message) == 0  # type: ignore[attr-defined]
+        send(TextMessage("end"))
+        for _ in range(3):
+            listener.may_run.release()
+        await until(lambda: len(listener.messages) == 3, "the messages")
+        assert listener.messages == ["", b"", "end"]
+
+    asyncio.run(story())
+
+
+def test_a_websocket_that_ends_does_not_wait_for_ever_for_its_client(tmp_path: Path):
+    async def story() -> None:
+        server, wire, listener, _ = await open_websocket(tmp_path)
+        assert listener.socket is not None
+        wire.stop_reading()
+        listener.socket.send("never read")
+        listener.socket.end()
+        await settle()
+        server.look(Bounds().answer_idle_s)
+        await settle()
+        assert (wire.closed, wire.lost) == (True, False)
+        server.look(1)
+        await settle()
+        assert wire.lost
+        assert not server._connections
 
     asyncio.run(story())

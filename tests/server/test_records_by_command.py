@@ -219,16 +219,19 @@ def test_tail_shows_the_records_of_a_key_or_of_a_shard(server: ServerProcess) ->
         for key in ("a", "b", "c", "d")
     }
 
-    def tail(*arguments: str) -> list[str]:
-        code, shown, complained = run(
-            server, "tail", "sorted", "--from", "5m", "--drain", *arguments
-        )
+    def tail(*arguments: str, stream: str = "sorted") -> list[str]:
+        code, shown, complained = run(server, "tail", stream, "--from", "5m", "--drain", *arguments)
         return sorted(shown.decode().split()) if code == 0 else [complained]
 
     assert tail("--key", "b") == ["b"]
     assert tail("--key", "none") == []
-    for name in ("shardId-000000000001", "1"):
-        assert tail("--shard", name) == [
+    arn = kinesis.describe_stream_summary(StreamName="sorted")["StreamDescriptionSummary"]
+    for name, stream in (
+        ("shardId-000000000001", "sorted"),
+        ("1", "sorted"),
+        ("1", arn["StreamARN"]),
+    ):
+        assert tail("--shard", name, stream=stream) == [
             key for key, shard in shard_of.items() if shard.endswith("1")
         ]
     (complained,) = tail("--shard", "7")

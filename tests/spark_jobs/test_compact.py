@@ -106,6 +106,17 @@ def test_an_iceberg_table_is_the_integral_of_the_stream_whatever_dies(
         rows = {(line["table"], line["key"]): json.loads(line["row"]) for line in lines}
         assert rows == integral(batches)
         assert counts["rows"] == len(rows) == len(lines)
+        # What died left no files, and a second process that is late with a micro-batch replaces nothing.
+        late = iceberg.IcebergOutput(spark, "lake", "shop", "r")
+        manifest = late.manifest()
+        assert manifest is not None
+        folders = [path.name[:-33] for path in tmp_path.glob("lake/shop/data/*")]
+        assert len(folders) == len(set(folders)) == manifest["batch"] + 1
+        with pytest.raises(CaptureError, match="Another process has stored rows"):
+            late.put(spark.createDataFrame([], LINES), manifest)
+        assert sum(not line["is_deleted"] for line in table.scan().to_arrow().to_pylist()) == len(
+            rows
+        )
         # Another checkpoint, and another program, do not take it over.
         with pytest.raises(ValueError, match="does not belong to the checkpoint"):
             run(spark, feed, tmp_path / "other", *output)

@@ -84,6 +84,26 @@ def test_a_micro_batch_that_is_repeated_changes_nothing_twice(
     assert bad.read().count() == 2
 
 
+def test_a_table_is_refused_to_another_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    row = spark.sql("SELECT DATE'2013-01-01' AS day, 1 AS n")
+    tables: list[DayTable] = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metadata").write_text(f'{{"id": "{name}"}}')
+        checkpoint = f"{(tmp_path / name).as_uri()}/"
+        tables.append(DayTable(spark, f"{tmp_path.as_uri()}/table/", SCHEMA, checkpoint=checkpoint))
+    own, foreign = tables
+    own.add(row, 0)
+    own.add(row, 1)
+    # A new checkpoint counts from 0: its rows would be passed over, or lie behind newer ones.
+    with pytest.raises(ValueError, match=r"does not belong to the checkpoint .*other/"):
+        foreign.add(row, 1)
+    # An old copy of the checkpoint.
+    with pytest.raises(ValueError, match="which is at micro-batch 0"):
+        own.add(row, 0)
+    assert own.read().count() == 2
+
+
 @pytest.mark.slow
 def test_a_tables_folders_are_as_many_as_its_days_and_readers_see_whole_versions(
     spark: SparkSession, tmp_path: Path

@@ -65,6 +65,10 @@ class Wire(asyncio.Transport):
         self._lose()
         return piece
 
+    def stop_reading(self) -> None:
+        """Take nothing more, unless by `read`."""
+        self._reads = False
+
     def leave(self) -> None:
         """Go away."""
         self._buffer.clear()

@@ -62,7 +62,11 @@ class WebSocketConnection(asyncio.Protocol):
     def look(self, now_s: float) -> None:
         """See `headrace.aws.server.connection.Connection`."""
         self._server.is_behind(self, self.unsent_bytes)
-        if now_s - self._since_s > IDLE_S or now_s - self._began_s > LONGEST_S:
+        if self._ended:
+            # It stays open until its client has read what was sent.
+            if now_s - self._since_s > self._server.bounds.answer_idle_s:
+                self.abort()
+        elif now_s - self._since_s > IDLE_S or now_s - self._began_s > LONGEST_S:
             self._end(_GOING_AWAY, "Going away")
 
     def close(self) -> None:
@@ -143,15 +147,16 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _add(self, event: TextMessage | BytesMessage) -> None:
         part = event.data if isinstance(event, TextMessage) else bytes(event.data)
-        self._message.append(part)
+        if part:
+            # Empty fragments count for no bytes: without end, they would still fill the memory.
+            self._message.append(part)
         self._message_bytes += len(part.encode()) if isinstance(part, str) else len(part)
         if self._message_bytes > MOST_MESSAGE_BYTES:
             self._end(_TOO_BIG, "Message Too Big")
         elif event.message_finished:
-            texts = [part for part in self._message if isinstance(part, str)]
             message = (
-                "".join(texts)
-                if texts
+                "".join(part for part in self._message if isinstance(part, str))
+                if isinstance(event, TextMessage)
                 else b"".join(part for part in self._message if isinstance(part, bytes))
             )
             self._message, self._message_bytes = [], 0
@@ -160,8 +165,9 @@ class WebSocketConnection(asyncio.Protocol):
     def _call(self, call: Callable[[], None]) -> None:
         """Let the user do something on a thread, after what was before."""
         self._calls.append(call)
-        if len(self._calls) > _MOST_WAITING and self._transport is not None:
-            self._transport.pause_reading()
+        transport = self._transport
+        if len(self._calls) > _MOST_WAITING and transport is not None and transport.is_reading():
+            transport.pause_reading()
         if self._serving is None:
             self._serving = self._loop.create_task(self._serve())
             self._serving.add_done_callback(log_failure)
@@ -174,7 +180,9 @@ class WebSocketConnection(asyncio.Protocol):
                 log.warning("a message of a WebSocket failed: %s: %s", type(error).__name__, error)
             self._calls.popleft()
             transport = self._transport
-            if transport is not None and not transport.is_closing() and not transport.is_reading():
+            if transport is None or transport.is_closing() or len(self._calls) > _MOST_WAITING:
+                continue
+            if not transport.is_reading():
                 transport.resume_reading()
         self._serving = None
 

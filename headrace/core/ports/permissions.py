@@ -18,12 +18,15 @@ class CallerIdentity:
         session: the name of a role's session.
         source_arn: the resource for which a service acts: the condition key aws:SourceArn.
         source_account: the account of that resource when its ARN names none, such as a bucket's.
+        policy, policy_arns: the policies that limit the session, as they were passed to AssumeRole.
     """
 
     arn: str
     session: str = ""
     source_arn: str = ""
     source_account: str = ""
+    policy: str = ""
+    policy_arns: tuple[str, ...] = ()
 
 
 # Values of condition keys.

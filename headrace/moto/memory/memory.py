@@ -6,12 +6,12 @@ them during a request of their own, which another request must not interrupt.
 
 Looks up access keys that moto's IAM and STS have created: users' keys, and those of assumed roles.
 """
-
-from __future__ import annotations
-
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 # ruff: noqa: SLF001 - moto stores a topic's tags in a private attribute
+
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from datetime import UTC
 from typing import Any, cast

@@ -131,4 +131,12 @@ def identity_of(acting: CallerIdentity) -> Identity:
     if resource == "root":
         return Identity("root", account, account, partition=partition)
     kind = "user" if resource.startswith("user/") else "role"
-    return Identity(kind, resource.rpartition("/")[2], account, acting.session, partition=partition)
+    return Identity(
+        kind,
+        resource.rpartition("/")[2],
+        account,
+        acting.session,
+        acting.policy,
+        policy_arns=acting.policy_arns,
+        partition=partition,
+    )

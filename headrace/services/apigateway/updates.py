@@ -21,6 +21,10 @@ def _flag(value: str) -> bool:
     return value.lower() == "true"
 
 
+def _status(value: str) -> str:
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class _Kind:
     """What can be updated of a kind of object: its path after the API, and the attributes of moto's object by path.
@@ -102,7 +106,7 @@ _KINDS = {
     ),
     "update_gateway_response": _Kind(
         ("gatewayresponses", ""),
-        {"/statusCode": ("status_code", str)},
+        {"/statusCode": ("status_code", _status)},
         {
             "/responseParameters": ("response_parameters", str),
             "/responseTemplates": ("response_templates", str),
@@ -193,8 +197,11 @@ def _check(kind: _Kind, patch_operation: Mapping[str, Any]) -> None:
             f"Invalid patch path  '{path}' specified for op '{operation}'. Please choose supported operations"
         )
     value = str(patch_operation.get("value") or "")
-    is_number = attribute in kind.values and kind.values[attribute][1] is int
-    if is_number and value and not (value.isascii() and value.isdecimal()):
+    read = kind.values[attribute][1] if attribute in kind.values else str
+    is_number = value.isascii() and value.isdecimal()
+    if value and (
+        (read is int and not is_number) or (read is _status and not (is_number and len(value) == 3))
+    ):
         raise BadRequestException(f"Invalid patch value '{value}' specified for op '{operation}'")
 
 
@@ -269,14 +276,15 @@ def _with_settings(create: Any) -> Any:
         api_id, name = self.path.split("/")[2], self._get_param("stageName")
         old = self.backend.get_rest_api(api_id).stages.get(name)
         deployed_before = None if old is None else old.deployment_id
+        canary = _canary(self._get_param("canarySettings"))
         status, headers, body = create(self)
         if name:
             stage = self.backend.get_stage(api_id, name)
             stage.description = self._get_param("stageDescription") or stage.description
-            if settings := self._get_param("canarySettings"):
+            if canary is not None:
                 deployment_id = json.loads(body)["id"]
                 stage.deployment_id = deployed_before or deployment_id
-                stage.canary_settings = _canary(settings, deployment_id)
+                stage.canary_settings = {**canary, "deploymentId": deployment_id}
         return status, headers, body
 
     return create_deployment
@@ -285,23 +293,50 @@ def _with_settings(create: Any) -> Any:
 def _with_canary(create: Any) -> Any:
     @functools.wraps(create)
     def create_stage(self: Any) -> Any:
+        canary = _canary(self._get_param("canarySettings"))
         status, headers, body = create(self)
-        if settings := self._get_param("canarySettings"):
+        if canary is not None:
             stage = self.backend.get_stage(self.path.split("/")[2], self._get_param("stageName"))
-            stage.canary_settings = _canary(settings, settings.get("deploymentId"))
+            stage.canary_settings = canary
             body = json.dumps(stage.to_json())
         return status, headers, body
 
     return create_stage
 
 
-def _canary(settings: Mapping[str, Any], deployment_id: str | None) -> dict[str, Any]:
+_NO_CANARY: dict[str, Any] = {
+    "deploymentId": None,
+    "percentTraffic": 0.0,
+    "stageVariableOverrides": {},
+    "useStageCache": False,
+}
+
+
+def _canary(settings: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return a request's settings of a canary, None without them. Raises BadRequestException."""
+    if not settings:
+        return None
     return {
-        "deploymentId": deployment_id,
-        "percentTraffic": float(settings.get("percentTraffic") or 0),
+        "deploymentId": settings.get("deploymentId"),
+        "percentTraffic": _percent(settings.get("percentTraffic") or 0),
         "stageVariableOverrides": dict(settings.get("stageVariableOverrides") or {}),
         "useStageCache": bool(settings.get("useStageCache")),
     }
+
+
+def _percent(value: Any) -> float:
+    """Return a share of the traffic. Raises BadRequestException (its sentence is assumed)."""
+    from moto.apigateway.exceptions import BadRequestException
+
+    try:
+        percent = float(value)
+    except (TypeError, ValueError):
+        percent = -1.0
+    if not 0 <= percent <= 100:
+        raise BadRequestException(
+            f"Invalid percentTraffic value {value}: it must be between 0.0 and 100.0"
+        )
+    return percent
 
 
 def _patch_canary(apply: Any) -> Any:
@@ -325,17 +360,19 @@ def _change_canary(stage: Any, patch_operation: Mapping[str, Any], path: str) ->
     if not path:
         stage.canary_settings = None
         return
-    settings = stage.canary_settings = _canary({}, None) | (stage.canary_settings or {})
+    settings = _NO_CANARY | (stage.canary_settings or {})
     value, (name, _, variable) = str(patch_operation.get("value") or ""), path.partition("/")
     if variable:
-        variables = settings["stageVariableOverrides"]
+        variables = dict(settings["stageVariableOverrides"])
         variables.pop(variable, None)
         if patch_operation["op"] != "remove":
             variables[variable] = value
+        settings["stageVariableOverrides"] = variables
     elif name == "percentTraffic":
-        settings[name] = float(value)
+        settings[name] = _percent(value)
     else:
         settings[name] = _flag(value) if name == "useStageCache" else value
+    stage.canary_settings = settings
 
 
 def _promote(stage: Any, source: str) -> None:

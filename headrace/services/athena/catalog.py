@@ -23,9 +23,11 @@ from headrace.core.ports import (
     ControlPlane,
     Guard,
     ObjectInfo,
+    ObjectNotFound,
     ObjectStore,
 )
 from headrace.services.athena.projection import (
+    Projection,
     ProjectionRefused,
     is_projected,
     read_projection,
@@ -79,7 +81,7 @@ class Catalog:
         region: str,
     ) -> None:
         self._control = control
-        self.objects = objects
+        self._objects = objects
         self._clock = clock
         self._guard, self._acting = guard, acting
         self._account, self._region = account, region
@@ -140,7 +142,7 @@ class Catalog:
         self._check(
             "s3:PutObject", f"{bucket}/{key}", f"Access denied when writing to location: {at}"
         )
-        self.objects.put(bucket, key, file)
+        self._objects.put(bucket, key, file)
 
     # What a query reads
 
@@ -157,7 +159,7 @@ class Catalog:
 
     def _describe(self, table: Mapping[str, Any]) -> dict[str, Any]:
         if table.get("TableType") == "VIRTUAL_VIEW":
-            return {"view": view_query(table)}
+            return view_query(table)
         storage: Mapping[str, Any] = table.get("StorageDescriptor") or {}
         parameters: Mapping[str, str] = table.get("Parameters") or {}
         serde: Mapping[str, Any] = storage.get("SerdeInfo") or {}
@@ -175,11 +177,8 @@ class Catalog:
             "files": [],
         }
         if parameters.get("table_type", "").upper() == "ICEBERG":
-            bucket, key = split_location(parameters.get("metadata_location", ""))
-            described["metadata"] = str(self.objects.file(bucket, key.removesuffix("/")))
-            described["buckets"] = {
-                name: str(path) for name, path in self.objects.buckets().items()
-            }
+            # Which files it has stands in its metadata: the query's process asks for each by `find_object`.
+            described["metadata"] = parameters.get("metadata_location", "")
             described["keys"] = []
             return described
         location = storage.get("Location") or ""
@@ -194,15 +193,28 @@ class Catalog:
                 raise CatalogRefused(
                     f"headrace reads tables of at most {MOST_FILES} objects in Athena"
                 )
-            bucket = uri.split("/", 3)[2]
-            self._check(
-                "s3:GetObject",
-                f"{bucket}/{info.key}",
-                f"PERMISSION_DENIED: Access denied when reading {uri}",
-            )
-            path = str(self.objects.file(bucket, info.key))
+            path = self._readable_path(uri.split("/", 3)[2], info.key)
             described["files"].append({"path": path, "uri": uri, "values": values})
         return described
+
+    def _readable_path(self, bucket: str, key: str) -> str:
+        """Return an object's file, if the query's caller may read it. Raises CatalogRefused, BucketNotFound."""
+        self._check(
+            "s3:GetObject",
+            f"{bucket}/{key}",
+            f"PERMISSION_DENIED: Access denied when reading s3://{bucket}/{key}",
+        )
+        return str(self._objects.file(bucket, key))
+
+    def find_object(self, location: str) -> dict[str, str]:
+        """Return the `path` of an object's file: `{"missing": reason}` without it, or the right to read it."""
+        try:
+            bucket, key = split_location(location)
+            return {"path": self._readable_path(bucket, key.removesuffix("/"))}
+        except CatalogRefused as error:
+            return {"missing": str(error)}
+        except (BucketNotFound, ObjectNotFound):
+            return {"missing": f"HIVE_CANNOT_OPEN_SPLIT: {location} does not exist"}
 
     def list_all(self) -> list[dict[str, Any]]:
         """Return all databases with their tables' names, kinds and columns, for `information_schema`."""
@@ -225,15 +237,24 @@ class Catalog:
         return databases
 
     def _files(self, location: str) -> Iterator[tuple[ObjectInfo, str]]:
-        """Yield the objects under a location, without the hidden and the empty ones, as Hive does."""
+        """Return the objects under a location, without the hidden and the empty ones, as Hive does."""
         bucket, prefix = split_location(location)
-        self._check(
-            "s3:ListBucket", bucket, f"PERMISSION_DENIED: Access denied when listing {location}"
-        )
-        for info in self.objects.list(bucket, prefix):
+        return self._visible(bucket, prefix)
+
+    def _visible(self, bucket: str, prefix: str) -> Iterator[tuple[ObjectInfo, str]]:
+        for info in self.list_objects(bucket, prefix):
             name = info.key.rsplit("/", 1)[-1]
             if info.size_bytes and name and not name.startswith(("_", ".")):
                 yield info, f"s3://{bucket}/{info.key}"
+
+    def list_objects(self, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
+        """Yield the objects whose keys begin with a prefix. Raises CatalogRefused, BucketNotFound."""
+        self._check(
+            "s3:ListBucket",
+            bucket,
+            f"PERMISSION_DENIED: Access denied when listing s3://{bucket}/{prefix}",
+        )
+        return self._objects.list(bucket, prefix)
 
     def _partition_files(
         self, table: Mapping[str, Any]
@@ -257,17 +278,18 @@ class Catalog:
     def _projected_files(
         self, parameters: Mapping[str, str], keys: Sequence[str], location: str
     ) -> Iterator[tuple[ObjectInfo, str, list[str]]]:
-        now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).replace(tzinfo=None)
-        projection = read_projection(parameters, keys, location, now)
+        projection = self._projection(parameters, keys, location)
         bucket, _, prefix = projection.prefix.partition("://")[2].partition("/")
-        for info in self.objects.list(bucket, prefix):
-            name = info.key.rsplit("/", 1)[-1]
-            if not info.size_bytes or name.startswith(("_", ".")):
-                continue
-            uri = f"s3://{bucket}/{info.key}"
+        for info, uri in self._visible(bucket, prefix):
             values = projection.values_of(uri)
             if values is not None:
                 yield info, uri, values
+
+    def _projection(
+        self, parameters: Mapping[str, str], keys: Sequence[str], location: str
+    ) -> Projection:
+        now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).replace(tzinfo=None)
+        return read_projection(parameters, keys, location, now)
 
     # What a query writes
 
@@ -306,7 +328,10 @@ class Catalog:
         act = written["act"]
         if act["action"] == "insert":
             table = self.table(*act["table"])
-            uris = self._put_files(written, table["StorageDescriptor"]["Location"], query_id)
+            location = table["StorageDescriptor"]["Location"]
+            if written["keys"] and is_projected(table.get("Parameters") or {}):
+                return self._put_projected(table, written, query_id)
+            uris = self._put_files(written, location, query_id)
             self._add_written(table, written)
             return uris
         if act["action"] == "unload":
@@ -317,7 +342,7 @@ class Catalog:
         """Return a location at which nothing lies yet. Raises CatalogRefused."""
         try:
             bucket, prefix = split_location(location)
-            is_taken = next(self.objects.list(bucket, prefix), None) is not None
+            is_taken = next(self.list_objects(bucket, prefix), None) is not None
         except BucketNotFound as error:
             raise CatalogRefused(
                 f"HIVE_WRITER_OPEN_ERROR: The bucket of {location} does not exist"
@@ -339,13 +364,36 @@ class Catalog:
             uris.append(f"s3://{bucket}/{key}")
         return uris
 
+    def _put_projected(
+        self, table: Mapping[str, Any], written: Mapping[str, Any], query_id: str
+    ) -> list[str]:
+        """Put files where the table's projection finds them; one that it would not find is refused (assumed)."""
+        projection = self._projection(
+            table["Parameters"],
+            [name for name, _ in written["keys"]],
+            table["StorageDescriptor"]["Location"],
+        )
+        located: dict[str, list[Mapping[str, Any]]] = {}
+        for file in written["files"]:
+            values = _folder_values(file["under"])
+            location = projection.location_of(values)
+            if location is None:
+                raise CatalogRefused(
+                    f"HIVE_PARTITION_VALUE_UNSUPPORTED: The table's projection has no partition {values}"
+                )
+            located.setdefault(location, []).append({**file, "under": "."})
+        return [
+            uri
+            for location, files in located.items()
+            for uri in self._put_files({**written, "files": files}, location, query_id)
+        ]
+
     def _add_written(self, table: Mapping[str, Any], written: Mapping[str, Any]) -> None:
         keys = [name for name, _ in written["keys"]]
-        if not keys or is_projected(table.get("Parameters") or {}):
+        if not keys:
             return
         folders = sorted({file["under"] for file in written["files"]})
-        parts = [dict(part.split("=", 1) for part in folder.split("/")) for folder in folders]
-        added = [[unquote(values[key]) for key in keys] for values in parts]
+        added = [[values[key] for key in keys] for values in map(_folder_values, folders)]
         places = [
             f"{table['StorageDescriptor']['Location'].rstrip('/')}/{folder}/" for folder in folders
         ]
@@ -425,11 +473,21 @@ class Catalog:
         return [values for values, _ in new]
 
 
-def view_query(table: Mapping[str, Any]) -> str:
-    """Return the query of a view of Athena's. Raises CatalogRefused."""
+def _folder_values(folder: str) -> dict[str, str]:
+    """Return the values in a folder's name of Hive's form: `a=1/b=x%2Fy`."""
+    parts = [part.split("=", 1) for part in folder.split("/")]
+    return {key: unquote(value) for key, value in parts}
+
+
+def view_query(table: Mapping[str, Any]) -> dict[str, str]:
+    """Return the `view`'s query, and the `database` of its names that have none. Raises CatalogRefused."""
     text = str(table.get("ViewOriginalText") or "")
     try:
         encoded = text.removeprefix(VIEW_MARK).split(" ", 1)[0]
-        return str(json.loads(base64.b64decode(encoded))["originalSql"])
+        view = json.loads(base64.b64decode(encoded))
+        return {
+            "view": str(view["originalSql"]),
+            "database": str(view.get("schema") or table["DatabaseName"]),
+        }
     except (ValueError, KeyError, TypeError) as error:
         raise CatalogRefused(f"INVALID_VIEW: Invalid view JSON: {text[:200]}") from error

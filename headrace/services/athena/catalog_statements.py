@@ -160,7 +160,12 @@ class CatalogStatements:
 
     def _create_view(self, statement: Mapping[str, Any]) -> Shown:
         database, name = statement["table"]
-        view = {"originalSql": statement["sql"], "catalog": "awsdatacatalog", "schema": database}
+        view = {
+            "originalSql": statement["sql"],
+            "catalog": "awsdatacatalog",
+            # That of the names in the query which have none.
+            "schema": statement["options"]["database"],
+        }
         text = base64.b64encode(json.dumps(view).encode()).decode()
         table = {
             "Name": name,
@@ -279,7 +284,7 @@ class CatalogStatements:
         root = table["StorageDescriptor"]["Location"].rstrip("/")
         bucket, prefix = split_location(root)
         folders: dict[str, list[str]] = {}
-        for info in self._catalog.objects.list(bucket, prefix):
+        for info in self._catalog.list_objects(bucket, prefix):
             parts = info.key[len(prefix) :].split("/")[: len(keys)]
             pairs = [part.split("=", 1) for part in parts]
             if len(pairs) == len(keys) and all(
@@ -361,7 +366,8 @@ class CatalogStatements:
         name = f"{table['DatabaseName']}.{table['Name']}"
         if table.get("TableType") == "VIRTUAL_VIEW":
             return Shown(
-                ("Create View",), (f"CREATE VIEW {name} AS", *view_query(table).splitlines())
+                ("Create View",),
+                (f"CREATE VIEW {name} AS", *view_query(table)["view"].splitlines()),
             )
         if statement["options"]["kind"] == "VIEW":
             raise CatalogRefused(f"Relation '{name}' is a table, not a view")

@@ -3,7 +3,7 @@
 It reads lines of JSON from the standard input and answers in lines on the standard output:
 1. in: the query's text, its database, its parameters, a folder for its files, the bounds;
 2. out: `{"tables": [[database, name], ...]}` as often as it needs them; in: their descriptions, in order; or
-   `{"catalogue": true}`; in: all databases, with the columns of their tables;
+   `{"catalogue": true}`; in: all databases, with the columns of their tables; or `{"object": uri}`; in: its file;
 3. out: `{"done": ...}`, `{"refused": ...}`, or `{"act": ...}` for a statement on the catalogue, which the parent runs.
 
 DuckDB can open the tables' files and write to the folder; a query cannot name others.
@@ -18,6 +18,7 @@ import os
 import re
 import resource
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ from headrace.services.athena.statements import INFORMATION, Statement, Statemen
 
 _ROWS_AT_ONCE = 10_000
 _MOST_VIEWS = 100
+_GLOB = re.compile(r"[*?\[]")
 _COMPRESSIONS = {
     "PARQUET": (
         "SNAPPY",
@@ -46,7 +48,17 @@ class _Pipe:
 
     def __init__(self) -> None:
         self._output = sys.stdout
+        self._lock = threading.Lock()
         sys.stdout = sys.stderr  # a library may print warnings
+
+    def find_object(self, location: str) -> str:
+        """Return the path of an object that a table's metadata names; any thread may. Raises StatementRefused."""
+        with self._lock:
+            self.say(object=location)
+            answer = self.hear()
+        if "missing" in answer:
+            raise StatementRefused(answer["missing"])
+        return str(answer["path"])
 
     def say(self, **message: Any) -> None:
         self._output.write(json.dumps(message) + "\n")
@@ -138,7 +150,7 @@ class _Query:
         self.sql = statement.sql
         with self.errors():
             for table in self.tables:
-                define(connection, table)
+                define(connection, table, self.pipe.find_object)
             if self.catalogue:
                 define_information(connection, self.catalogue)
             self._create_views()
@@ -162,12 +174,21 @@ class _Query:
                 if "missing" in described:
                     raise StatementRefused(described["missing"])
                 if "view" in described:
-                    view = parse(described["view"], database)
+                    view = parse(described["view"], described["database"].lower())
                     self.views[database, name] = view.sql
                     wanted.update(dict.fromkeys((one[0], one[1]) for one in view.tables))
                 else:
+                    self._link_patterns(described["files"])
                     self.tables.append(Table(database, name, described))
             names = [name for name in wanted if name not in known]
+
+    def _link_patterns(self, files: list[dict[str, Any]]) -> None:
+        """Give the files whose paths DuckDB would take for patterns of others a path without stars and brackets."""
+        for number, file in enumerate(files):
+            if _GLOB.search(file["path"]):
+                link = self.folder / f"linked-{len(self.tables)}-{number}"
+                link.symlink_to(file["path"])
+                file["path"] = str(link)
 
     def _create_views(self) -> None:
         waiting = dict(self.views)

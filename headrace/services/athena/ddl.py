@@ -57,7 +57,7 @@ def parse_create(tree: Any, database: str) -> Statement:
         to_duckdb(tree.expression.copy(), database)  # it must be a query that can run
         return Statement(
             "create_view", "DDL", "CREATE_VIEW", read_name(tree.this, database), view,
-            options={"replace": bool(tree.args.get("replace"))},
+            options={"replace": bool(tree.args.get("replace")), "database": database},
         )  # fmt: skip
     if kind != "TABLE":
         raise StatementRefused(f"NOT_SUPPORTED: headrace does not run CREATE {kind} in Athena")
@@ -71,6 +71,7 @@ def parse_create(tree: Any, database: str) -> Statement:
 
 def _parse_create_as(tree: Any, database: str) -> Statement:
     options: dict[str, Any] = {"if_not_exists": bool(tree.args.get("exists"))}
+    is_empty = False
     for one in _properties(tree):
         if isinstance(one, exp.PartitionedByProperty):
             options["partitioned_by"] = [item.name.lower() for item in one.this.expressions]
@@ -78,6 +79,8 @@ def _parse_create_as(tree: Any, database: str) -> Statement:
             options["format"] = str(one.this.name).upper()
         elif isinstance(one, exp.LocationProperty):
             options["external_location"] = one.this.name
+        elif isinstance(one, exp.WithDataProperty):
+            is_empty = bool(one.args.get("no"))
         elif isinstance(one, exp.Property):
             value = one.args["value"]
             items = (
@@ -85,6 +88,8 @@ def _parse_create_as(tree: Any, database: str) -> Statement:
             )
             options[one.name.lower()] = value.name if items is None else items
     sql, tables = to_duckdb(tree.expression, database)
+    if is_empty:
+        sql = f"SELECT * FROM ({sql}) AS data LIMIT 0"
     return Statement(
         "create_table_as",
         "DDL",

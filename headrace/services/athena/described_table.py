@@ -29,6 +29,7 @@ class Table:
         keys: those of its partition keys.
         files: its objects: `path` in this machine's file system, `uri` in S3, `values` of the partition keys.
         parameters: those of its SerDe, and then those of the table.
+        metadata: where an Iceberg table's metadata lies in S3; empty for others.
     """
 
     def __init__(self, database: str, name: str, described: Mapping[str, Any]) -> None:
@@ -39,7 +40,6 @@ class Table:
         self.serde = str(described["serde"])
         self.parameters: dict[str, str] = described["parameters"]
         self.metadata: str = described.get("metadata", "")
-        self.buckets: dict[str, str] = described.get("buckets", {})
 
     @property
     def format(self) -> str:

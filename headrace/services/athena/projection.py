@@ -37,10 +37,16 @@ class _Literal:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The place of a key in the template: `take` returns how many characters of a text are its value, 0 for none."""
+    """The place of a key in the template.
+
+    Attributes:
+        take: returns how many characters of a text are its value, 0 for none.
+        digits: how many an integer has at least.
+    """
 
     key: str
     take: Callable[[str], int]
+    digits: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,15 @@ class Projection:
             rest = rest[length:]
         return [values[key] for key in self.keys]
 
+    def location_of(self, values: Mapping[str, str]) -> str | None:
+        """Return the location of the partition with these values, by key; None when there is no such partition."""
+        texts = [
+            part.text if isinstance(part, _Literal) else values[part.key].zfill(part.digits)
+            for part in self.parts
+        ]
+        location = "".join(texts)
+        return None if self.values_of(location) is None else location
+
 
 def read_projection(
     parameters: Mapping[str, str], keys: Sequence[str], location: str, now: datetime
@@ -100,7 +115,9 @@ def read_projection(
             raise ProjectionRefused(
                 f"INVALID_TABLE_PROPERTY: The storage.location.template names {name}, which is no partition key"
             )
-        parts.append(_Place(name, takers[name]))
+        digits = parameters.get(f"projection.{name}.digits", "")
+        # Digits that are no number were refused with the range.
+        parts.append(_Place(name, takers[name], int(digits) if digits.isdecimal() else 0))
     missing = [
         key for key in keys if not any(isinstance(p, _Place) and p.key == key for p in parts)
     ]

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.arn import partition_of
 from headrace.core.clock import Clock
 from headrace.core.extras import install_command
 from headrace.core.ports import (
@@ -178,13 +179,27 @@ class Queries:
             run.kill()
 
     def page(
-        self, location: str, offset: int, count: int, *, is_text: bool
+        self,
+        location: str,
+        offset: int,
+        count: int,
+        *,
+        is_text: bool,
+        acting: CallerIdentity | None,
+        region: str,
     ) -> tuple[list[list[str | None]], int]:
         """Return rows of a result from a byte's offset on, and where the next begin; -1 at the end.
 
-        Raises BucketNotFound, ObjectNotFound.
+        Who reads them (`acting`; None for the account itself) needs s3:GetObject (documented: API_GetQueryResults).
+        Raises AwsError, BucketNotFound, ObjectNotFound.
         """
         bucket, _, key = location.removeprefix("s3://").partition("/")
+        arn = f"arn:{partition_of(region)}:s3:::{bucket}/{key}"
+        if acting is not None and (denial := self._guard.denial(acting, "s3:GetObject", arn)):
+            raise AwsError(
+                "InvalidRequestException",
+                f"Access denied when reading location: {location} (Service: Amazon S3; Status Code: 403): {denial}",
+            )
         read = read_lines if is_text else read_rows
         return read(self._objects.file(bucket, key), offset, count)
 
@@ -355,6 +370,8 @@ class _Run:
                             for database, name in message["tables"]
                         ]
                     )
+                elif "object" in message:
+                    say(self._catalog.find_object(message["object"]))
                 elif "catalogue" in message:
                     say(self._catalog.list_all())
                 elif "target" in message:

@@ -12,6 +12,7 @@ import dataclasses
 import json
 from typing import Any, cast
 
+from headrace.core.arn import make_arn
 from headrace.core.ports import BucketNotFound, CallerIdentity, ObjectNotFound
 from headrace.core.values import iso_of
 from headrace.deliveries.outbox import OUTBOX, Delivery
@@ -99,17 +100,29 @@ def start_query_execution(self: Any) -> str:
     )  # fmt: skip
     backend.executions[execution.id] = execution
     _tell_bus(self.current_account, self.region, execution, "QUEUED", "")
-    _trim(backend)
+    trim(backend)
     return json.dumps({"QueryExecutionId": execution.id})
 
 
 def _find_acting(self: Any) -> CallerIdentity | None:
-    """Return whose rights a query uses: a role's session's or a user's; None for the account itself."""
+    """Return whose rights a query uses: a role's session's or a user's; None for the account itself.
+
+    A session that a user has asked for has the user's.
+    """
     key, token = str(self.get_access_key()), str(self.headers.get("X-Amz-Security-Token") or "")
     session = None if CURRENT.sessions is None else CURRENT.sessions.find(key, token)
-    if session is not None and session.kind == "role":
-        role = iam.holder_of(session.account, "role", session.role)
-        return None if role is None else CallerIdentity(str(role.arn), session.name)
+    if session is not None:
+        if not session.role:  # the account itself has asked for it
+            return None
+        kind = "role" if session.kind == "role" else "user"
+        holder = iam.holder_of(session.account, kind, session.role)
+        arn = make_arn("iam", "", session.account, f"{kind}/{session.role}")
+        return CallerIdentity(
+            arn if holder is None else str(holder.arn),
+            session.name if kind == "role" else "",
+            policy=session.policy,
+            policy_arns=session.policy_arns,
+        )
     for account, backend in iam.backends():
         stored = backend.access_keys.get(key)
         user = None if stored is None else iam.holder_of(account, "user", str(stored.user_name))
@@ -135,8 +148,9 @@ def _results_of(asked: dict[str, Any], group: Any) -> dict[str, Any]:
     return {**config, "OutputLocation": location if location.endswith("/") else f"{location}/"}
 
 
-def _trim(backend: Any) -> None:
-    finished = [e.id for e in backend.executions.values() if e.outcome["state"] in _ENDED]
+def trim(backend: Any) -> None:
+    """Forget the oldest executions that have ended."""
+    finished = [e.id for e in backend.executions.values() if _outcome(e).state in _ENDED]
     for execution_id in finished[: max(0, len(finished) - MOST_FINISHED)]:
         del backend.executions[execution_id]
 
@@ -167,7 +181,7 @@ def _tell_bus(account: str, region: str, execution: Any, state: str, before: str
         **({"previousState": before} if before else {}),
         "statementType": outcome.kind,
         "queryExecutionId": execution.id,
-        "workgroupName": execution.workgroup.name,
+        "workgroupName": _group_of(execution),
         "sequenceNumber": _SEQUENCE.get(state, "3"),
     }
     entry = {
@@ -222,6 +236,11 @@ def _outcome(execution: Any) -> Outcome:
     return dataclasses.replace(outcome, state="FAILED", reason=STOPPED_REASON, category=1)
 
 
+def _group_of(execution: Any) -> str:
+    """Return the name of an execution's workgroup, which one of an earlier headrace may lack."""
+    return "primary" if execution.workgroup is None else str(execution.workgroup.name)
+
+
 def _shown(execution: Any) -> dict[str, Any]:
     outcome = _outcome(execution)
     status: dict[str, Any] = {"State": outcome.state, "SubmissionDateTime": execution.start_time}
@@ -233,7 +252,8 @@ def _shown(execution: Any) -> dict[str, Any]:
         status["AthenaError"] = {
             "ErrorCategory": outcome.category, "Retryable": False, "ErrorMessage": outcome.reason,
         }  # fmt: skip
-    location = outcome.location or f"{execution.config['OutputLocation']}{execution.id}.csv"
+    config = execution.config or {}
+    location = outcome.location or f"{config.get('OutputLocation', '')}{execution.id}.csv"
     statistics: dict[str, Any] = {
         "EngineExecutionTimeInMillis": outcome.millis,
         "DataScannedInBytes": outcome.scanned_bytes,
@@ -250,12 +270,12 @@ def _shown(execution: Any) -> dict[str, Any]:
         "QueryExecutionId": execution.id,
         "Query": execution.query,
         "StatementType": outcome.kind,
-        "ResultConfiguration": {**execution.config, "OutputLocation": location},
+        "ResultConfiguration": {**config, "OutputLocation": location},
         "ResultReuseConfiguration": {"ResultReuseByAgeConfiguration": {"Enabled": False}},
-        "QueryExecutionContext": execution.context,
+        "QueryExecutionContext": execution.context or {},
         "Status": status,
         "Statistics": statistics,
-        "WorkGroup": execution.workgroup.name,
+        "WorkGroup": _group_of(execution),
         "EngineVersion": {
             "SelectedEngineVersion": "AUTO", "EffectiveEngineVersion": "Athena engine version 3",
         },
@@ -294,7 +314,7 @@ def list_query_executions(self: Any) -> str:
     name = self._get_param("WorkGroup") or "primary"
     if name not in self.athena_backend.work_groups:
         raise _refuse(f"WorkGroup {name} is not found.")
-    ids = [e.id for e in self.athena_backend.executions.values() if e.workgroup.name == name][::-1]
+    ids = [e.id for e in self.athena_backend.executions.values() if _group_of(e) == name][::-1]
     count, start = int(self._get_param("MaxResults") or 50), _offset(self._get_param("NextToken"))
     answer: dict[str, Any] = {"QueryExecutionIds": ids[start : start + count]}
     if start + count < len(ids):
@@ -327,7 +347,12 @@ def get_query_results(self: Any) -> str:
     if outcome.update_count is None and CURRENT.queries is not None:
         try:
             rows, end = CURRENT.queries.page(
-                outcome.location, offset, count, is_text=outcome.is_text
+                outcome.location,
+                offset,
+                count,
+                is_text=outcome.is_text,
+                acting=_find_acting(self),
+                region=self.region,
             )
         except (BucketNotFound, ObjectNotFound):
             raise _refuse(f"Could not find results at {outcome.location}") from None

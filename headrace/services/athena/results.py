@@ -84,10 +84,12 @@ def read_rows(path: Path, offset: int, count: int) -> tuple[list[list[str | None
             line = source.readline()
             if not line:
                 return rows, -1
-            # A value may have line breaks: then its quotes are not in pairs yet.
-            while line.count(b'"') % 2 and (more := source.readline()):
-                line += more
-            rows.append(_parse_line(line.decode().rstrip("\n")))
+            # A value may have line breaks: then its quotes are not in pairs yet. Each line is counted once.
+            lines, quotes = [line], line.count(b'"')
+            while quotes % 2 and (line := source.readline()):
+                lines.append(line)
+                quotes += line.count(b'"')
+            rows.append(_parse_line(b"".join(lines).decode().rstrip("\n")))
         end = source.tell()
         return rows, end if source.read(1) else -1
 

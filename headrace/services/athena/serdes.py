@@ -22,11 +22,13 @@ from headrace.services.athena.described_table import Table, read_scalar
 from headrace.services.athena.hive_types import HiveType
 from headrace.services.athena.statements import StatementRefused
 
+_MOST_FIELD_CHARACTERS = 2**31 - 1
 _OPENX = "org.openx.data.jsonserde.JsonSerDe"
 
 
 def read_rows(table: Table, file: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
     """Yield an object's rows, each with the table's columns in order. Raises StatementRefused, ValueError."""
+    csv.field_size_limit(_MOST_FIELD_CHARACTERS)
     readers = {"json": _json_rows, "text": _text_rows, "csv": _csv_rows}
     return readers[table.format](table, file)
 
@@ -219,12 +221,13 @@ def _csv_rows(table: Table, file: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
     kinds = [hive for _, hive in table.columns]
     escape = parameters.get("escapeChar", "\\")
     quotes = parameters.get("quoteChar", '"')
-    lines = (line.decode("utf-8", "replace") for line in _lines(table, file))
-    reader = csv.reader(
-        lines, delimiter=parameters.get("separatorChar", ","), quotechar=quotes,
-        escapechar=escape if escape != quotes else None, doublequote=True,
-    )  # fmt: skip
-    for parts in reader:
+    for line in _lines(table, file):
+        # A reader for each line: for Hive a row ends with its line, also within quotes.
+        reader = csv.reader(
+            [line.decode("utf-8", "replace")], delimiter=parameters.get("separatorChar", ","), quotechar=quotes,
+            escapechar=escape if escape != quotes else None, doublequote=True,
+        )  # fmt: skip
+        parts = next(reader, [])
         if not parts:
             continue
         yield [

@@ -97,8 +97,8 @@ def to_duckdb(tree: Any, database: str) -> tuple[str, tuple[tuple[str, str], ...
             )
         tables[name] = None
         table.set("catalog", None)
-        database = OWN_INFORMATION if name[0] == INFORMATION else name[0]
-        table.set("db", exp.to_identifier(database, quoted=True))
+        schema = OWN_INFORMATION if name[0] == INFORMATION else name[0]
+        table.set("db", exp.to_identifier(schema, quoted=True))
         table.set("this", exp.to_identifier(name[1] + shown, quoted=True))
         if not table.alias:
             table.set("alias", exp.TableAlias(this=exp.to_identifier(name[1], quoted=True)))

@@ -9,7 +9,7 @@ Source: docs.aws.amazon.com/athena/latest/ug/supported-serdes.html and serde-abo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -30,14 +30,22 @@ ROWS_AT_ONCE = 50_000
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
-def define(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
-    """Define a table in DuckDB, under its database. Raises StatementRefused."""
+def define(
+    connection: duckdb.DuckDBPyConnection, table: Table, find_object: Callable[[str], str]
+) -> None:
+    """Define a table in DuckDB, under its database. Raises StatementRefused.
+
+    `find_object` returns the path of the file of an object that a table's metadata names, or raises StatementRefused.
+    """
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(table.database)}")
     kind = table.format
     if kind == "parquet":
         _define_parquet(connection, table)
         return
-    batches = {"orc": _orc_batches, "iceberg": _iceberg_batches}.get(kind, _row_batches)(table)
+    if kind == "iceberg":
+        batches = _iceberg_batches(table, find_object)
+    else:
+        batches = (_orc_batches if kind == "orc" else _row_batches)(table)
     schema = pa.schema([(name, hive.to_arrow()) for name, hive in [*table.columns, *table.keys]])
     schema = schema.append(pa.field(PATH, pa.string()))
     refusals: list[StatementRefused] = []
@@ -235,7 +243,8 @@ def _cast_columns(table: Table, batch: Any) -> list[Any]:
     ]
 
 
-def _iceberg_batches(table: Table) -> Iterator[pa.RecordBatch]:
+def _iceberg_batches(table: Table, find_object: Callable[[str], str]) -> Iterator[pa.RecordBatch]:
+    metadata = find_object(table.metadata)
     try:
         from pyiceberg.io.pyarrow import PyArrowFileIO
         from pyiceberg.table import StaticTable
@@ -244,24 +253,16 @@ def _iceberg_batches(table: Table) -> Iterator[pa.RecordBatch]:
             "NOT_SUPPORTED: Iceberg tables need headrace's extra `iceberg`"
         ) from error
 
-    buckets = table.buckets
-
     class LocalFiles(PyArrowFileIO):
         """Opens objects of S3 where they lie in this machine's file system."""
 
-        def _local(self, location: str) -> str:
-            bucket, _, key = location.partition("://")[2].partition("/")
-            if bucket not in buckets:
-                raise FileNotFoundError(location)
-            return f"{buckets[bucket]}/{key}"
-
         def new_input(self, location: str) -> Any:
-            return super().new_input(self._local(location))
+            return super().new_input(find_object(location))
 
         def new_output(self, location: str) -> Any:
             raise PermissionError(location)
 
-    stored = StaticTable.from_metadata(table.metadata)
+    stored = StaticTable.from_metadata(metadata)
     stored.io = LocalFiles()
     nowhere = {"values": [], "uri": ""}
     for batch in stored.scan().to_arrow_batch_reader():

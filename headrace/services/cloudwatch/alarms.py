@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 from headrace.core.clock import Clock
@@ -203,6 +204,8 @@ def _points_of_math(alarm: Any, data: _Data, now_s: float) -> list[tuple[int, fl
     series = evaluate_all(expressions, given)
     returned = [query for query in queries if str(query.return_data).lower() != "false"]
     chosen = returned[-1] if returned else queries[-1]
+    if chosen.id not in series:
+        raise MathRefused(f"{chosen.id} is neither a metric nor an expression")
     result = series[chosen.id]
     return [(at, result.get(at)) for at in times[1:]]
 
@@ -336,7 +339,7 @@ def _apply(changes: Iterable[tuple[Any, _Change]]) -> None:
 def _changes(backend: Any, now_s: float) -> list[_Change]:
     """Return the changes of a backend's alarms: those of metrics first, then the composite ones that see them."""
     alarms = list(backend.alarms.values())
-    of_metrics = [alarm for alarm in alarms if not alarm.rule]
+    of_metrics = [alarm for alarm in alarms if not alarm.rule and _has_range(alarm)]
     longest_s = max((_range_s(alarm) for alarm in of_metrics), default=0)
     data = _Data(backend, now_s - longest_s) if of_metrics else None
     changes = [
@@ -371,12 +374,37 @@ def _state_by_rule(alarm: Any, states: Mapping[str, str]) -> str:
     return "ALARM" if holds else "OK"
 
 
+def _periods_s(alarm: Any) -> list[int]:
+    """Return the periods of an alarm's metrics; 0 for one without, which moto takes."""
+    stats = [query.metric_stat for query in alarm.metric_data_queries or () if query.metric_stat]
+    return [int(one.period or 0) for one in stats or [alarm]]
+
+
 def _range_s(alarm: Any) -> int:
-    periods = int(alarm.evaluation_periods or 1) + EXTRA_PERIODS + 1
-    of_math = [
-        int(query.metric_stat.period) for query in alarm.metric_data_queries if query.metric_stat
-    ]
-    return periods * max([int(alarm.period or 60), *of_math]) + 60
+    periods = int(alarm.evaluation_periods) + EXTRA_PERIODS + 1
+    return periods * max(_periods_s(alarm)) + 60
+
+
+def _has_range(alarm: Any) -> bool:
+    """Whether an alarm has periods to evaluate: one without them must not stop the others."""
+    periods = int(alarm.evaluation_periods or 0)
+    return periods > 0 and min(_periods_s(alarm)) > 0 and not _range_fault(alarm)
+
+
+def _range_fault(alarm: Any) -> str:
+    """Return AWS's sentence for an alarm that looks back too far; empty for others.
+
+    Documented: API_PutMetricAlarm, EvaluationPeriods. The sentence of a day is that of users' reports, the other one
+    is assumed.
+    """
+    longest_s = max(_periods_s(alarm))
+    most_s, span = (604_800, "seven days") if longest_s >= 3600 else (86_400, "a day")
+    if int(alarm.evaluation_periods or 0) * longest_s <= most_s:
+        return ""
+    return (
+        f"Metrics cannot be checked across more than {span} "
+        f"(EvaluationPeriods * Period must be <= {most_s})."
+    )
 
 
 def _judge(alarm: Any, data: _Data, now_s: float) -> _Change | None:
@@ -384,8 +412,6 @@ def _judge(alarm: Any, data: _Data, now_s: float) -> _Change | None:
     comparison = _COMPARISONS.get(str(alarm.comparison_operator))
     if comparison is None or alarm.threshold is None or alarm.threshold_metric_id:
         return None  # anomaly detection, which headrace does not evaluate
-    if not alarm.evaluation_periods:
-        return None  # moto takes an alarm without them: it must not stop the others
     compare, words = comparison
     threshold = float(alarm.threshold)
     periods = int(alarm.evaluation_periods)
@@ -469,6 +495,7 @@ def _reason_data(alarm: Any, verdict: Verdict, now_s: float) -> str:
 @functools.cache
 def patch() -> None:
     """Give alarms the states of evaluated ones: INSUFFICIENT_DATA at first, kept by an update."""
+    from moto.cloudwatch.exceptions import ValidationError
     from moto.cloudwatch.models import CloudWatchBackend
 
     backend: Any = CloudWatchBackend
@@ -479,6 +506,8 @@ def patch() -> None:
         rule = named.get("rule")
         if rule:
             _check_rule(str(rule))
+        elif fault := _range_fault(SimpleNamespace(**named)):
+            raise ValidationError(fault)
         name = str(named.get("name") or (args[0] if args else ""))
         before = self.alarms.get(name)
         alarm = put(self, *args, **named)

@@ -20,6 +20,10 @@ Value = float | str | Series | list[Series]
 # Documented: API_MetricDataQuery, Expression.
 MOST_CHARACTERS = 2048
 MOST_LEVELS = 50
+# headrace's bound for the expressions of one alarm or request: moto answers nobody else meanwhile.
+MOST_POINTS = 20_000_000
+# Documented: API_GetMetricData, MaxDatapoints.
+MOST_TIMES = 100_800
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)|(?P<name>[A-Za-z][A-Za-z0-9_]*)"
     r'|(?P<text>"[^"]*"|\'[^\']*\')|(?P<sign>==|!=|<=|>=|&&|\|\||[-+*/^<>(),\[\]]))'
@@ -47,14 +51,26 @@ class Metrics:
     periods_s: Mapping[str, int]
     times: Sequence[int]
 
+    def fillable_times(self) -> Sequence[int]:
+        """Return the times, of which each gets a point. Raises MathRefused for too many."""
+        if len(self.times) > MOST_TIMES:
+            raise MathRefused(
+                f"The range has {len(self.times):,} periods, and metric math fills {MOST_TIMES:,} at most"
+            )
+        return self.times
+
 
 def evaluate(expression: str, metrics: Metrics) -> Series:
     """Return the series that an expression gives. Raises MathRefused."""
-    value = _Parser(expression, metrics).parse()
+    return _series_from(_Parser(expression, metrics).parse(), expression, metrics)
+
+
+def _series_from(value: Value, expression: str, metrics: Metrics) -> Series:
     if isinstance(value, dict):
         return value
     if isinstance(value, float):
-        return dict.fromkeys(metrics.times, value)
+        # Such as the average of no points.
+        return _finite(dict.fromkeys(metrics.fillable_times(), value))
     if isinstance(value, list) and len(value) == 1:
         return value[0]
     raise MathRefused(f"The expression {expression} gives no single time series")
@@ -64,16 +80,23 @@ def evaluate_all(expressions: Sequence[tuple[str, str]], metrics: Metrics) -> di
     """Evaluate expressions by their ids, which may name each other; return all series. Raises MathRefused."""
     series = dict(metrics.series)
     waiting = list(expressions)
+    left = MOST_POINTS
     while waiting:
         known = Metrics(series, metrics.labels, metrics.periods_s, metrics.times)
         later: list[tuple[str, str]] = []
         refusal: MathRefused | None = None
         for name, expression in waiting:
             try:
-                series[name] = evaluate(expression, known)
+                parser = _Parser(expression, known)
+                left -= parser.count_points()
+                if left < 0:
+                    break
+                series[name] = _series_from(parser.parse(), expression, known)
             except MathRefused as error:
                 later.append((name, expression))  # it may name one that comes later
                 refusal = refusal or error
+        if left < 0:
+            raise MathRefused("The expressions have too many points for headrace's metric math")
         if refusal is not None and len(later) == len(waiting):
             raise refusal
         waiting = later
@@ -96,6 +119,14 @@ class _Parser:
             self._tokens.append((str(match.lastgroup), match[str(match.lastgroup)]))
             end = match.end()
         self._at = self._level = 0
+
+    def count_points(self) -> int:
+        """Return how many points the evaluation may compute: all of a series for each token."""
+        metrics = self._metrics
+        longest = max([min(len(metrics.times), MOST_TIMES), *map(len, metrics.series.values())])
+        # METRICS() is as long as all of them.
+        arrays = sum(text == "METRICS" for _, text in self._tokens)
+        return len(self._tokens) * longest * (1 + arrays * len(metrics.series))
 
     def _error(self, near: str) -> MathRefused:
         return MathRefused(f"Error in expression '{self._text}' [Invalid syntax near '{near}']")
@@ -185,7 +216,7 @@ class _Parser:
                 for i, s in self._metrics.series.items()
                 if not wanted or str(wanted) in labels.get(i, i)
             ]
-        if name == "PERIOD":
+        if name == "PERIOD" and len(arguments) == 1:
             periods = [
                 p
                 for i, p in self._metrics.periods_s.items()
@@ -194,17 +225,21 @@ class _Parser:
             return float(periods[0] if periods else 60)
         if name == "FILL" and len(arguments) == 2:
             filled = [
-                _fill(one, self._metrics.times, arguments[1]) for one in _series_of(arguments[0])
+                _fill(one, self._metrics.fillable_times(), arguments[1])
+                for one in _series_of(arguments[0])
             ]
             return filled if isinstance(arguments[0], list) else filled[0]
         if name == "TIME_SERIES" and len(arguments) == 1 and isinstance(arguments[0], float):
-            return dict.fromkeys(self._metrics.times, arguments[0])
+            return dict.fromkeys(self._metrics.fillable_times(), arguments[0])
         function = _FUNCTIONS.get(name)
         if function is None:
             raise MathRefused(f"headrace's metric math does not have the function {name}")
         try:
             return function(*arguments)
-        except (TypeError, ArithmeticError, ValueError) as error:
+        except MathRefused:
+            raise
+        # The functions of `statistics` raise AttributeError for what is infinite.
+        except (TypeError, ArithmeticError, ValueError, LookupError, AttributeError) as error:
             raise MathRefused(f"Error in expression '{self._text}' [{name}: {error}]") from error
 
 
@@ -229,7 +264,7 @@ _OPERATIONS: dict[str, Callable[[float, float], float]] = {
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
     "/": _divide,
-    "^": lambda a, b: float(a**b) if a >= 0 or b == int(b) else math.nan,
+    "^": math.pow,
     "==": lambda a, b: float(a == b),
     "!=": lambda a, b: float(a != b),
     "<": lambda a, b: float(a < b),
@@ -261,7 +296,7 @@ def _combine(sign: str, left: Value, right: Value) -> Value:
 def _number(sign: str, left: float, right: float) -> float:
     try:
         return _OPERATIONS[sign](left, right)
-    except OverflowError:
+    except (ArithmeticError, ValueError):  # 0 ^ -1, the root of a negative number
         return math.nan
 
 
@@ -274,8 +309,11 @@ def _one(sign: str, left: Value, right: Value) -> Series:
     else:
         raise MathRefused(f"{sign} needs numbers or time series")
     # What is no number, such as a division by zero, is no point.
-    values = {at: _number(sign, a, b) for at, (a, b) in pairs.items()}
-    return {at: value for at, value in values.items() if not math.isnan(value)}
+    return _finite({at: _number(sign, a, b) for at, (a, b) in pairs.items()})
+
+
+def _finite(series: Series) -> Series:
+    return {at: value for at, value in series.items() if math.isfinite(value)}
 
 
 def _scalar(value: Value) -> float:

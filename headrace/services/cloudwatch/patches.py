@@ -300,8 +300,7 @@ def _with_math(get: Any) -> Any:
 def _times(start_time: datetime, end_time: datetime, period_s: int) -> range:
     """Return the beginnings of a range's periods."""
     start_s, end_s = round(_aware(start_time).timestamp()), round(_aware(end_time).timestamp())
-    times = range(start_s, end_s, period_s)
-    return times[:MOST_DATAPOINTS]
+    return range(start_s, end_s, period_s)
 
 
 def _within_data(get: Any) -> Any:

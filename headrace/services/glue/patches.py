@@ -2,12 +2,12 @@
 
 Expressions of clients match in bounded time; connections and federated databases are shown whole.
 """
-
-from __future__ import annotations
-
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportMissingTypeStubs=false
 # pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
 import functools
 from types import ModuleType
 from typing import Any

@@ -2,10 +2,10 @@
 
 The policy simulator answers from the policies that moto stores.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 from collections.abc import Mapping
 from typing import Any, cast
 

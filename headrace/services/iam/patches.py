@@ -9,12 +9,12 @@ Policies match by wildcards in bounded time.
 
 Permissions boundaries are allowed on users too, and must be existing managed policies.
 """
-
-from __future__ import annotations
-
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 # pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
 import base64
 import functools
 import hashlib

@@ -164,7 +164,12 @@ def _parse(reader: Reader) -> Command:
         raise QueryRefused(f"parse has {len(parts) - 1} stars and {len(names)} names")
 
     def add(rows: list[Row], run: Run) -> list[Row]:
-        return [{**row, **dict(_split(text_of(source(row, run)), parts, names))} for row in rows]
+        return [{**row, **dict(split(row, run))} for row in rows]
+
+    def split(row: Row, run: Run) -> Iterator[tuple[str, Value]]:
+        text = text_of(source(row, run))
+        run.make(len(text))
+        return _split(text, parts, names)
 
     return add
 
@@ -219,7 +224,10 @@ def _numbers(values: Iterable[Value]) -> list[float]:
 def _of_numbers(compute: Callable[[list[float]], float]) -> Callable[..., Value]:
     def apply(_rows: list[Row], values: list[Value]) -> Value:
         numbers = _numbers(values)
-        return float(compute(numbers)) if numbers else None
+        try:
+            return float(compute(numbers)) if numbers else None
+        except OverflowError:
+            return None
 
     return apply
 
@@ -458,6 +466,9 @@ def render_value(name: str, value: Value) -> str:
     ):
         number = number_of(value)
         if number is not None:
-            moment = datetime.fromtimestamp(number / 1000, UTC)
+            try:
+                moment = datetime.fromtimestamp(number / 1000, UTC)
+            except (OverflowError, ValueError, OSError):
+                return text_of(value)  # beyond the years of dates
             return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
     return text_of(value)

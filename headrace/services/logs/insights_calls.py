@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,10 @@ from headrace.services.logs.insights_expressions import QueryRefused, QueryTooLo
 
 # How many queries' results an account keeps in a region.
 MOST_QUERIES = 100
+MOST_KEPT_CHARACTERS = 2**28
 MOST_GROUPS = 50
+# A group's name or ARN. What follows a name does not name another group: the name before it is what IAM has allowed.
+_GROUP = re.compile(r"(?:arn:[\w-]+:logs:([\w-]+):(\d+):log-group:)?([^:]+)(?::\*)?", re.ASCII)
 
 
 def patch() -> None:
@@ -41,20 +45,23 @@ def _groups(self: Any) -> list[Any]:
             "InvalidParameterException",
             "A StartQuery operation must include exactly one of logGroupName, logGroupNames or logGroupIdentifiers.",
         )
-    names = [one] if one else several or ids or []
-    names = [str(name).rsplit(":log-group:", 1)[-1].removesuffix(":*") for name in names]
+    names: list[str] = [one] if one else several or ids or []
     if not names or len(names) > MOST_GROUPS:
         raise _refuse(
             "InvalidParameterException", f"A query takes from 1 to {MOST_GROUPS} log groups."
         )
-    known = self.logs_backend.groups
-    missing = next((name for name in names if name not in known), None)
-    if missing is not None:
-        raise _refuse(
-            "ResourceNotFoundException",
-            f"Log group '{missing}' does not exist for account ID '{self.current_account}'",
-        )
-    return [known[name] for name in names]
+    groups: list[Any] = []
+    for name in names:
+        match = _GROUP.fullmatch(name)
+        place = () if match is None or match[1] is None else (match[1], match[2])
+        group = None if match is None else self.logs_backend.groups.get(match[3])
+        if group is None or (place and place != (self.region, self.current_account)):
+            raise _refuse(
+                "ResourceNotFoundException",
+                f"Log group '{name}' does not exist for account ID '{self.current_account}'",
+            )
+        groups.append(group)
+    return groups
 
 
 def _start_query(self: Any) -> str:
@@ -95,9 +102,11 @@ def _start_query(self: Any) -> str:
         )
     query.matched = len(rows)
     queries = self.logs_backend.queries
+    query.characters = sum(len(one["value"]) for row in query.shown for one in row)
     queries[query.query_id] = query
-    while len(queries) > MOST_QUERIES:
-        del queries[next(iter(queries))]
+    kept = sum(getattr(one, "characters", 0) for one in queries.values())
+    while len(queries) > MOST_QUERIES or (kept > MOST_KEPT_CHARACTERS and len(queries) > 1):
+        kept -= getattr(queries.pop(next(iter(queries))), "characters", 0)
     return json.dumps({"queryId": query.query_id})
 
 

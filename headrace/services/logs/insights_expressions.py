@@ -19,6 +19,8 @@ from headrace.core.wildcards import glob_matches
 _MOST_LEVELS = 50
 # headrace's bound for one query: moto answers nobody else meanwhile.
 MOST_SECONDS = 3.0
+# headrace's bound for the texts that one query makes: `replace(a, '', a)` is as long as a's square.
+MOST_MADE_CHARACTERS = 2**27
 
 Value = str | float | bool | None
 Row = dict[str, Value]
@@ -97,6 +99,15 @@ class Reader:
                 f"unexpected symbol found {text} ({kind}), expected {sign} in: {self.text[:200]}"
             )
 
+    def descend(self, read: Callable[[Reader], Expression]) -> Expression:
+        """Read what is a level deeper. Raises QueryRefused for too many levels."""
+        self.level += 1
+        if self.level > _MOST_LEVELS:
+            raise QueryRefused(f"An expression has at most {_MOST_LEVELS} levels")
+        expression = read(self)
+        self.level -= 1
+        return expression
+
     def is_done(self) -> bool:
         """Whether nothing follows."""
         return not self.peek()[0]
@@ -112,6 +123,13 @@ class Run:
     budget: MatchingBudget = field(default_factory=MatchingBudget)
     until_s: float = field(default_factory=lambda: time.thread_time() + MOST_SECONDS)
     steps: int = 0
+    made_characters: int = 0
+
+    def make(self, characters: int) -> None:
+        """Count a text that is about to be made. Raises QueryTooLong."""
+        self.made_characters += characters
+        if self.made_characters > MOST_MADE_CHARACTERS:
+            raise QueryTooLong
 
     def step(self) -> None:
         self.steps += 1
@@ -124,42 +142,30 @@ class Run:
 
 def read_expression(reader: Reader) -> Expression:
     """Read an expression. Raises QueryRefused."""
-    return _either(reader)
+    return reader.descend(_either)
 
 
 def _either(reader: Reader) -> Expression:
-    reader.level += 1
-    if reader.level > _MOST_LEVELS:
-        raise QueryRefused(f"An expression has at most {_MOST_LEVELS} levels")
-    left = _both(reader)
+    terms = [_both(reader)]
     while reader.skip("or"):
-        left = _or(left, _both(reader))
-    reader.level -= 1
-    return left
-
-
-def _or(left: Expression, right: Expression) -> Expression:
-    return lambda row, run: is_true(left(row, run)) or is_true(right(row, run))
+        terms.append(_both(reader))
+    if len(terms) == 1:
+        return terms[0]
+    return lambda row, run: any(is_true(term(row, run)) for term in terms)
 
 
 def _both(reader: Reader) -> Expression:
-    left = _negated(reader)
+    terms = [_negated(reader)]
     while reader.skip("and"):
-        left = _and(left, _negated(reader))
-    return left
-
-
-def _and(left: Expression, right: Expression) -> Expression:
-    return lambda row, run: is_true(left(row, run)) and is_true(right(row, run))
+        terms.append(_negated(reader))
+    if len(terms) == 1:
+        return terms[0]
+    return lambda row, run: all(is_true(term(row, run)) for term in terms)
 
 
 def _negated(reader: Reader) -> Expression:
     if reader.skip("not"):
-        reader.level += 1
-        if reader.level > _MOST_LEVELS:
-            raise QueryRefused(f"An expression has at most {_MOST_LEVELS} levels")
-        inner = _negated(reader)
-        reader.level -= 1
+        inner = reader.descend(_negated)
         return lambda row, run: not is_true(inner(row, run))
     return _comparison(reader)
 
@@ -245,9 +251,10 @@ def _arithmetic(compute: Callable[[float, float], float]) -> Callable[[Value, Va
         if a is None or b is None:
             return None
         try:
-            return float(compute(a, b))
+            result = float(compute(a, b))
         except (ArithmeticError, ValueError, TypeError):
             return None
+        return result if math.isfinite(result) else None
 
     return apply
 
@@ -263,17 +270,19 @@ _OPERATIONS = {
 
 
 def _chain(reader: Reader, signs: str, inner: Callable[[Reader], Expression]) -> Expression:
-    left = inner(reader)
+    first = inner(reader)
+    rest: list[tuple[Callable[[Value, Value], Value], Expression]] = []
     while (sign := reader.peek()[1]) and sign in signs:
         reader.take()
-        left = _apply(_OPERATIONS[sign], left, inner(reader))
-    return left
+        rest.append((_OPERATIONS[sign], inner(reader)))
 
+    def compute(row: Row, run: Run) -> Value:
+        value = first(row, run)
+        for operation, term in rest:
+            value = operation(value, term(row, run))
+        return value
 
-def _apply(
-    operation: Callable[[Value, Value], Value], left: Expression, right: Expression
-) -> Expression:
-    return lambda row, run: operation(left(row, run), right(row, run))
+    return compute if rest else first
 
 
 def _sum(reader: Reader) -> Expression:
@@ -288,14 +297,12 @@ def read_operand(reader: Reader) -> Expression:
     """Read a constant, a field, a call or what stands in brackets. Raises QueryRefused."""
     kind, text = reader.take()
     if kind == "text":
-        constant = unquote(text)
-        return lambda _row, _run: constant
+        return _constant(unquote(text))
     if kind == "number":
-        number = float(text)
-        return lambda _row, _run: number
+        return _constant(float(text))
     if text == "-":
-        inner = read_operand(reader)
-        return _apply(_OPERATIONS["-"], lambda _row, _run: 0.0, inner)
+        inner = reader.descend(read_operand)
+        return lambda row, run: _OPERATIONS["-"](0.0, inner(row, run))
     if text == "(":
         expression = read_expression(reader)
         reader.expect(")")
@@ -335,7 +342,11 @@ def read_arguments(reader: Reader) -> list[Expression]:
 
 
 def _constant(value: Value) -> Expression:
-    return lambda _row, _run: value
+    def read(_row: Row, run: Run) -> Value:
+        run.step()
+        return value
+
+    return read
 
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -354,8 +365,6 @@ def number_of(value: Value) -> float | None:
     """Return a value as a number; None when it is none."""
     if isinstance(value, bool) or value is None:
         return None
-    if not isinstance(value, str):
-        return value
     try:
         number = float(value)
     except ValueError:
@@ -441,6 +450,18 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
 }  # fmt: skip
 
 
+# Those that make texts.
+_MAKERS = ("concat", "replace", "tolower", "toupper", "trim", "ltrim", "rtrim", "substr")
+
+
+def _count_made(name: str, values: list[Value]) -> int:
+    """Return about how many characters a function makes."""
+    if name == "replace" and len(values) == 3:
+        text, old, new = map(text_of, values)
+        return len(text) + text.count(old) * len(new)
+    return sum(len(value) for value in values if isinstance(value, str))
+
+
 def _call(name: str, arguments: list[Expression]) -> Expression:
     if name == "bin" and len(arguments) == 1:
         return lambda row, run: _floor(row.get("@timestamp"), arguments[0](row, run))
@@ -450,8 +471,13 @@ def _call(name: str, arguments: list[Expression]) -> Expression:
 
     def apply(row: Row, run: Run) -> Value:
         run.step()
+        values = [argument(row, run) for argument in arguments]
+        if name in _MAKERS:
+            run.make(_count_made(name, values))
         try:
-            return function(*(argument(row, run) for argument in arguments))
+            return function(*values)
+        except (ArithmeticError, ValueError):  # a place or a length that no text has
+            return None
         except TypeError:
             raise QueryRefused(
                 f"{name} has another number of arguments than {len(arguments)}"

@@ -65,7 +65,7 @@ def _group_of(response: Any) -> Any:
     name = response._get_param("logGroupName")
     if not name:
         # `arn:aws:logs:REGION:ACCOUNT:log-group:NAME`
-        name = str(response._get_param("resourceIdentifier") or "").split(":log-group:")[-1]
+        name = str(response._get_param("resourceIdentifier") or "").split(":log-group:", 1)[-1]
     group = response.logs_backend.groups.get(name)
     if group is None:
         raise AwsError("ResourceNotFoundException", "The specified log group does not exist.")

@@ -4,11 +4,11 @@ Events are in memory only. moto keeps all events of every group for ever.
 
 Drops log events that are older than their group's retention; moto keeps them for ever.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 import base64
 import functools
 import gzip
@@ -36,7 +36,6 @@ log = logging.getLogger(__name__)
 DAY_MS = 86_400_000
 # The most streams of a group; beyond it, the oldest streams without events are dropped.
 MOST_STREAMS = 1_000
-# The most queries whose results can be read.
 
 
 @functools.cache

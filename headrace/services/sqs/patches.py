@@ -7,12 +7,12 @@ AddPermission and RemovePermission change a queue's policy as AWS does: moto fai
 Sid, and has its own sentences for refusals. AWS's answers are recorded (LocalStack's test_sqs_permission_lifecycle);
 other sources are given beside the sentences.
 """
-
-from __future__ import annotations
-
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 # pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
 import copy
 import functools
 import json

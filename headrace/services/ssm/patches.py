@@ -5,12 +5,12 @@ Filters match in bounded time, documents are read within bounds, and parameters 
 Source: https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_PutParameter.html (documented);
 the sentences were observed.
 """
-
-from __future__ import annotations
-
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 # pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
 import functools
 import importlib
 import inspect

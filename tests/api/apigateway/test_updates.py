@@ -68,6 +68,14 @@ def test_every_part_of_a_method_can_be_updated(tmp_path: Path):
             with pytest.raises(ClientError, match="Invalid patch") as refused:
                 patch(api.update_integration, method, op, path, value)
             assert refused.value.response["Error"]["Code"] == "BadRequestException"
+        with pytest.raises(ClientError, match="Invalid patch value 'no'"):
+            patch(
+                api.update_gateway_response,
+                {**api_id, "responseType": "DEFAULT_4XX"},
+                "replace",
+                "/statusCode",
+                "no",
+            )
         with pytest.raises(ClientError, match="Invalid Response status code"):
             patch(
                 api.update_method_response,
@@ -119,6 +127,15 @@ def test_a_deployment_keeps_its_stage_and_a_canary_gets_its_share(tmp_path: Path
             return body
 
         assert ask() == f"few {new}".encode()
+        for value in ("half", "nan", "101"):
+            share = {"op": "replace", "path": "/canarySettings/percentTraffic", "value": value}
+            with pytest.raises(ClientError, match=r"between 0\.0 and 100\.0") as error:
+                api.update_stage(**stage, patchOperations=[share])
+            assert error.value.response["Error"]["Code"] == "BadRequestException"
+        canary = {"canarySettings": {"percentTraffic": 101}}
+        with pytest.raises(ClientError, match="Invalid percentTraffic"):
+            api.create_stage(**api_id, stageName="t", deploymentId=middle, **canary)
+        assert [one["stageName"] for one in api.get_stages(**api_id)["item"]] == ["s"]
         share = {"op": "replace", "path": "/canarySettings/percentTraffic", "value": "0"}
         api.update_stage(**stage, patchOperations=[share])
         assert ask() == f"all {middle}".encode()

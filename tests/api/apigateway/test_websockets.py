@@ -282,12 +282,18 @@ def test_a_connection_is_managed_by_its_apis_address(lab: Lab):
         RequestTemplates={"200": '{"statusCode": 200}'},
         TemplateSelectionExpression="200",
     )["IntegrationId"]
-    lab.apis.create_integration_response(
-        ApiId=api,
-        IntegrationId=target,
-        IntegrationResponseKey="/200/",
-        ResponseTemplates={"200": '{"id": "$context.connectionId"}'},
-    )
+    # The response is the one of the status.
+    for key, text in (
+        ("$default", "another"),
+        ("/4\\d\\d/", "refused"),
+        ("/200/", '{"id": "$context.connectionId"}'),
+    ):
+        lab.apis.create_integration_response(
+            ApiId=api,
+            IntegrationId=target,
+            IntegrationResponseKey=key,
+            ResponseTemplates={"200": text},
+        )
     lab.apis.create_route(
         ApiId=api, RouteKey="$default", Target=f"integrations/{target}", **RESPONSE
     )
@@ -309,6 +315,23 @@ def test_a_connection_is_managed_by_its_apis_address(lab: Lab):
         assert isinstance(client.next(), CloseConnection)
     with pytest.raises(manage.exceptions.GoneException):
         wait_until(lambda: manage.get_connection(ConnectionId=connection) is None)
+    # A mock's status may refuse; with the API its connections are gone.
+    refusing = lab.apis.create_integration(
+        ApiId=api,
+        IntegrationType="MOCK",
+        RequestTemplates={"$default": '{"statusCode": 403}'},
+        TemplateSelectionExpression="x",
+    )["IntegrationId"]
+    with lab.connect("", api=api) as client:
+        client.say("anything")
+        connection = json.loads(client.text())["id"]
+        lab.apis.create_route(ApiId=api, RouteKey="$connect", Target=f"integrations/{refusing}")
+        refused = lab.connect("", api=api)
+        assert refused.next().status_code == 403
+        refused.socket.close()
+        lab.apis.delete_api(ApiId=api)
+        with pytest.raises(manage.exceptions.GoneException):
+            manage.get_connection(ConnectionId=connection)
 
 
 def test_an_endpoint_is_asked_and_its_status_lets_in(lab: Lab, tmp_path: Path):

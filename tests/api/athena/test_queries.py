@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.cloud import ACCOUNT, InProcessCloud
-from tests.support.iam import allow, as_role, make_role
+from tests.support.clients import client_of
+from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
+from tests.support.iam import allow, as_role, make_role, statements
 from tests.support.server import wait_until
 
 pytest.importorskip("duckdb")
@@ -120,6 +121,11 @@ def test_a_query_makes_tables_and_adds_to_them(athena: Athena):
     )
     assert made["Status"]["State"] == "SUCCEEDED", made["Status"]
     assert made["Statistics"]["DataManifestLocation"].endswith("-manifest.csv")
+    assert (
+        athena.run(f"CREATE TABLE bare AS SELECT * FROM {values} WITH NO DATA")["Status"]["State"]
+        == "SUCCEEDED"
+    )
+    assert athena.rows("SELECT * FROM bare") == []
     athena.run("INSERT INTO made (carrier, y) VALUES ('ZZ', 2020)")
     athena.run("CREATE VIEW later AS SELECT carrier, y FROM made WHERE y > 2013")
     assert athena.rows("SELECT * FROM later ORDER BY y") == [["DL", "2014"], ["ZZ", "2020"]]
@@ -148,6 +154,15 @@ def test_parquet_orc_and_projected_csv(cloud: InProcessCloud, athena: Athena):
             ["1", "x", None],
             ["2", None, None],
         ]
+    # A key is no pattern of others.
+    for name in ("f1", "f[1]", "f?", "*"):
+        sink = io.BytesIO()
+        parquet.write_table(pa.table({"a": [name]}), sink)
+        put(cloud, f"signs/{name}", sink.getvalue())
+    athena.run(
+        "CREATE EXTERNAL TABLE signs (a string) STORED AS PARQUET LOCATION 's3://lake/signs/'"
+    )
+    assert athena.rows("SELECT a FROM signs ORDER BY a") == [["*"], ["f1"], ["f?"], ["f[1]"]]
     for day in ("2024/01/01", "2024/01/02"):
         put(cloud, f"csv/{day}/f.csv", f'h1,h2\n"a,{day}",3\n'.encode())
     athena.run(
@@ -158,6 +173,20 @@ def test_parquet_orc_and_projected_csv(cloud: InProcessCloud, athena: Athena):
         "'storage.location.template'='s3://lake/csv/${dt}/')"
     )
     assert athena.rows("SELECT * FROM of_csv") == [["a,2024/01/02", "3", "2024/01/02"]]
+    # What is added lies where the projection finds it.
+    athena.run(
+        "CREATE EXTERNAL TABLE added (a string) PARTITIONED BY (n int, dt string) ROW FORMAT SERDE "
+        f"'{OPENX}' LOCATION 's3://lake/added/' TBLPROPERTIES ('projection.enabled'='true', "
+        "'projection.dt.type'='date', "
+        "'projection.dt.format'='yyyy/MM/dd', 'projection.dt.range'='2024/01/02,NOW', 'projection.n.type'='integer', "
+        "'projection.n.range'='0,99', 'projection.n.digits'='2', "
+        "'storage.location.template'='s3://lake/added/${dt}/of-${n}/')"
+    )
+    athena.run("INSERT INTO added VALUES ('x', 7, '2024/01/02'), ('y', 8, '2024/01/03')")
+    assert athena.rows('SELECT a, n, dt FROM added ORDER BY a') == [
+        ["x", "7", "2024/01/02"], ["y", "8", "2024/01/03"],
+    ]  # fmt: skip
+    assert "no partition" in athena.reason("INSERT INTO added VALUES ('z', 7, '2023/01/02')")
 
 
 @pytest.mark.slow
@@ -305,6 +334,10 @@ def test_the_catalogue_is_glues(athena: Athena, cloud: InProcessCloud):
         "SELECT column_name, data_type, ordinal_position FROM information_schema.columns WHERE table_schema = 'other'"
     ) == [["a", "integer", "1"]]
     assert "not empty" in athena.reason("DROP DATABASE other")
+    # A view's names are of the database in which it was created, not of the view's own.
+    athena.run("CREATE VIEW other.v AS SELECT count(*) AS n FROM counted")
+    athena.run("CREATE EXTERNAL TABLE counted (a int) STORED AS PARQUET LOCATION 's3://lake/none/'")
+    assert athena.rows("SELECT n FROM other.v") == [["0"]]
     athena.run("DROP DATABASE other CASCADE")
     with pytest.raises(ClientError, match="Database other not found"):
         athena.client.list_table_metadata(**named)
@@ -356,5 +389,46 @@ def test_a_query_has_the_rights_of_its_caller(tmp_path: Any):
         assert reader.reason("SELECT a FROM t").startswith(
             "PERMISSION_DENIED: Access denied when reading s3://lake/t/f"
         )
-        assert reader.rows("SELECT 2") == [["2"]]
         assert "glue:DeleteTable" in reader.reason("DROP TABLE t")
+        # Nor what an Iceberg table's metadata names, nor what a list or a result would tell.
+        cloud.client("glue").create_table(
+            DatabaseName="db",
+            TableInput={
+                "Name": "ice",
+                "Parameters": {"table_type": "ICEBERG", "metadata_location": "s3://lake/t/f"},
+            },
+        )
+        assert reader.reason("SELECT * FROM ice").startswith(
+            "PERMISSION_DENIED: Access denied when reading s3://lake/t/f"
+        )
+        assert reader.reason(
+            "UNLOAD (SELECT 1) TO 's3://results/u/' WITH (format = 'JSON')"
+        ).startswith("PERMISSION_DENIED: Access denied when listing s3://results/u/")
+        with pytest.raises(ClientError, match="Access denied when reading location: s3://results"):
+            reader.rows("SELECT 2")
+        allowed.append(allow("s3:GetObject", "arn:aws:s3:::results/*"))
+        make_role(cloud, "full", *allowed, trusts=f"arn:aws:iam::{ACCOUNT}:root")
+        reader.client = as_role(cloud, "full", "athena")
+        assert reader.rows("SELECT 2") == [["2"]]
+        # A session has no more than its own policy allows.
+        make_role(cloud, "all", allow("*", "*"), trusts=f"arn:aws:iam::{ACCOUNT}:root")
+        reader.client = as_role(cloud, "all", "athena")
+        assert reader.rows("SELECT a FROM t") == [["1"]]
+        limits = json.dumps(statements(*allowed))
+        reader.client = as_role(cloud, "all", "athena", policy=limits)
+        assert reader.reason("SELECT a FROM t").startswith("PERMISSION_DENIED")
+        # A user's session has the user's rights, not the account's.
+        iam = cloud.client("iam")
+        iam.create_user(UserName="u")
+        policy = json.dumps(statements(*allowed, allow("sts:*", "*")))
+        iam.put_user_policy(UserName="u", PolicyName="own", PolicyDocument=policy)
+        key = iam.create_access_key(UserName="u")["AccessKey"]["AccessKeyId"]
+        keys = cloud.client("sts", account=key).get_session_token()["Credentials"]
+        reader.client = client_of(
+            "athena",
+            cloud.handle,
+            account=keys["AccessKeyId"],
+            region=REGION,
+            token=keys["SessionToken"],
+        )
+        assert reader.reason("SELECT a FROM t").startswith("PERMISSION_DENIED")

@@ -518,6 +518,7 @@ NAMELESS = {
     ),
     "AWS::EMR::Cluster": "clusters may share a name",
     "AWS::EMR::InstanceGroupConfig": "groups may share a name",
+    "AWS::EMR::InstanceFleetConfig": "fleets may share a name",
     "AWS::EMR::Step": "steps may share a name",
     "AWS::EMRServerless::Application": "applications may share a name",
     "AWS::KMS::Key": "a key's id is made by KMS",

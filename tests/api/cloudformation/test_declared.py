@@ -183,7 +183,6 @@ def test_every_declared_type_has_an_example_and_each_stands_once() -> None:
 
 def test_no_value_of_an_example_is_dropped_but_what_moto_drops() -> None:
     by_moto = {
-        "AWS::Glue::Connection": ["ConnectionInput.ConnectionType"],
         "AWS::CloudFront::Distribution": ["DistributionConfig.Origins[0].OriginAccessControlId"],
     }
     for example in EXAMPLES.values():

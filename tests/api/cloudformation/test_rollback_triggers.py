@@ -53,6 +53,8 @@ def alarm(cloud: InProcessCloud, name: str, state: str = "OK") -> str:
     watch.put_metric_alarm(
         AlarmName=name, ComparisonOperator="GreaterThanThreshold", EvaluationPeriods=1,
         MetricName="m", Namespace=f"of/{name}", Period=60, Statistic="Sum", Threshold=1.0,
+        # Without data it keeps the state that it is told.
+        TreatMissingData="ignore",
     )  # fmt: skip
     set_state(cloud, name, state)
     return arn(name)

@@ -290,6 +290,7 @@ def test_a_state_waits_for_a_query_and_fails_where_the_service_refuses(cloud: In
         },
         "End": True,
     }
+    cloud.client("s3").create_bucket(Bucket="results")
     ended = run(cloud, "queries", {"Query": task})
     assert ended["status"] == "SUCCEEDED", ended.get("cause")
     assert json.loads(ended["output"])["QueryExecution"]["Status"]["State"] == "SUCCEEDED"

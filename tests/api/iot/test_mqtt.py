@@ -178,6 +178,26 @@ def test_a_persistent_session_gets_what_it_missed(cloud: InProcessCloud, version
         assert not anew.is_present
 
 
+def test_a_session_that_is_kept_no_longer_is_not_stored(cloud: InProcessCloud):
+    name, database = "moody", cloud.cloud.mqtt.broker._store._database
+
+    def is_stored() -> bool:
+        return any(
+            key.endswith(f"/{name}") for (key,) in database.query("SELECT key FROM mqtt_sessions")
+        )
+
+    asleep = TestDevice(cloud, name, version=5, is_clean=False, expiry_s=600)
+    asleep.subscribe(name)
+    asleep.close()
+    assert is_stored()
+    with TestDevice(cloud, name, version=5, is_clean=False, expiry_s=0) as awake:
+        assert awake.is_present
+        # A kill now would bring it back for the time that it was once to be kept.
+        assert not is_stored()
+        awake.publish(name, "heard")
+        assert awake.wait_for(1) == [(name, b"heard", False)]
+
+
 def test_a_will_is_published_when_a_device_is_lost(cloud: InProcessCloud):
     with TestDevice(cloud, "watcher") as watcher:
         watcher.subscribe("wills/+")

@@ -71,9 +71,17 @@ def test_messages_are_listed_and_not_received(tmp_path: Path):
         }
         _, text = ask(method="POST", body=json.dumps({"QueueUrl": url}).encode(), **wire)
         assert len(json.loads(text)["Messages"]) == 3
-        for query in ("", "QueueUrl=x", "QueueUrl=http://localhost/000000000000/none"):
+        for query in (
+            "",
+            "QueueUrl=x",
+            "QueueUrl=http://localhost/000000000000/none",
+            "QueueUrl=http://[x",
+        ):
             status, text = ask(query=query)
             assert (status, "NonExistentQueue" in text) == (400, True)
+        for broken in (b"[" * 100_000, b"[]", b"{"):
+            status, text = ask(method="POST", body=broken, **wire)
+            assert (status, "SerializationException" in text) == (400, True)
         status, text = ask(query=f"{named}&Action=PurgeQueue")
         assert (status, "only accepts ReceiveMessage" in text) == (400, True)
 

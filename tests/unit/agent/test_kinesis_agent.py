@@ -20,6 +20,7 @@ from headrace.agent.running import Agent
 from headrace.agent.senders import FirehoseSender, Stopped
 from headrace.client import Producer, PutError, PutsFailed
 from headrace.client.access import AwsAccess, assume_role
+from headrace.client.producer_metrics import RequestCounts
 from headrace.client.signing import Keys
 from tests.support.clock import FakeClock
 from tests.support.endpoint import Request, answer, endpoint
@@ -377,6 +378,27 @@ def test_each_request_counts_in_the_metrics_of_its_destination(
     cloudwatch.metrics.clear()
     metrics.publish()
     assert cloudwatch.metrics == {}
+
+
+def test_metrics_that_cannot_be_put_are_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    cloudwatch, clients = FakeCloudWatch(), iter([None])
+
+    def make_client() -> FakeCloudWatch:
+        # botocore's for an endpoint with a space.
+        for _ in clients:
+            raise ValueError("Invalid endpoint: https://monitor ing")
+        return cloudwatch
+
+    metrics = AgentMetrics(make_client, "AWSKinesisAgent", 30.0, FakeClock())
+    note = metrics.noting("KinesisStream:s")
+    for records in (1, 2):
+        note(RequestCounts(records, 0, 4, has_failed=False))
+        metrics.publish()
+    assert (
+        "metrics are not published, and dropped: Invalid endpoint: https://monitor ing"
+        in caplog.text
+    )
+    assert cloudwatch.metrics["KinesisStream:s RecordSendAttempts Count"] == (1, 2, 2, 2)
 
 
 def test_a_role_s_keys_are_asked_for_when_they_are_needed() -> None:

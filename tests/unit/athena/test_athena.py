@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
 import random
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from headrace.services.athena import serdes
+from headrace.services.athena.described_table import Table
 from headrace.services.athena.hive_types import NoHiveType, parse_type
 from headrace.services.athena.parsing import parse
 from headrace.services.athena.projection import ProjectionRefused, read_projection
@@ -101,6 +106,11 @@ def test_queries_name_their_tables():
     statement = parse(text, "main")
     assert set(statement.tables) == {("main", "t"), ("db", "t"), ("db2", "u")}
     assert "_col2" in statement.sql
+    # A database that one name has is not the next one's.
+    assert parse("SELECT * FROM db2.u JOIN t ON true", "main").tables == (
+        ("db2", "u"),
+        ("main", "t"),
+    )
     # The name of a common table expression within its own definition is a table's.
     assert parse("WITH t AS (SELECT * FROM t) SELECT * FROM t", "main").tables == (("main", "t"),)
 
@@ -167,6 +177,22 @@ def test_types_are_parsed():
             parse_type(text)
 
 
+def test_a_row_of_csv_is_a_line(tmp_path: Path):
+    described = {
+        "columns": [("a", "string"), ("b", "string")],
+        "keys": [],
+        "files": [],
+        "serde": "org.apache.hadoop.hive.serde2.OpenCSVSerde",
+        "parameters": {},
+    }
+    path = tmp_path / "f"
+    path.write_text(f'1,"open\n2,"x,""y"\n\n{"l" * 200_000},3\n')
+    rows = list(
+        serdes.read_rows(Table("d", "t", described), {"path": str(path), "uri": "s3://b/f"})
+    )
+    assert rows == [["1", "open"], ["2", 'x,"y'], ["l" * 200_000, "3"]]
+
+
 @pytest.mark.parametrize(
     ("settings", "key", "values"),
     [
@@ -224,6 +250,49 @@ def test_a_results_file_gives_back_its_values(tmp_path: Path):
         page, offset = read_rows(path, offset, 7)
         read += page
     assert read == rows
+
+
+def test_a_value_of_many_lines_is_looked_at_once():
+    looked_at = 0
+
+    class Line(bytes):
+        def count(self, *args: Any) -> int:
+            nonlocal looked_at
+            looked_at += len(self)
+            return super().count(*args)
+
+        def __add__(self, other: Any) -> Line:
+            return Line(super().__add__(other))
+
+    class File(io.BytesIO):
+        def readline(self, size: int | None = -1, /) -> bytes:
+            return Line(super().readline(size))
+
+    class Source:
+        def open(self, _mode: str) -> io.BytesIO:
+            return File(text.encode())
+
+    text = csv_line(["\n" * 2000])
+    assert read_rows(cast("Path", Source()), 0, 1) == ([["\n" * 2000]], -1)
+    assert looked_at == len(text)
+
+
+def test_executions_of_an_earlier_headrace_are_shown_as_failed():
+    from moto.athena.models import Execution
+
+    from headrace.services.athena import query_calls
+
+    old: Any = Execution("SELECT 1", cast("Any", None), cast("Any", None), None, None)
+    backend = SimpleNamespace(executions={old.id: old}, work_groups={"primary": None})
+    call = SimpleNamespace(
+        athena_backend=backend, _get_param={"QueryExecutionId": old.id}.get, region="eu-central-1"
+    )
+    shown = json.loads(query_calls.get_query_execution(call))["QueryExecution"]
+    assert (shown["Status"]["State"], shown["WorkGroup"]) == ("FAILED", "primary")
+    listed = json.loads(query_calls.list_query_executions(call))
+    assert listed == {"QueryExecutionIds": [old.id]}
+    query_calls.trim(backend)  # as each start does
+    assert list(backend.executions) == [old.id]
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from headrace.cdc.compaction import Compaction
+from headrace.cdc.compaction import Compaction, format_row
 from headrace.cdc.events import CaptureError, read_event
-from headrace.cdc.snapshots import Snapshots
+from headrace.cdc.snapshots import Snapshots, lines_of, table_of
 from tests.support.clock import FakeClock
 from tests.support.cloud import InProcessCloud
 from tests.unit.cdc.conftest import Lab, _data
@@ -203,10 +203,26 @@ def test_another_record_is_no_event(data: bytes):
         read_event(data)
 
 
-def test_a_number_beyond_a_double_stays_its_text():
-    event = read_event(b'{"id": "0/1/0", "op": "c", "table": "t", "after": {"n": 1e400, "m": 0.5}}')
+def test_a_number_beyond_a_double_or_of_thousands_of_digits_stays_its_text():
+    digits = "7" * 5000
+    row = f'{{"n": 1e400, "m": 0.5, "i": 17, "d": {digits}}}'
+    event = read_event(f'{{"id": "0/1/0", "op": "c", "table": "t", "after": {row}}}'.encode())
     assert event is not None
-    assert event.after == {"n": "1e400", "m": 0.5}
+    assert event.after == {"n": "1e400", "m": 0.5, "i": 17, "d": digits}
+
+
+def test_half_a_character_in_a_json_column_is_stored_and_does_not_end_the_fold():
+    # PostgreSQL's json takes it; jsonb does not.
+    column = r'{"half": "\ud800", "whole": "\ud83d\ude00"}'
+    compaction, restored = Compaction(), Compaction()
+    compaction.take(
+        f'{{"id": "0/1/0", "op": "c", "table": "t", "after": {column}}}'.encode(), "k", 0
+    )
+    table = table_of(compaction.lines())
+    assert table["row"].to_pylist() == [column]
+    restored.restore(lines_of(table), {})
+    assert restored.tables == compaction.tables
+    assert format_row({"whole": "\N{GRINNING FACE}"}) == '{"whole": "\N{GRINNING FACE}"}'
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,12 @@ M2: Series = {0: 10.0, 60: 0.0, 120: 30.0}
         ("RUNNING_SUM(m1)", {0: 1.0, 60: 3.0, 180: 7.0}),
         ("m1 > 1 AND m2 < 1", {0: 0.0, 60: 1.0}),
         ("2 ^ 3", {0: 8.0, 60: 8.0, 120: 8.0, 180: 8.0}),
+        # What is no number is no point.
+        ("m2 ^ (0 - 1)", {0: 0.1, 120: 1 / 30}),
+        ("(0 - 8) ^ (1 / 0)", {}),
+        ("1 / 0", {}),
+        ("AVG(m1 / 0)", {}),
+        ("m1 * 1e308 * 10", {}),
     ],
 )
 def test_metric_math(expression: str, series: Series):
@@ -109,7 +115,7 @@ def test_metric_math(expression: str, series: Series):
     "expression",
     [
         "m1 +", "m3", "FOO(m1)", "[m1, m2]", "SEARCH('x', 'Sum', 60)", "m1 ; m2", "(" * 300, "9" * 3000, "ABS(m1, m2)",
-        "m1 + 'a'",
+        "m1 + 'a'", "FIRST([])", "LAST(REMOVE_EMPTY([m1 / 0]))", "PERIOD()", "STDDEV([m1, 0])",
     ],
 )  # fmt: skip
 def test_metric_math_that_cannot_be_evaluated(expression: str):
@@ -128,6 +134,14 @@ def test_expressions_name_each_other_in_any_order():
     }
     with pytest.raises(MathRefused):
         evaluate_all([("e1", "e2"), ("e2", "e1")], metrics)
+    # Many expressions over many points are refused before they are computed.
+    many = Metrics({"m1": M1}, {}, {"m1": 60}, range(0, 6_000_000, 60))
+    with pytest.raises(MathRefused, match="too many points"):
+        evaluate_all([(f"e{i}", "m1" + " + m1" * 200) for i in range(500)], many)
+    long = Metrics({"m1": M1}, {}, {"m1": 60}, range(0, 60_000_000, 60))
+    assert evaluate("m1 * 1", long) == M1
+    with pytest.raises(MathRefused, match="1,000,000 periods"):
+        evaluate("FILL(m1, 0)", long)
 
 
 @pytest.fixture
@@ -159,6 +173,10 @@ def test_an_alarm_rings_and_falls_silent_by_the_clock(cloud: InProcessCloud, clo
     # moto takes an alarm without periods: the others are evaluated nevertheless.
     watch.put_metric_alarm(
         AlarmName="0", Namespace="n", MetricName="m", Statistic="Sum", Period=60, Threshold=5,
+        ComparisonOperator="GreaterThanThreshold",
+    )  # fmt: skip
+    watch.put_metric_alarm(
+        AlarmName="1", Namespace="n", MetricName="m", Statistic="Sum", EvaluationPeriods=1, Threshold=5,
         ComparisonOperator="GreaterThanThreshold",
     )  # fmt: skip
     watch.put_metric_alarm(
@@ -239,12 +257,32 @@ def test_expressions_of_get_metric_data_and_what_is_refused(
 
     (result,) = ask("m1 * 10")
     assert (result["Id"], result["Values"]) == ("e1", [20.0])
+    # Every period is filled, also those after the 1,440th.
+    (result,) = watch.get_metric_data(
+        MetricDataQueries=[
+            {"Id": "m1", "MetricStat": stat, "ReturnData": False},
+            {"Id": "e1", "Expression": "FILL(m1, 0)"},
+        ],
+        StartTime=now_s - 120_000, EndTime=now_s + 60,
+    )["MetricDataResults"]  # fmt: skip
+    assert (len(result["Values"]), sum(result["Values"])) == (2001, 2.0)
     for expression, message in (
         ("m9", "Unknown identifier"),
         ("SELECT SUM(m) FROM n", "Metrics Insights"),
     ):
         with pytest.raises(ClientError, match=message) as error:
             ask(expression)
+        assert error.value.response["Error"]["Code"] == "ValidationError"
+    for periods, period_s, span in (
+        (1441, 60, "a day"),
+        (10**9, 10, "a day"),
+        (169, 3600, "seven days"),
+    ):
+        with pytest.raises(ClientError, match=f"across more than {span} ") as error:
+            watch.put_metric_alarm(
+                AlarmName="far", Namespace="n", MetricName="m", Statistic="Sum", Period=period_s, Threshold=1,
+                EvaluationPeriods=periods, ComparisonOperator="GreaterThanThreshold",
+            )  # fmt: skip
         assert error.value.response["Error"]["Code"] == "ValidationError"
     with pytest.raises(ClientError, match="AlarmRule"):
         watch.put_composite_alarm(AlarmName="c", AlarmRule="ALARM(a")

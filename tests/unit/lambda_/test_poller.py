@@ -8,6 +8,7 @@ import math
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.core.ids import Ids
-from headrace.core.ports import FunctionThrottled, InvokeResult
+from headrace.core.ports import FunctionThrottled, InvokeResult, ReadResult
 from headrace.core.workers import Worker, WorkerDone
 from headrace.services.lambda_.destinations import Destinations
 from headrace.services.lambda_.mappings.mapping import Mapping
@@ -246,6 +247,34 @@ def test_a_window_waits_and_then_takes_what_there_is() -> None:
         made.clock.advance(3)
         made.run()
         assert made.function.calls == [[1, 2]]
+
+
+class LargeRecords(MemoryStreams):
+    """A stream of records so large that a read returns two of them."""
+
+    def read(self, *args: Any, max_records: int, max_bytes: int) -> ReadResult:
+        following = super().read(*args, max_records=1_000, max_bytes=max_bytes).records
+        read = super().read(*args, max_records=min(2, max_records), max_bytes=max_bytes)
+        return replace(read, millis_behind_latest=int(len(following) > len(read.records)))
+
+
+def test_large_records_that_a_filter_drops_do_not_hold_up_those_behind_them() -> None:
+    criteria = {"Filters": [{"Pattern": json.dumps({"partitionKey": ["last"]})}]}
+    function = Function(iter(()), frozenset())
+    with rig(function, streams=LargeRecords(), BatchSize=10, FilterCriteria=criteria) as made:
+        made.put(*range(1, 7))
+        made.streams.put(b"7", key="last", now_ms=made.clock.now_ms())
+        made.run()
+        assert function.calls == [[7]]
+
+
+def test_a_window_does_not_wait_for_records_that_are_there() -> None:
+    members = {"BatchSize": 6, "MaximumBatchingWindowInSeconds": 300}
+    with rig(Function(iter(()), frozenset()), streams=LargeRecords(), **members) as made:
+        made.put(*range(1, 7))
+        while not made.function.calls:
+            assert made.poller.step() == 0.0
+        assert made.function.calls == [[1, 2, 3, 4, 5, 6]]
 
 
 def test_retries_wait_longer_and_longer_without_blocking() -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.services.logs.insights import Event, parse_query
-from headrace.services.logs.insights_expressions import QueryRefused, QueryTooLong
+from headrace.services.logs.insights import Event, parse_query, render_value
+from headrace.services.logs.insights_expressions import QueryRefused, QueryTooLong, Run
 from tests.support.moto_lab import MotoLab
 
+ARN = "arn:aws:logs:us-east-1:000000000000:log-group:"
 EVENTS = [
     Event(1_000, 0, '{"level": "ERROR", "ms": 12, "user": {"id": "a"}, "tags": ["x", "y"]}', "s", "g", "1"),
     Event(61_000, 0, '{"level": "INFO", "ms": 8}', "s", "g", "2"),
@@ -76,6 +77,12 @@ def run(text: str) -> list[dict[str, Any]]:
             [{"ms": 30.0}],
         ),
         ("filter ms > 100 | stats count(*) as n", [{"n": 0.0}]),
+        # Long chains, and numbers beyond a double's.
+        ("filter " + " or ".join(["ms = 8"] * 900) + " | fields ms", [{"ms": 8.0}]),
+        ("filter " + " and ".join(["ms = 8"] * 900) + " | fields ms", [{"ms": 8.0}]),
+        ("filter ms = 8 | fields " + " + ".join(["1"] * 2000) + " as n", [{"n": 2000.0}]),
+        ("filter ms = 8 | fields substr(level, 2^1023 * 4) as a, 2^1023 * 4 as b", [{"a": "INFO", "b": None}]),
+        ("stats sum(2^1023 * 1) as a, stddev(2^1023 * 4) as b", [{"a": None, "b": None}]),
     ],
 )  # fmt: skip
 def test_queries(text: str, rows: list[dict[str, Any]]):
@@ -88,6 +95,7 @@ def test_queries(text: str, rows: list[dict[str, Any]]):
         "", "fields", "filter", "filter a =", "stats foo(x)", "stats count(*) by", "limit 0", "limit x", "nothing",
         "filter a like /(/", "parse @message /x(?<y>.)/", "parse @message 'a*' as b, c", "fields foo(a)", "fields a b",
         "filter a = 1 | | limit 1", "fields " + "(" * 200, "x" * 20_000, "pattern @message", "filter a ~ 1",
+        "fields " + "-" * 5000 + "1",
     ],
 )  # fmt: skip
 def test_what_is_no_query_is_refused(text: str):
@@ -101,11 +109,34 @@ def test_numbers_beyond_a_double_are_texts():
     assert (row["m"], row["sum"], len(str(row["n"]))) == ("inf", None, 401)
 
 
-def test_a_query_ends_in_bounded_time(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    "text", ["filter @message like /x/", "filter 1 = 2 or '1' = 2", "fields 1 + 1 as n"]
+)
+def test_a_query_ends_in_bounded_time(monkeypatch: pytest.MonkeyPatch, text: str):
     monkeypatch.setattr("headrace.services.logs.insights_expressions.MOST_SECONDS", -1.0)
-    query = parse_query("filter @message like /x/")
+    query = parse_query(text)
     with pytest.raises(QueryTooLong):
         query.run(EVENTS * 1000)
+    # The commands themselves end, too.
+    with pytest.raises(QueryTooLong):
+        query.commands[0]([{"@message": "x"}] * 1000, Run())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fields concat(@message, @message) as a" + " | fields concat(a, a) as a" * 30,
+        "fields replace(@message, '', @message) as a",
+        "parse @message 'x*' as a" + " | parse @message 'x*' as a" * 300,
+    ],
+)
+def test_the_texts_that_a_query_makes_are_bounded(text: str):
+    with pytest.raises(QueryTooLong):
+        parse_query(text).run([Event(0, 0, "x" * 500_000, "s", "g", "1")])
+
+
+def test_a_time_beyond_dates_is_a_number():
+    assert render_value("@timestamp", 2.0**70) == repr(2.0**70)
 
 
 @pytest.fixture
@@ -125,7 +156,7 @@ def test_a_query_by_its_calls(logs: Any):
     )  # fmt: skip
     times = {"startTime": now_ms // 1000 - 60, "endTime": now_ms // 1000 + 60}
     query_id = client.start_query(
-        logGroupIdentifiers=["arn:aws:logs:us-east-1:000000000000:log-group:g"],
+        logGroupIdentifiers=[f"{ARN}g:*"],
         queryString="fields @timestamp, n | filter n > 0 | sort n | limit 1", **times,
     )["queryId"]  # fmt: skip
     answer = client.get_query_results(queryId=query_id)
@@ -137,7 +168,22 @@ def test_a_query_by_its_calls(logs: Any):
         ({"logGroupName": "g", "queryString": "explode"}, "MalformedQueryException"),
         ({"logGroupName": "none", "queryString": "fields a"}, "ResourceNotFoundException"),
         ({"queryString": "fields a"}, "InvalidParameterException"),
+        *(
+            (
+                {"logGroupIdentifiers": [name], "queryString": "fields a"},
+                "ResourceNotFoundException",
+            )
+            # IAM decides about `other`; another account's or region's group is not this one's.
+            for name in (
+                f"{ARN}other:log-group:g",
+                "other:log-group:g",
+                ARN.replace("us-east-1", "eu-west-1") + "g",
+                ARN.replace("000000000000", "111111111111") + "g",
+            )
+        ),
     ):
         with pytest.raises(ClientError) as error:
             client.start_query(**refused, **times)
         assert error.value.response["Error"]["Code"] == code
+    with pytest.raises(ClientError, match="does not exist"):
+        client.disassociate_kms_key(resourceIdentifier=f"{ARN}other:log-group:g")

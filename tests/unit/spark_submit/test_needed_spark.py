@@ -66,5 +66,5 @@ def test_every_job_of_ours_says_what_it_needs() -> None:
     }
 
     assert needs.pop("cascades") == (4, 0)
-    assert len(needs) == 13
+    assert len(needs) == 14
     assert set(needs.values()) == {(3, 5)}

@@ -53,16 +53,17 @@ def _event(item: Any, charset: str) -> Event:
     headers: Any = event.get("headers") or {}
     if not isinstance(headers, dict):
         raise BadEvents("Request has invalid JSON Syntax: headers are an object")
-    named = {name: _text(value) for name, value in cast("dict[str, Any]", headers).items()}
+    named = {_text(name): _text(value) for name, value in cast("dict[str, Any]", headers).items()}
     return Event(named, _text(event.get("body", "")).encode(charset))
 
 
 def _text(value: Any) -> str:
-    """Return a text; numbers and truth values become texts, as Gson does it."""
+    """Return a text; numbers and truth values become texts, as Gson does it, and half a character `?`, as in Java."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
-        return str(value)
+        # JSON's escapes can name half a character of UTF-16, which no channel or sink can write.
+        return str(value).encode(errors="replace").decode()
     if value is None:
         return ""
     raise BadEvents("Request has invalid JSON Syntax: a header or a body is a text")

@@ -155,12 +155,13 @@ def _choose_response(
         if not pattern:
             is_default = not is_mock or str(candidate.get("statusCode")) == outcome
             default = candidate if default is None or (is_mock and is_default) else default
-        elif _fits(str(pattern), outcome):
+        elif fits(str(pattern), outcome):
             return candidate
     return default
 
 
-def _fits(pattern: str, outcome: str) -> bool:
+def fits(pattern: str, outcome: str) -> bool:
+    """Whether a response's selection pattern matches an outcome. Raises TemplateError for a pattern that is none."""
     try:
         return bool(outcome) and java_pattern(pattern).matches(outcome)
     except (PatternRefused, MatchTooLong) as error:

@@ -29,6 +29,7 @@ from headrace.services.apigateway.invocation.mapping_variables import (
     RequestValues,
     fill_template,
     members,
+    parse_body,
     text_at,
 )
 from headrace.services.apigateway.velocity.velocity import TemplateError
@@ -99,7 +100,7 @@ def integrate(
         if kind == "AWS_PROXY":
             return _invoke(services, api, uri, turn.event, turn)
         if kind == "MOCK":
-            return {"statusCode": 200, "body": _response_text(integration, "", turn.values)}
+            return _mock(integration, turn.values)
         if kind == "AWS":
             return _call(services, api, uri, integration, turn)
         if kind in ("HTTP", "HTTP_PROXY"):
@@ -108,6 +109,15 @@ def integrate(
         log.warning("API %s: a template cannot be filled: %s", api.id, error)
         raise Refused(500, "Internal server error") from error
     raise Refused(501, f"headrace's WebSocket APIs have no integration of type {kind}")
+
+
+def _mock(integration: Mapping[str, Any], values: RequestValues) -> dict[str, Any]:
+    """Answer with the status that the request's template says. Raises TemplateError."""
+    text = _choose_template(integration, "requestTemplates", values) or ""
+    status = str(members(parse_body(text)).get("statusCode") or 200)
+    if not (status.isascii() and status.isdecimal() and len(status) == 3):
+        raise TemplateError(f"the status {status[:100]} is none")
+    return {"statusCode": int(status), "body": _response_text(integration, int(status), "", values)}
 
 
 def _invoke(
@@ -138,7 +148,7 @@ def _call(
     payload = values.body if body is None else body
     if function_of(uri) is not None:
         answered = _invoke(services, api, uri, payload.encode() or b"{}", turn)
-        text = _response_text(integration, json.dumps(answered), values)
+        text = _response_text(integration, 200, json.dumps(answered), values)
         return {"statusCode": 200, "body": text or json.dumps(answered)}
     target = service_calls.parse_uri(uri)
     if target is None:
@@ -165,7 +175,7 @@ def _call(
     text = answer.body.decode(errors="replace")
     return {
         "statusCode": answer.status,
-        "body": _response_text(integration, text, values) or text,
+        "body": _response_text(integration, answer.status, text, values) or text,
     }
 
 
@@ -184,17 +194,28 @@ def _ask(uri: str, integration: Mapping[str, Any], turn: Turn, *, is_proxy: bool
         body=(values.body if body is None else body).encode(),
     )
     text = content.decode(errors="replace")
-    shaped = None if is_proxy else _response_text(integration, text, values)
+    shaped = None if is_proxy else _response_text(integration, status, text, values)
     return {"statusCode": status, "body": shaped or text}
 
 
-def _response_text(integration: Mapping[str, Any], body: str, values: RequestValues) -> str | None:
-    """Return the text of the integration response that fits; None without one. Raises TemplateError."""
-    for response in integration.get("responses") or ():
-        templates = members(response.get("responseTemplates"))
-        if templates:
-            return fill_template(str(next(iter(templates.values()))), body, values, Overrides())
-    return None
+def _response_text(
+    integration: Mapping[str, Any], status: int, body: str, values: RequestValues
+) -> str | None:
+    """Return the text of the integration response that fits a status; None without one. Raises TemplateError.
+
+    A response's key is a pattern of statuses between slashes, or `$default` for those that no other fits.
+    """
+    responses = {
+        str(one.get("integrationResponseKey")): one for one in integration.get("responses") or ()
+    }
+    chosen = next(
+        (one for key, one in responses.items() if mappings.fits(key.strip("/"), str(status))),
+        responses.get(DEFAULT),
+    )
+    templates = {} if chosen is None else members(chosen.get("responseTemplates"))
+    if not templates:
+        return None
+    return fill_template(str(next(iter(templates.values()))), body, values, Overrides())
 
 
 def _choose_template(

@@ -98,13 +98,12 @@ class WebSocketApis:
         """Answer PostToConnection, GetConnection and DeleteConnection of the connection in `path`."""
         connection_id = unquote(path.partition("/@connections/")[2])
         client = self._clients.get(connection_id)
-        if client is None:
+        api = None if client is None else find_api(client.api_id)
+        if client is None or not isinstance(api, HttpApi):
             return refusal(410, "", "GoneException")
         resource = f"{client.api_id}/{client.stage}/{request.method}/@connections/{connection_id}"
         arn = make_arn("execute-api", client.region, client.account, resource)
-        api = find_api(client.api_id)
-        sentence = denial_of(request.signer, api, arn, MANAGE) if isinstance(api, HttpApi) else ""
-        if sentence:
+        if sentence := denial_of(request.signer, api, arn, MANAGE):
             return refusal(403, sentence, "AccessDeniedException")
         if request.method == "GET":
             return _shown(client.describe())

@@ -284,6 +284,9 @@ class Broker:
             self._forget(older)
             older = None
         session = older or session
+        if session.is_kept and not expiry_s:
+            # From now on it ends with its connection, by a kill too.
+            self._store.drop_session(session)
         session.expiry_s = expiry_s
         self._sessions[session.key] = session
         return session, older is not None

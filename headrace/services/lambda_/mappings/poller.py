@@ -186,7 +186,9 @@ class ShardPoller:
             if result.next_position is None:
                 for lane in self._lanes:
                     lane.end()
-        return len(result.records) == room
+        # A read also ends when its bytes are enough.
+        is_behind = bool(result.records) and result.millis_behind_latest > 0
+        return is_behind or len(result.records) == room
 
     def _note_expired(self, result: ReadResult) -> None:
         # The lost records end before the first one that is left, or before where the next read begins.

@@ -181,6 +181,14 @@ def test_a_body_that_is_nested_without_end_is_no_events() -> None:
         read_events(b"[" * 100_000, "utf-8")
 
 
+@pytest.mark.parametrize("charset", ["utf-8", "utf-16"])
+def test_half_a_character_in_an_event_is_a_question_mark_as_in_java(charset: str) -> None:
+    text = r'[{"headers": {"a\udc00": "\ud800b"}, "body": "x\ud800"}, {"body": "\ud83d\ude00"}]'
+    half, whole = read_events(text.encode(charset), charset)
+    assert (half.headers, half.body.decode(charset)) == ({"a?": "?b"}, "x?")
+    assert whole.body.decode(charset) == "\N{GRINNING FACE}"
+
+
 def test_a_port_goes_on_after_a_client_that_could_not_be_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
