@@ -184,6 +184,7 @@ def test_every_declared_type_has_an_example_and_each_stands_once() -> None:
 def test_no_value_of_an_example_is_dropped_but_what_moto_drops() -> None:
     by_moto = {
         "AWS::CloudFront::Distribution": ["DistributionConfig.Origins[0].OriginAccessControlId"],
+        "AWS::Budgets::Budget": ["NotificationsWithSubscribers[0].Subscribers[0]"],
     }
     for example in EXAMPLES.values():
         for name, resource in example["resources"].items():
