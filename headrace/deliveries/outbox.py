@@ -7,15 +7,17 @@ kill -9 too; then perhaps twice. Thread-safe: `MOTO_LOCK`.
 from __future__ import annotations
 
 import heapq
+import json
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import CallerIdentity
+from headrace.core.values import iso_of
 from headrace.deliveries.http_targets import HttpCall, is_final, send
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.engine import DeliveryRows
@@ -159,6 +161,38 @@ class Outbox(DeliveryRows):
 
 
 OUTBOX = Outbox()
+
+
+def queue_service_event(
+    what: str,
+    source: str,
+    detail_type: str,
+    detail: Mapping[str, Any],
+    *,
+    resources: Sequence[str] = (),
+    account: str,
+    region: str,
+) -> None:
+    """Queue a service's event for the default event bus; `what` names its subject in the log."""
+    entry = {
+        "Source": source,
+        "DetailType": detail_type,
+        "Detail": json.dumps(detail),
+        "Resources": list(resources),
+        "Time": iso_of(CURRENT.clock.now_ms()),
+    }
+    params = {"Entries": [entry]}
+    OUTBOX.add(
+        Delivery(
+            what=f"{what} for the default event bus",
+            body=json.dumps(params).encode(),
+            service="events",
+            operation="PutEvents",
+            params=params,
+            account=account,
+            region=region,
+        )
+    )
 
 
 class OutboxWorker:

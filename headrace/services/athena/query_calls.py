@@ -14,8 +14,7 @@ from typing import Any, cast
 
 from headrace.core.arn import make_arn
 from headrace.core.ports import BucketNotFound, CallerIdentity, ObjectNotFound
-from headrace.core.values import iso_of
-from headrace.deliveries.outbox import OUTBOX, Delivery
+from headrace.deliveries.outbox import queue_service_event
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory import iam
 from headrace.services.athena.queries import STOPPED_REASON, Outcome, Query
@@ -81,8 +80,7 @@ def start_query_execution(self: Any) -> str:
     context = dict(self._get_param("QueryExecutionContext") or {})
     if context.get("Catalog", "AwsDataCatalog").lower() != "awsdatacatalog":
         raise _refuse(
-            f"headrace queries the catalog AwsDataCatalog alone, and not {context['Catalog']}",
-            "InvalidRequestException",
+            f"headrace queries the catalog AwsDataCatalog alone, and not {context['Catalog']}"
         )
     parameters = self._get_param("ExecutionParameters")
     execution: Any = Execution(text, cast("Any", context), {}, group, parameters)
@@ -184,24 +182,13 @@ def _tell_bus(account: str, region: str, execution: Any, state: str, before: str
         "workgroupName": _group_of(execution),
         "sequenceNumber": _SEQUENCE.get(state, "3"),
     }
-    entry = {
-        "Source": "aws.athena",
-        "DetailType": "Athena Query State Change",
-        "Detail": json.dumps(detail),
-        "Resources": [],
-        "Time": iso_of(CURRENT.clock.now_ms()),
-    }
-    params = {"Entries": [entry]}
-    OUTBOX.add(
-        Delivery(
-            what=f"Athena's query {execution.id} for the default event bus",
-            body=json.dumps(params).encode(),
-            service="events",
-            operation="PutEvents",
-            params=params,
-            account=account,
-            region=region,
-        )
+    queue_service_event(
+        f"Athena's query {execution.id}",
+        "aws.athena",
+        "Athena Query State Change",
+        detail,
+        account=account,
+        region=region,
     )
 
 

@@ -15,8 +15,7 @@ import logging
 from datetime import datetime
 from typing import Any
 
-from headrace.core.values import iso_of
-from headrace.deliveries.outbox import OUTBOX, Delivery
+from headrace.deliveries.outbox import OUTBOX, Delivery, queue_service_event
 from headrace.moto.current_cloud import CURRENT
 
 log = logging.getLogger(__name__)
@@ -76,7 +75,7 @@ def _act(alarm: Any, before: dict[str, Any], account: str, region: str) -> None:
             message = json.dumps(_message(alarm, before, account, region))
             subject = f'{alarm.state_value}: "{alarm.name}" in {region}'[:100]
             params = {"TopicArn": action, "Message": message, "Subject": subject}
-            _queue_delivery(alarm, str(action), "sns", "Publish", params, account, region)
+            _publish(alarm, str(action), params, account, region)
         elif service == "lambda" and CURRENT.functions is not None:
             payload = json.dumps(_event(alarm, before, account, region)).encode()
             CURRENT.functions(
@@ -86,21 +85,13 @@ def _act(alarm: Any, before: dict[str, Any], account: str, region: str) -> None:
             log.warning("%s: headrace does not support the action %s", alarm.alarm_arn, action)
 
 
-def _queue_delivery(
-    alarm: Any,
-    target: str,
-    service: str,
-    operation: str,
-    params: dict[str, Any],
-    account: str,
-    region: str,
-) -> None:
+def _publish(alarm: Any, topic: str, params: dict[str, Any], account: str, region: str) -> None:
     OUTBOX.add(
         Delivery(
-            what=f"The alarm {alarm.name} for {target}",
+            what=f"The alarm {alarm.name} for {topic}",
             body=json.dumps(params).encode(),
-            service=service,
-            operation=operation,
+            service="sns",
+            operation="Publish",
             params=params,
             account=account,
             region=region,
@@ -176,13 +167,12 @@ def _to_bus(alarm: Any, before: dict[str, Any], account: str, region: str) -> No
         "previousState": before,
         "configuration": {"metrics": _metrics(alarm)},
     }
-    entry = {
-        "Source": "aws.cloudwatch",
-        "DetailType": "CloudWatch Alarm State Change",
-        "Detail": json.dumps(detail),
-        "Resources": [alarm.alarm_arn],
-        "Time": iso_of(CURRENT.clock.now_ms()),
-    }
-    _queue_delivery(
-        alarm, "the default event bus", "events", "PutEvents", {"Entries": [entry]}, account, region
+    queue_service_event(
+        f"The alarm {alarm.name}",
+        "aws.cloudwatch",
+        "CloudWatch Alarm State Change",
+        detail,
+        resources=[alarm.alarm_arn],
+        account=account,
+        region=region,
     )
