@@ -69,6 +69,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seen", help="a file for what tests/integration sees of the cloud")
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named by their length: gzip writes the time into its own, and all workers must collect the same names."""
+    return f"{argname}-{len(val)}-bytes" if isinstance(val, bytes) else None
+
+
 def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("nightly" if config.option.nightly else "default")
 

@@ -47,8 +47,8 @@ def run(source: str, *more: str, stdin: bytes = b"") -> tuple[int, str]:
         ("clicks.csv", JSON, ["--format", "json"], JSON_EVENTS),
         ("-", CSV, ["--format", "csv"], CSV_EVENTS),
         ("-", JSON, [], JSON_EVENTS),
-        ("clicks.csv.gz", gzip.compress(CSV), [], CSV_EVENTS),
-        ("clicks.GZ", gzip.compress(JSON), [], JSON_EVENTS),
+        ("clicks.csv.gz", gzip.compress(CSV, mtime=0), [], CSV_EVENTS),
+        ("clicks.GZ", gzip.compress(JSON, mtime=0), [], JSON_EVENTS),
     ],
 )
 def test_a_source_is_replayed(
@@ -102,7 +102,7 @@ def test_what_is_not_csv_is_refused_before_the_first_put(
 
 
 @pytest.mark.parametrize(
-    "content", [b"plain", gzip.compress(JSON)[:-9], gzip.compress(JSON)[:12] + b"xxxxxxxxxx"]
+    "content", [b"plain", gzip.compress(JSON, mtime=0)[:-9], gzip.compress(JSON, mtime=0)[:12] + b"xxxxxxxxxx"]
 )
 def test_what_cannot_be_unpacked_is_refused(
     stream: FakeStream, tmp_path: Path, content: bytes
