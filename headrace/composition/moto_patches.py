@@ -38,9 +38,9 @@ from headrace.moto.patches import (
     wafv2,
 )
 from headrace.moto.patching import Patch, Patches
-from headrace.services.apigateway import bounds as apigateway_bounds
+from headrace.services.apigateway import patches as apigateway_bounds
 from headrace.services.apigateway import patches as apigateway_patches
-from headrace.services.apigateway import quick_create
+from headrace.services.apigateway import stages
 from headrace.services.apigateway.stages import (
     add_deployments,
     allow_imports,
@@ -53,20 +53,20 @@ from headrace.services.athena import query_calls
 from headrace.services.cloudwatch import alarm_actions, alarms, anomaly_detectors, metric_streams
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.cognito import patches as cognito_patches
-from headrace.services.dynamodb import kinesis_destinations
 from headrace.services.dynamodb import patches as dynamodb_patches
+from headrace.services.dynamodb import stream_consumers
 from headrace.services.dynamodb import streams as dynamodb_streams
 from headrace.services.dynamodb.expressions import patch_expressions
-from headrace.services.events import inputs as event_inputs
 from headrace.services.events import patches as events_patches
-from headrace.services.events import patterns as event_patterns
 from headrace.services.events import responses as events_responses
-from headrace.services.glue import missing_calls as glue_missing_calls
+from headrace.services.events import rules as event_inputs
+from headrace.services.events import rules as event_patterns
+from headrace.services.glue import patches as glue_missing_calls
 from headrace.services.glue import patches as glue_patches
 from headrace.services.iam import patches as iam_patches
-from headrace.services.iam import providers as iam_providers
+from headrace.services.iam import patches as iam_providers
 from headrace.services.iam.sts import patches as sts_patches
-from headrace.services.iot import bounds as iot_bounds
+from headrace.services.iot import patches as iot_bounds
 from headrace.services.iot import patches as iot_patches
 from headrace.services.iot.mqtt import shadows as iot_shadows
 from headrace.services.kinesisanalyticsv2 import patches as kinesisanalyticsv2_patches
@@ -75,11 +75,11 @@ from headrace.services.opensearch import patches as opensearch_patches
 from headrace.services.opensearchserverless import patches as opensearchserverless_patches
 from headrace.services.pipes import patches as pipes_patches
 from headrace.services.redshift import patches as redshift_patches
-from headrace.services.scheduler import patches as scheduler_patches
+from headrace.services.scheduler import schedules as scheduler_patches
 from headrace.services.sns import patches as sns_patches
 from headrace.services.sqs import patches as sqs_patches
 from headrace.services.ssm import patches as ssm_patches
-from headrace.services.stepfunctions import bounds as stepfunctions_bounds
+from headrace.services.stepfunctions import patches as stepfunctions_bounds
 from headrace.services.stepfunctions import patches as stepfunctions_patches
 
 _OWN = Patches(
@@ -93,7 +93,7 @@ _OWN = Patches(
         "moto.apigateway.utils": [patch_api_documents],
         "moto.apigatewayv2.models": [
             patch_yaml,
-            quick_create.show_managed,
+            stages.show_managed,
             refuse_duplicates,
             show_deployments,
         ],
@@ -101,7 +101,7 @@ _OWN = Patches(
         "moto.apigatewayv2.responses": [
             allow_stage_updates,
             allow_imports,
-            quick_create.patch_responses,
+            stages.patch_responses,
         ],
         "moto.appconfig.urls": [appconfig.add_calls],
         "moto.athena.responses": [
@@ -233,7 +233,7 @@ _OWN = Patches(
         core.patch,
         iam_patches.patch,
         dynamodb_patches.patch,
-        kinesis_destinations.patch,
+        stream_consumers.patch,
         dynamodb_streams.patch,
         sqs_patches.patch,
         sns_patches.patch,

@@ -34,8 +34,7 @@ from headrace.pages.jobs import (
 )
 from headrace.pages.parts import refusal, state, text_response, wants_json
 from headrace.services.emr_serverless.runner import LOGS, attempt_folder
-from headrace.services.emr_serverless.state import Application, Attempt, JobRun
-from headrace.services.emr_serverless.store import Store
+from headrace.services.emr_serverless.state import Application, Attempt, JobRun, Store
 from headrace.spark_submit.page_paths import SERVERLESS_PATH, STATUS_PATH
 
 # How many job runs of each application the status page shows.

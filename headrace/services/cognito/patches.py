@@ -19,8 +19,15 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import MOTO_LOCK
-from headrace.services.cognito.sign_in import check_secret, respond, sign_in
-from headrace.services.cognito.triggers import PoolClient, attributes_of, client_of, flat
+from headrace.services.cognito.sign_in import (
+    PoolClient,
+    attributes_of,
+    check_secret,
+    client_of,
+    flat,
+    respond,
+    sign_in,
+)
 
 _CODE = "{####}"
 _NEW_IDS = threading.local()

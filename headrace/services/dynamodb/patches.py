@@ -23,8 +23,8 @@ from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.dynamodb import checks
-from headrace.services.dynamodb import legacy_conditions as legacy
+from headrace.services.dynamodb import expressions
+from headrace.services.dynamodb import expressions as legacy
 from headrace.services.dynamodb.items import (
     Copies,
     NoCopies,
@@ -82,7 +82,7 @@ def patch() -> None:
         background: Any = thread
         # Now, under the request's lock, so that its changes are stored with the request.
         background.start = _run_now
-    checks.patch(handler)
+    expressions.patch(handler)
     handler.create_table = _answer_creation(DynamoHandler.create_table)
     handler.update_table = _answer_updating(DynamoHandler.update_table)
     for name in ("batch_write_item", "batch_get_item", "transact_write_items"):

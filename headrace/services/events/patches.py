@@ -35,8 +35,7 @@ from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.events.inputs import whole_event
-from headrace.services.events.patterns import patch_events
+from headrace.services.events.rules import patch_events, whole_event
 from headrace.services.events.targets import dead_letter_arn, send_on
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.ports import BucketNotFound, ObjectNotFound
 from headrace.services.emr.state import Cluster, Step
-from headrace.services.emr.steps.commands import prepare
+from headrace.services.emr.step_runs import prepare
 from headrace.spark_submit.context import JobContext
 from headrace.spark_submit.errors import JobRefused
 
