@@ -29,7 +29,7 @@ from headrace.pages.jobs import (
     log_text,
     spark_links,
 )
-from headrace.pages.parts import refusal, state, text_response, wants_json
+from headrace.pages.routes import refusal, state, text_response, wants_json
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step, StepState, Store
 from headrace.services.emr.step_logs import application_of
 from headrace.spark_submit.logs import LOGS, log_location

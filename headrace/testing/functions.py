@@ -42,7 +42,7 @@ from headrace.services.lambda_.runtime.platform_log import (
     build_timeout_error,
     format_iso_time,
 )
-from headrace.testing import environment as variables_of
+from headrace.testing import function_variables as variables_of
 from headrace.testing.function_variables import FunctionVariables, Modules, default_session_of
 from headrace.testing.handlers import (
     FunctionNotLoadable,

@@ -18,7 +18,7 @@ import yaml
 # pyright: reportMissingTypeStubs=false, reportUnknownParameterType=false
 from moto.apigatewayv2.exceptions import BadRequestException
 
-from headrace.moto.bounds.yaml_documents import safe_load
+from headrace.moto.bounds import safe_load
 
 _CORS = "x-amazon-apigateway-cors"
 _DEFAULT_PATH = "/$default"

@@ -18,13 +18,11 @@ from typing import Any
 
 import msgspec
 
-from headrace.moto.clock import use_clock
-from headrace.moto.current_cloud import CURRENT
+from headrace.moto.current_cloud import CURRENT, use_clock
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.dynamodb import expressions
-from headrace.services.dynamodb import expressions as legacy
 from headrace.services.dynamodb.items import (
     Copies,
     NoCopies,
@@ -308,9 +306,9 @@ def _with_legacy(action: Any) -> Any:
         from moto.dynamodb.exceptions import ConditionalCheckFailed
 
         body = self.body
-        legacy.check_expected(body)
+        expressions.check_expected(body)
         if body.get("AttributeUpdates"):
-            legacy.check_updates(body["AttributeUpdates"])
+            expressions.check_updates(body["AttributeUpdates"])
         expected, operator = body.pop("Expected", None), body.pop("ConditionalOperator", None)
         if expected:
             table = self.dynamodb_backend.get_table(body["TableName"])
@@ -318,7 +316,7 @@ def _with_legacy(action: Any) -> Any:
             # Without a whole key, the operation itself reports the error.
             if all(name in attributes for name in table.table_key_attrs):
                 current = table.get_item(*key_of(table, attributes))
-                if not legacy.holds(expected, operator, current):
+                if not expressions.holds(expected, operator, current):
                     raise ConditionalCheckFailed
         return action(self)
 

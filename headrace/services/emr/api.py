@@ -42,8 +42,7 @@ from headrace.services.emr.app_uis import AppUis, Ports
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import translate
 from headrace.services.emr.state import Store
-from headrace.spark_submit.access import AnyAccess, JobAccess
-from headrace.spark_submit.context import JobContext
+from headrace.spark_submit.access import AnyAccess, JobAccess, JobContext
 from headrace.spark_submit.sparks import FIDELITY_NOTE, Sparks
 from headrace.store.database import Database
 

@@ -15,9 +15,9 @@ from headrace.core.clock import Clock
 from headrace.core.ports import Guard, MetricSink, NoGuard
 from headrace.services.emr.state import Cluster, Step, StepState, Store
 from headrace.services.emr.step_logs import application_of
-from headrace.spark_submit.context import JobContext
+from headrace.spark_submit.access import JobContext
+from headrace.spark_submit.configuration import event_logs, live_url
 from headrace.spark_submit.page_paths import HISTORY_PATH, STATUS_PATH, history_path
-from headrace.spark_submit.ui import event_logs, live_url
 from headrace.store.database import Database
 
 

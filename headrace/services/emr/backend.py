@@ -10,7 +10,7 @@ from headrace.services.emr.cluster_runner import ClusterRunner
 from headrace.services.emr.errors import unknown_cluster, unknown_job_flow
 from headrace.services.emr.nodes import check_service_role
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step, Store
-from headrace.spark_submit.job_workers import JobWorkers
+from headrace.spark_submit.job import JobWorkers
 
 
 class Emr:

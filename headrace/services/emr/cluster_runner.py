@@ -38,14 +38,13 @@ from headrace.services.emr.state import (
     StepState,
 )
 from headrace.services.emr.step_runs import StepRun, script_command
+from headrace.spark_submit.access import Command, JobContext
+from headrace.spark_submit.arguments import fetch
 from headrace.spark_submit.cluster_pythons import make_cluster_pythons
-from headrace.spark_submit.context import Command, JobContext
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.job import SupervisedJob
-from headrace.spark_submit.job_environment import job_environment, make_folders
-from headrace.spark_submit.limits import POLL_S
-from headrace.spark_submit.local_files import fetch
+from headrace.spark_submit.job import SupervisedJob, job_environment, make_folders
 from headrace.spark_submit.logs import JobLogs, LogPlace, log_location
+from headrace.spark_submit.process import POLL_S
 
 NAMESPACE = "AWS/ElasticMapReduce"
 

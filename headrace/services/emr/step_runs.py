@@ -31,22 +31,27 @@ from headrace.services.emr.step_logs import (
     runner_arguments,
     spark_submission,
 )
-from headrace.spark_submit.access import CLASSES
+from headrace.spark_submit.access import CLASSES, Command, JobContext
 from headrace.spark_submit.arguments import (
     Submission,
     deploy_mode,
     expanded_by_yarn,
+    fetch,
     properties_of,
     with_file_options,
 )
 from headrace.spark_submit.cluster_pythons import programs_in, with_cluster_python
-from headrace.spark_submit.commands import spark_command
+from headrace.spark_submit.commands import require_utf8, spark_command
 from headrace.spark_submit.configuration import hadoop_site
-from headrace.spark_submit.context import Command, JobContext
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.job import Cancellation, JobEnd, SupervisedJob
-from headrace.spark_submit.job_environment import job_environment, make_folders, make_hdfs
-from headrace.spark_submit.local_files import fetch
+from headrace.spark_submit.job import (
+    Cancellation,
+    JobEnd,
+    SupervisedJob,
+    job_environment,
+    make_folders,
+    make_hdfs,
+)
 from headrace.spark_submit.logs import LOGS, failure_cause, tail
 from headrace.spark_submit.making import build_command, must_be_made, with_spark
 from headrace.spark_submit.node_programs import (
@@ -56,7 +61,6 @@ from headrace.spark_submit.node_programs import (
     write_programs,
 )
 from headrace.spark_submit.sparks import JobSpark, python_settings
-from headrace.spark_submit.utf8 import require_utf8
 
 STOPPED_MESSAGE = "The local cloud was stopped while the step was running."
 LOST_MESSAGE = (

@@ -28,6 +28,7 @@ from headrace.services.emr_serverless.state import (
     JobState,
     Store,
 )
+from headrace.spark_submit.access import Command, JobContext
 from headrace.spark_submit.arguments import (
     Submission,
     parse_submission,
@@ -35,11 +36,14 @@ from headrace.spark_submit.arguments import (
     with_file_options,
 )
 from headrace.spark_submit.commands import spark_command
-from headrace.spark_submit.context import Command, JobContext
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.job import Cancellation, JobEnd, SupervisedJob
-from headrace.spark_submit.job_environment import job_environment, make_folders
-from headrace.spark_submit.limits import CANCEL_GRACE_S, POLL_S
+from headrace.spark_submit.job import (
+    Cancellation,
+    JobEnd,
+    SupervisedJob,
+    job_environment,
+    make_folders,
+)
 from headrace.spark_submit.logs import (
     CONTROLLER,
     JobLogs,
@@ -49,6 +53,7 @@ from headrace.spark_submit.logs import (
     tail,
 )
 from headrace.spark_submit.making import with_spark
+from headrace.spark_submit.process import CANCEL_GRACE_S, POLL_S
 from headrace.spark_submit.sparks import python_settings
 
 log = logging.getLogger(__name__)

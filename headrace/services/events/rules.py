@@ -22,8 +22,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from headrace.core.event_patterns import BadEventPattern, compile_pattern, matches_event
-from headrace.deliveries.input_templates import compact, fill
-from headrace.deliveries.json_path import NoValue, first_value
+from headrace.deliveries.input_templates import NoValue, compact, fill, first_value
 
 # Quota: the size of an event pattern (the model's own maximum).
 MOST_PATTERN_CHARACTERS = 4096

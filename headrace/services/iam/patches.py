@@ -29,7 +29,7 @@ from types import ModuleType
 from typing import Any
 
 from headrace.core.wildcards import glob_matches
-from headrace.moto.clock import use_clock, utcnow
+from headrace.moto.current_cloud import use_clock, utcnow
 from headrace.moto.memory import principals
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, RowKey, Rows

@@ -25,8 +25,7 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.core.config import DEFAULT_LOG_GROUP_EVENTS, DEFAULT_LOG_GROUP_MIB
 from headrace.deliveries.outbox import OUTBOX, Delivery
-from headrace.moto.clock import use_clock
-from headrace.moto.current_cloud import CURRENT
+from headrace.moto.current_cloud import CURRENT, use_clock
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as

@@ -13,7 +13,7 @@ from headrace.core.workers import WorkerDone
 from headrace.services.emr.app_uis import Ports
 from headrace.services.emr.cluster_runner import ClusterRunner
 from headrace.services.emr.state import Cluster, ClusterState, Step, StepState, Store
-from headrace.spark_submit.context import JobContext
+from headrace.spark_submit.access import JobContext
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.server import wait_until

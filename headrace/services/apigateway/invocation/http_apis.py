@@ -21,7 +21,7 @@ from headrace.aws.signatures.signers import Signer, iam_context
 from headrace.core.arn import partition_of
 from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
 from headrace.core.wildcards import glob_matches
-from headrace.deliveries.parameter_types import convert_parameters
+from headrace.deliveries.targets import convert_parameters
 from headrace.services.apigateway.invocation import endpoints
 from headrace.services.apigateway.invocation.apis import (
     UNSIGNED,

@@ -1,4 +1,6 @@
-"""Asks a running cloud which requests AWS would deny and why, and for the smallest policy for a role.
+"""Sends HTTP requests to a cloud's own pages. Standard library only.
+
+Asks a running cloud which requests AWS would deny and why, and for the smallest policy for a role.
 
     for row in Iam("http://127.0.0.1:4566").report()["denied"]:
         print(row["principal"], row["action"], row["resource"], row["reason"])
@@ -12,10 +14,10 @@ import json
 import os
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from typing import Any, cast
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
-from headrace.client.http import ask
 from headrace.client.signing import find_keys, signed_headers
 
 _PATH = "/_headrace/iam"
@@ -74,3 +76,26 @@ class Iam:
             return str(json.loads(body)["message"])
         except (ValueError, KeyError, TypeError):
             return f"{self._url} is not a headrace cloud's page."
+
+
+_without_proxies = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def is_here(url: str) -> bool:
+    """Whether a URL names this machine, for which no proxy is used."""
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.endswith(".localhost") or host.startswith("127.")
+
+
+def ask(request: urllib.request.Request | str, timeout_s: float) -> Any:
+    """Send a request and return the answer, a context manager. Proxies are used for other machines only.
+
+    Raises OSError, urllib's HTTPError among them, or ValueError when the text is not a URL.
+    """
+    url = request if isinstance(request, str) else request.full_url
+    try:
+        if is_here(url):
+            return _without_proxies.open(request, timeout=timeout_s)
+        return urllib.request.urlopen(request, timeout=timeout_s)
+    except HTTPException as error:
+        raise OSError(f"{url} does not speak HTTP") from error
