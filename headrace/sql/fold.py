@@ -323,8 +323,8 @@ class RunningMatches(RunningQuery):
             due = matcher.next_time()
             if micros is not None and (due is None or due > micros):
                 continue
-            for first, last, values in matcher.advance(micros):
-                found.append((last[1], first[1], self._of_match(last[0], values)))
+            for first, last, measures in matcher.advance(micros):
+                found.append((last[1], first[1], self._of_match(last[0], measures)))
             self.given_up += matcher.given_up
             matcher.given_up = 0
             if matcher.is_empty():

@@ -129,7 +129,7 @@ def _list_denied() -> list[dict[str, Any]]:
     return [] if denials is None else denials.take()
 
 
-# With these variables no SDK finds an account of the user. `headrace.testing.function_variables` imports too much to use here.
+# With these variables no SDK finds an account of the user; `headrace.testing.function_variables` imports too much here.
 _HARMLESS: dict[str, str | None] = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
