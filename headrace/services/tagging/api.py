@@ -1,26 +1,16 @@
 """Builds the tagging API and registers its operations with the gateway.
 
 How the gateway recognizes requests to the tagging API.
-
-The parameters of the tagging API that headrace accepts without acting on them; it enforces all others.
 """
 
 from __future__ import annotations
 
 from headrace.aws.protocols.service import Profile, ServiceApi
-from headrace.core.ports import ControlPlane, FidelityLevel
+from headrace.core.ports import ControlPlane
 from headrace.services.tagging.actions import ACTIONS
 from headrace.services.tagging.backend import Tagging
 from headrace.services.tagging.errors import translate
-
-# headrace has no tag policies, so every resource complies.
-FIDELITY: dict[str, dict[str, FidelityLevel]] = {
-    "GetResources": {
-        "IncludeComplianceDetails": "ignored",
-        "ExcludeCompliantResources": "ignored",
-    },
-}
-
+from headrace.services.tagging.fidelity import FIDELITY
 
 PROFILE = Profile(signing_scopes=("tagging",), target_prefix="ResourceGroupsTaggingAPI_20170126")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.services.lambda_.actions import ACTIONS
-from headrace.services.lambda_.api import FIDELITY
+from headrace.services.lambda_.fidelity import FIDELITY
 from tests.support.clock import HandClock
 from tests.support.lambda_lab import QUEUE, ROLE, LambdaLab, zipped
 from tests.support.read_back import Case, Read, check, never_given, not_read_back, overlooked

@@ -10,7 +10,7 @@ import headrace.services.lambda_ as package
 from headrace.aws.calls.model import operation_model
 from headrace.aws.calls.operation import operation_name
 from headrace.services.lambda_.actions import ACTIONS
-from headrace.services.lambda_.api import FIDELITY
+from headrace.services.lambda_.fidelity import FIDELITY
 
 BUILT = sorted(map(operation_name, ACTIONS))
 SOURCE = "".join(
