@@ -60,6 +60,11 @@ def test_a_job_run_is_refused_and_leaves_nothing(lab: MotoLab) -> None:
          "S3BucketName": "b", "IamRoleArn": "arn:aws:iam::0:role/r", "KmsKeyId": "k"}, "headrace has no database"),
         ("codepipeline", "start_pipeline_execution", {"name": "p"}, "headrace does not run CodePipeline"),
         ("fis", "start_experiment", {"experimentTemplateId": "e", "clientToken": "t"}, "no fault would be injected"),
+        ("kinesisvideo", "get_data_endpoint", {"APIName": "PUT_MEDIA", "StreamName": "v"}, "headrace stores no video"),
+        ("osis", "create_pipeline", {"PipelineName": "pipe", "MinUnits": 1, "MaxUnits": 1,
+         "PipelineConfigurationBody": "version: 2"}, "deliver to the domain with Firehose"),
+        ("timestream-query", "query", {"QueryString": "SELECT 1"}, "query them with Athena"),
+        ("kinesisanalyticsv2", "start_application", {"ApplicationName": "a"}, "headrace sql"),
         ("sagemaker-runtime", "invoke_endpoint", {"EndpointName": "e", "Body": b"x"}, "headrace has no models"),
     ],
 )  # fmt: skip
