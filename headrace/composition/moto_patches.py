@@ -58,6 +58,7 @@ from headrace.services.events import patches as events_patches
 from headrace.services.events import responses as events_responses
 from headrace.services.events import rules as event_inputs
 from headrace.services.glue import patches as glue_patches
+from headrace.services.glue import schema_versions as glue_schema_versions
 from headrace.services.iam import patches as iam_patches
 from headrace.services.iam.sts import patches as sts_patches
 from headrace.services.iot import patches as iot_patches
@@ -149,11 +150,13 @@ _OWN = Patches(
             glue_patches.match_tables_in_time,
             glue_patches.patch,
             glue_patches.show_connections,
+            glue_schema_versions.compare_versions,
         ],
         "moto.glue.responses": [
             glue_patches.allow_deletions,
             glue_patches.allow_updates,
             glue_patches.add_classifiers,
+            glue_schema_versions.add_calls,
             glue_patches.allow_lone_conditions,
             glue_patches.patch_responses,
         ],
