@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.agent.config.kinesis_agent import AgentSettings, Flow
     from headrace.agent.flume.sinks.cloud import CloudOptions
     from headrace.agent.metrics import AgentMetrics
-    from headrace.agent.senders import Sender
+    from headrace.agent.running import Sender
     from headrace.client import Producer
 
 _GIVE_UP_S = 30.0
@@ -221,7 +221,7 @@ def _sender(
     *,
     aggregate: bool,
 ) -> Sender:
-    from headrace.agent.senders import FirehoseSender, KinesisSender
+    from headrace.agent.running import FirehoseSender, KinesisSender
     from headrace.core.clock import SystemClock
 
     if flow.is_firehose:

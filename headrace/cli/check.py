@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.check_code import check_code, mend_code
+from headrace.cli.check_contents import check_code, mend_code
 from headrace.cli.options import data_dir_option, fail, usable
 from headrace.core.clock import SystemClock
 from headrace.services.firehose.store import DeliveryStreams
@@ -142,8 +142,8 @@ def alone(data_dir: Path) -> Generator[None]:
 
 
 def _problems(data_dir: Path, *, objects: bool) -> Iterator[str]:
-    from headrace.cli.check_code import check_code
-    from headrace.cli.check_foreign import (
+    from headrace.cli.check_contents import (
+        check_code,
         foreign_servers,
         foreign_state,
         list_waiting_code,

@@ -17,8 +17,8 @@ import click
 from headrace.cli import submit_serverless
 from headrace.cli.interrupts import INTERRUPTED, StopSignals, leave
 from headrace.cli.options import client, endpoint_option, explain, fail
-from headrace.cli.submit_logs import AWS_LOGS_WITHIN_S, DriverLogs, follow
 from headrace.cli.submit_plan import Plan, make_plan, upload_commands
+from headrace.cli.submit_serverless import AWS_LOGS_WITHIN_S, DriverLogs, follow
 from headrace.client.pages import ask
 from headrace.spark_submit.emr_releases import DEFAULT_LABEL, ReleaseTooOld, check_release
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.adapters.resource_policies import ResourcePolicies
-from headrace.adapters.resources import ResourceKeys, ResourceNames, ResourceTags
+from headrace.adapters.resources import ResourceKeys, ResourceNames, ResourcePolicies, ResourceTags
 from headrace.adapters.telemetry import LogQueue, MetricQueue
 from headrace.aws.gateway.browser_rules import BrowserRules
 from headrace.aws.gateway.dispatch import Gateway

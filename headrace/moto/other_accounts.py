@@ -19,7 +19,7 @@ from headrace.aws.calls.permits import is_restricted
 from headrace.core.arn import is_account_id, partition_of
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory import iam
-from headrace.moto.memory.policies import policy_in_moto
+from headrace.moto.memory.memory import policy_in_moto
 from headrace.permissions.decisions.refusals import refused
 from headrace.permissions.policies.document import UnreadableDocument
 from headrace.permissions.policies.evaluate import denial, evaluate

@@ -31,7 +31,7 @@ from headrace.moto.requests.conversion import (
     method_for,
     operation_of,
 )
-from headrace.moto.storage.journal import Entry
+from headrace.moto.storage.storage import Entry
 from headrace.permissions.policies.document import UnreadableDocument, parse_document
 from headrace.permissions.policies.grammar import PolicyError
 from headrace.permissions.policies.model import Principal

@@ -29,8 +29,8 @@ from headrace.services.lambda_.errors import (
     Throttled,
 )
 from headrace.services.lambda_.names import FunctionRef
-from headrace.services.lambda_.packages.bytecode import Bytecode
 from headrace.services.lambda_.packages.code import CodeStore
+from headrace.services.lambda_.packages.layers import Bytecode
 from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.environment import SandboxSpec, trust_the_machine
 from headrace.services.lambda_.runtime.function_process import Sandbox
