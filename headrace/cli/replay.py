@@ -40,7 +40,7 @@ from rich.progress import (
 from headrace.cli.interrupts import INTERRUPTED
 from headrace.cli.options import client, endpoint_option, explain, fail
 from headrace.cli.pacing import due_s, parse_speed
-from headrace.cli.record_batches import (
+from headrace.cli.put import (
     LONGEST_DATA_BYTES,
     PutFailed,
     Putter,

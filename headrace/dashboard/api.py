@@ -23,7 +23,7 @@ from headrace.dashboard import details, export
 from headrace.dashboard.account import CallRefused, Reader
 from headrace.dashboard.details import Local
 from headrace.dashboard.inventory import Inventory
-from headrace.dashboard.objects import failed_records, open_object
+from headrace.dashboard.objects import WRITES, failed_records, open_object
 from headrace.dashboard.records import (
     BadQuestion,
     decode_payload,
@@ -34,7 +34,6 @@ from headrace.dashboard.records import (
 )
 from headrace.dashboard.sampler import Point, Reading, Sample, Sampler
 from headrace.dashboard.static_files import static_routes
-from headrace.dashboard.writes import WRITES
 from headrace.pages.routes import Route
 
 # More browsers than this get a 503.

@@ -16,13 +16,6 @@ from headrace.sql.building_expressions import (
     tokens,
     unquote,
 )
-from headrace.sql.expressions import (
-    Expression,
-    Frame,
-    Interval,
-    Literal,
-    Over,
-)
 from headrace.sql.join_chains import rewrite
 from headrace.sql.statements import (
     ChangeType,
@@ -34,10 +27,15 @@ from headrace.sql.statements import (
     Drop,
     DropFunction,
     Explain,
+    Expression,
+    Frame,
     InsertSelect,
     InsertValues,
+    Interval,
     Join,
+    Literal,
     MatchRecognize,
+    Over,
     Property,
     Query,
     RelationName,

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from headrace.sql.expressions import Over
 from headrace.sql.plan import JoinPlan, QueryPlan, Relation, Script
 from headrace.sql.spark_text import SparkText
+from headrace.sql.statements import Over
 
 
 def progress_problem(

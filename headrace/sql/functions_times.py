@@ -1,4 +1,4 @@
-"""Functions of times and dates; `headrace/sql/function.py` says what the fields mean.
+"""Functions of times and dates; `headrace/sql/types.py` says what the fields mean.
 
 Reads and writes times in Java's patterns, as Spark does: the letters that both know alike.
 """
@@ -16,9 +16,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from headrace.sql.conversions import millis
-from headrace.sql.function import Function
 from headrace.sql.operators import moment
-from headrace.sql.types import BIGINT, DATE, INT, STRING, TIMESTAMP
+from headrace.sql.types import BIGINT, DATE, INT, STRING, TIMESTAMP, Function
 
 # Each run of letters: the expression that reads it, and its part of a time.
 _READERS = {

@@ -8,7 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from headrace.sql.expressions import (
+from headrace.sql.plan import (
+    KINESIS_ANALYTICS,
+    ROW_OFFSET,
+    ROW_PARTITION,
+    ROWTIME,
+    Input,
+    JoinPlan,
+    Named,
+    QueryPlan,
+    Relation,
+    RelationColumn,
+    Script,
+)
+from headrace.sql.statements import (
     Array,
     Call,
     Case,
@@ -22,19 +35,6 @@ from headrace.sql.expressions import (
     Operation,
     Struct,
     Tick,
-)
-from headrace.sql.plan import (
-    KINESIS_ANALYTICS,
-    ROW_OFFSET,
-    ROW_PARTITION,
-    ROWTIME,
-    Input,
-    JoinPlan,
-    Named,
-    QueryPlan,
-    Relation,
-    RelationColumn,
-    Script,
 )
 from headrace.sql.types import BIGINT, INT, STRING, TIMESTAMP
 

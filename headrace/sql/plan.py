@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from headrace.sql.expressions import Call, Column, Expression, Over, walk
-from headrace.sql.function import Function
+from headrace.sql.statements import Call, Column, Expression, Over, walk
 from headrace.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -20,6 +19,7 @@ from headrace.sql.types import (
     NULL,
     STRING,
     TIMESTAMP,
+    Function,
     Place,
     SqlError,
     SqlType,

@@ -8,7 +8,19 @@ from zoneinfo import available_timezones
 
 from headrace.sql import functions_times
 from headrace.sql.conversions import millis
-from headrace.sql.expressions import (
+from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SLIDING_FUNCTIONS, find_function
+from headrace.sql.functions_text import ENCODINGS
+from headrace.sql.functions_times import DATE_UNITS, UNITS
+from headrace.sql.plan import (
+    ROWTIME,
+    WINDOW_END,
+    WINDOW_START,
+    Scope,
+    fits,
+    may_be_cast,
+    resolve_column,
+)
+from headrace.sql.statements import (
     Array,
     Call,
     Case,
@@ -26,19 +38,6 @@ from headrace.sql.expressions import (
     Struct,
     Tick,
 )
-from headrace.sql.function import Function, OwnFunction
-from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SLIDING_FUNCTIONS, find_function
-from headrace.sql.functions_text import ENCODINGS
-from headrace.sql.functions_times import DATE_UNITS, UNITS
-from headrace.sql.plan import (
-    ROWTIME,
-    WINDOW_END,
-    WINDOW_START,
-    Scope,
-    fits,
-    may_be_cast,
-    resolve_column,
-)
 from headrace.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -46,6 +45,8 @@ from headrace.sql.types import (
     NULL,
     STRING,
     TIMESTAMP,
+    Function,
+    OwnFunction,
     Place,
     SqlError,
     SqlType,

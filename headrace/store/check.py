@@ -1,7 +1,7 @@
 """Verifies the logs and the state database of a data directory, offline.
 
 The folder of a shard is `streams/<stream id>/<shard id>/`, that of a Firehose journal `firehose/<id>/`; see
-`headrace.store.shard_log`. `headrace.store.repair` repairs what this module finds.
+`headrace.store.shard_log`. `headrace.store.repair_database` repairs what this module finds.
 
 Reads a whole segment file and finds the undamaged frames and the damage between them. It never writes.
 """
@@ -15,13 +15,11 @@ from pathlib import Path
 
 from headrace.store import frame
 from headrace.store.discard import DELETED_SUFFIX
-from headrace.store.frame import CorruptFrame
-from headrace.store.losses import NOTHING_KNOWN, KnownLog
+from headrace.store.frame import INDEX_SUFFIX, CorruptFrame, Extent, SparseIndex, WrongIndex
+from headrace.store.losses import FIRST_INDEX, NOTHING_KNOWN, KnownLog
 from headrace.store.marks import read_known
 from headrace.store.segment import SUFFIX, Segment
-from headrace.store.segment_index import INDEX_SUFFIX, Extent, SparseIndex, WrongIndex
 from headrace.store.shard_log import identity_of
-from headrace.store.walk import FIRST_INDEX
 
 STATE_FILE = "state.sqlite"
 STREAMS_FOLDER = "streams"

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.store.database import Database, damage_in
+from headrace.store.frame import boot_id
 from headrace.store.losses import NOTHING_KNOWN, KnownLog, Loss
-from headrace.store.segment_index import boot_id
 from headrace.store.shard_log import ShardLog
 
 _TABLE = "shard_log_marks"
