@@ -63,6 +63,7 @@ from headrace.services.events import patterns as event_patterns
 from headrace.services.events import responses as events_responses
 from headrace.services.glue import missing_calls as glue_missing_calls
 from headrace.services.glue import patches as glue_patches
+from headrace.services.glue import schema_versions as glue_schema_versions
 from headrace.services.iam import patches as iam_patches
 from headrace.services.iam import providers as iam_providers
 from headrace.services.iam.sts import patches as sts_patches
@@ -157,11 +158,13 @@ _OWN = Patches(
             glue_patches.match_tables_in_time,
             glue_patches.patch,
             glue_patches.show_connections,
+            glue_schema_versions.compare_versions,
         ],
         "moto.glue.responses": [
             glue_missing_calls.allow_deletions,
             glue_missing_calls.allow_updates,
             glue_missing_calls.add_classifiers,
+            glue_schema_versions.add_calls,
             glue_missing_calls.allow_lone_conditions,
             glue_patches.patch_responses,
         ],

@@ -243,6 +243,7 @@ def build_parts(
             queries=services.athena,
             apis=apis.answer_call,
             devices=mqtt.broker,
+            metrics=base.metrics,
             handled=handled,
             stream_changed=base.moto.table_streams.changed,
             before_policies_change=decisions.decide_waiting,

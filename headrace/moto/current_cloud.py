@@ -11,7 +11,14 @@ from typing import Any, Protocol
 
 from headrace.aws.signatures.sessions import RoleSessions
 from headrace.core.clock import Clock, SystemClock
-from headrace.core.ports import CallerIdentity, ControlPlane, Guard, InvokeResult, NoGuard
+from headrace.core.ports import (
+    CallerIdentity,
+    ControlPlane,
+    Guard,
+    InvokeResult,
+    MetricSink,
+    NoGuard,
+)
 from headrace.core.ports.warehouses import Warehouses
 
 
@@ -204,6 +211,7 @@ class Connections:
         queries: runs queries.
         devices: IoT's MQTT clients.
         apis: answers requests to APIs.
+        metrics: takes what metric filters of log groups count.
         handled: counts what rules, topics, queues and tables handle.
         stream_changed: called with the ARN of a table's stream that has a new record; does not wait.
         endpoint_url: returns the cloud's address, for links in what it sends.
@@ -221,6 +229,7 @@ class Connections:
     queries: QueryRunner | None = None
     devices: Devices | None = None
     apis: Apis | None = None
+    metrics: MetricSink | None = None
     handled: Handled = field(default_factory=Handled)
     stream_changed: Callable[[str], None] | None = None
     before_policies_change: Callable[[], None] = lambda: None
@@ -260,6 +269,7 @@ class CurrentCloud:
         self.queries = connections.queries
         self.devices = connections.devices
         self.endpoint_url = connections.endpoint_url
+        self.metrics = connections.metrics
         self.handled, self.stream_changed = connections.handled, connections.stream_changed
 
     @contextlib.contextmanager
