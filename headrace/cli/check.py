@@ -24,9 +24,8 @@ from headrace.services.firehose.store import DeliveryStreams
 from headrace.services.kinesis.state import Stream
 from headrace.services.opensearch.indexes.home import FILE as INDEXES_FILE
 from headrace.store import repair_database
-from headrace.store.check import JOURNALS_FOLDER, STATE_FILE, STREAMS_FOLDER
+from headrace.store.check import JOURNALS_FOLDER, STATE_FILE, STREAMS_FOLDER, read_known
 from headrace.store.database import Database
-from headrace.store.marks import read_known
 from headrace.store.repair_database import QUARANTINE_FOLDER, repair_logs
 from headrace.store.sequence import SequenceBase
 

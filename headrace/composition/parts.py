@@ -29,11 +29,10 @@ from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
-from headrace.dashboard.api import Dashboard
-from headrace.dashboard.static_files import page_file
+from headrace.dashboard.api import Dashboard, page_file
 from headrace.moto.current_cloud import Connections, Handled
 from headrace.moto.engine import MotoEngine
-from headrace.moto.memory.iam import trust_policy_of
+from headrace.moto.memory.principals import trust_policy_of
 from headrace.pages import sqs_messages
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages

@@ -13,8 +13,8 @@ from typing import Any
 
 import re2
 
+from headrace.sql.conversions import TIME_FUNCTIONS
 from headrace.sql.functions_text import GROUP_FUNCTIONS, TEXT_FUNCTIONS, json_text, literal_split
-from headrace.sql.functions_times import TIME_FUNCTIONS
 from headrace.sql.statements import Call
 from headrace.sql.types import (
     BIGINT,

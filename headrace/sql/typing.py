@@ -6,11 +6,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from zoneinfo import available_timezones
 
-from headrace.sql import functions_times
-from headrace.sql.conversions import millis
+from headrace.sql import conversions
+from headrace.sql.conversions import DATE_UNITS, UNITS, millis
 from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SLIDING_FUNCTIONS, find_function
 from headrace.sql.functions_text import ENCODINGS
-from headrace.sql.functions_times import DATE_UNITS, UNITS
 from headrace.sql.plan import (
     ROWTIME,
     WINDOW_END,
@@ -446,7 +445,7 @@ def _check_pattern(function: Function, arguments: list[Expression]) -> None:
         raise SqlError(f"{function.name}'s pattern is a text, not a column", pattern.place)
     check_pattern(str(pattern.value), pattern.place)
     if zones and any(
-        is_run and text[0] in "XZ" for is_run, text in functions_times.pieces(str(pattern.value))
+        is_run and text[0] in "XZ" for is_run, text in conversions.pieces(str(pattern.value))
     ):
         raise SqlError("a pattern with a zone of its own goes without a time zone", pattern.place)
 
@@ -454,6 +453,6 @@ def _check_pattern(function: Function, arguments: list[Expression]) -> None:
 def check_pattern(pattern: str, place: Place) -> None:
     """Refuse a time's pattern with letters that are not known."""
     try:
-        functions_times.pieces(pattern)
+        conversions.pieces(pattern)
     except ValueError as error:
         raise SqlError(str(error), place) from None

@@ -24,13 +24,19 @@ from pathlib import Path
 from typing import Any
 
 from headrace.store import frame
-from headrace.store.check import FrameRun, Inspection, identity_of_folder, inspect, log_folders
+from headrace.store.check import (
+    FrameRun,
+    Inspection,
+    accept,
+    identity_of_folder,
+    inspect,
+    log_folders,
+)
 from headrace.store.data_dir import REPAIRED_SUFFIX
 from headrace.store.database import Database, damage_in
 from headrace.store.frame import INDEX_SUFFIX, SparseIndex, WrongIndex
 from headrace.store.fsync import sync_path
 from headrace.store.losses import NOTHING_KNOWN, KnownLog
-from headrace.store.marks import accept
 from headrace.store.segment import SUFFIX, Segment
 from headrace.store.sequence import SequenceBase
 from headrace.store.shard_log import ShardLog

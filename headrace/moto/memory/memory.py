@@ -29,7 +29,7 @@ from typing import Any, cast
 from headrace.aws.signatures.access_keys import AccessKey
 from headrace.core.arn import partition_of
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.memory import iam
+from headrace.moto.memory import principals
 from headrace.moto.memory.principals import exists_for
 from headrace.permissions.decisions.key_uses import Grant
 
@@ -107,8 +107,8 @@ def _pairs(tags: Any) -> dict[str, str]:
 
 
 def _holder(account: str, region: str, resource: str, arn: str) -> Any:
-    holder = iam.holder_of_arn(arn)
-    return {} if holder is None else iam.tags_of(holder)
+    holder = principals.holder_of_arn(arn)
+    return {} if holder is None else principals.tags_of(holder)
 
 
 def _queue(account: str, region: str, resource: str, arn: str) -> Any:

@@ -23,8 +23,7 @@ from headrace.core.ports import (
 )
 from headrace.core.workers import Supervisor
 from headrace.services.emr.actions import ACTIONS
-from headrace.services.emr.announcements import Announcer
-from headrace.services.emr.backend import Emr
+from headrace.services.emr.backend import Announcer, Emr
 from headrace.services.emr.errors import translate
 from headrace.services.emr.fidelity import FIDELITY, FIDELITY_NOTES
 from headrace.services.emr.state import Store

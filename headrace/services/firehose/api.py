@@ -34,9 +34,8 @@ from headrace.services.firehose.profile import PROFILE
 from headrace.services.firehose.quotas import Throttle, limit_rate
 from headrace.services.firehose.store import DeliveryStreams
 from headrace.services.firehose.wording import WORDING
-from headrace.store.check import JOURNALS_FOLDER
+from headrace.store.check import JOURNALS_FOLDER, Marks
 from headrace.store.database import Database
-from headrace.store.marks import Marks
 
 _PUTS = frozenset({"PutRecord", "PutRecordBatch"})
 

@@ -29,9 +29,9 @@ from headrace.services.firehose.reports import Reports
 from headrace.services.firehose.sources import JournalSource, KinesisSource, Source
 from headrace.services.firehose.state import DeliveryStream, Progress
 from headrace.services.firehose.store import DeliveryStreams
+from headrace.store.check import Marks
 from headrace.store.discard import clear
 from headrace.store.losses import NOTHING_KNOWN, KnownLog
-from headrace.store.marks import Marks
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from headrace.core.ids import Ids
 from headrace.services.kinesis.state import Commitment, Shard, Stream
-from headrace.store.check import STREAMS_FOLDER
+from headrace.store.check import STREAMS_FOLDER, Marks
 from headrace.store.database import Database, Documents
 from headrace.store.discard import clear, discard
 from headrace.store.losses import NOTHING_KNOWN, KnownLog
-from headrace.store.marks import Marks
 from headrace.store.shard_log import ShardLog, identity_of
 
 log = logging.getLogger(__name__)

@@ -11,6 +11,7 @@ from headrace.services.emr.actions.clusters import (
     modify_cluster,
     terminate_job_flows,
 )
+from headrace.services.emr.actions.common import describe_release_label, list_release_labels
 from headrace.services.emr.actions.instances import (
     add_instance_fleet,
     add_instance_groups,
@@ -22,7 +23,6 @@ from headrace.services.emr.actions.instances import (
     put_auto_scaling_policy,
     remove_auto_scaling_policy,
 )
-from headrace.services.emr.actions.releases import describe_release_label, list_release_labels
 from headrace.services.emr.actions.security_configurations import (
     create_security_configuration,
     delete_security_configuration,

@@ -20,17 +20,15 @@ from headrace.aws.shapes import emr as shapes
 from headrace.core.values import get_list, present, section
 from headrace.services.emr.actions.common import (
     VolumesMember,
-    cluster_arn,
-    ebs_devices,
-    instance_status,
-    page,
-)
-from headrace.services.emr.actions.instance_checks import (
     check_constraints,
     check_fleet,
     check_group,
     check_types,
+    cluster_arn,
     describe_policy,
+    ebs_devices,
+    instance_status,
+    page,
 )
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import (
