@@ -20,8 +20,7 @@ from headrace.core.ports import (
     ObjectDeliveries,
 )
 from headrace.permissions.requests.keys import keys_of_service
-from headrace.services.kinesis.channels.orders import SESSION, ChannelOrder
-from headrace.services.kinesis.channels.state import Channel
+from headrace.services.kinesis.channel_orders import SESSION, Channel, ChannelOrder
 from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.state import Stream
 from headrace.store.database import Documents

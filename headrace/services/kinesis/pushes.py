@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any
 
 from headrace.core.clock import Clock
-from headrace.services.kinesis.consumers.subscriptions import Subscription
 from headrace.services.kinesis.registry import StreamRegistry
+from headrace.services.kinesis.subscriptions import Subscription
 
 log = logging.getLogger(__name__)
 

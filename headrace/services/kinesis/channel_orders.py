@@ -1,12 +1,23 @@
-"""`ChannelOrder`: what the delivery engine is told of a channel, and what it tells the channel."""
+"""`ChannelOrder`: what the delivery engine is told of a channel, and what it tells the channel.
+
+The dataclass for a channel, whose fields are the JSON document that stores it.
+
+The keys of a channel's objects: checks output key templates, and evaluates them. Pure functions.
+
+Source: docs.aws.amazon.com/streams/latest/dev/data-delivery-s3-key-template.md (documented). Assumed: the sentences;
+the times are those of the delivery; the unique suffix stands before the extension, which ends the key.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,10 +32,154 @@ from headrace.core.ports import (
     LogSink,
     TableTarget,
 )
-from headrace.services.kinesis.channels.key_templates import expand
-from headrace.services.kinesis.channels.state import Channel
-from headrace.services.kinesis.counters import Stat
-from headrace.services.kinesis.state import Stream
+from headrace.services.kinesis.state import Stat, Stream
+
+DEFAULT_TEMPLATE = (
+    "kinesis-channel/!{channel-name}/!{channel-id}/!{yyyy}/!{MM}/!{dd}/!{HH}/"
+    "!{channel-name}-!{channel-id}-!{yyyy}-!{MM}-!{dd}-!{HH}-!{mm}!{extension}"
+)
+# By CompressionType.
+EXTENSIONS = {"NONE": "", "GZIP": ".gz", "ZSTD": ".zst"}
+# S3's limit is 1,024; the suffix takes up to 38.
+_EXPANDED_CHARS = 986
+_VARIABLE = re.compile(r"!\{([^{}]*)\}")
+_EXTENSION = "extension"
+_LITERAL_EXTENSION = re.compile(r"extension:\.[a-z.]+")
+_LITERALS = re.compile(r"[A-Za-z0-9!\-_'.*()/=]*")
+_NAMES = ("channel-name", "channel-id", "stream-name")
+_TIMES = {"yyyy": "%Y", "yy": "%y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M"}
+
+
+def find_fault(template: str, compression: str, names: Mapping[str, str]) -> str:
+    """Return what is wrong with a template, as a sentence; "" for nothing. For `names` see `expand`."""
+    if template.startswith("/"):
+        return "OutputKeyTemplate must not start with a forward slash."
+    if "//" in template:
+        return "OutputKeyTemplate must not contain consecutive slashes."
+    variables = _VARIABLE.findall(template)
+    rest = _VARIABLE.sub("", template)
+    if "{" in rest or "}" in rest:
+        return "OutputKeyTemplate contains a variable placeholder that is not closed."
+    if not _LITERALS.fullmatch(rest):
+        return "OutputKeyTemplate contains characters that are not allowed."
+    for name in variables:
+        if name not in _NAMES and name not in _TIMES and not _is_extension(name):
+            return f"OutputKeyTemplate contains the unsupported variable !{{{name}}}."
+    extensions = [name for name in variables if _is_extension(name)]
+    if len(extensions) > 1:
+        return "OutputKeyTemplate can contain at most one extension placeholder."
+    if extensions and not template.endswith(f"!{{{extensions[0]}}}"):
+        return "The extension placeholder must be at the end of OutputKeyTemplate."
+    if compression != "NONE" and not extensions:
+        return (
+            "OutputKeyTemplate must contain an extension placeholder when compression is enabled."
+        )
+    segments = _VARIABLE.sub("v", template).split("/")
+    if ".." in rest or "." in segments:
+        return "OutputKeyTemplate must not contain path traversal."
+    expanded = expand(template, compression, names, 0, "")
+    if len(expanded) > _EXPANDED_CHARS:
+        return f"OutputKeyTemplate is longer than {_EXPANDED_CHARS} characters after its variables are expanded."
+    return ""
+
+
+def expand(
+    template: str, compression: str, names: Mapping[str, str], at_ms: int, unique: str
+) -> str:
+    """Return an object's key: the template with its variables, `unique`, and the extension.
+
+    `names` has the values of channel-name, channel-id and stream-name.
+    """
+    at = datetime.fromtimestamp(at_ms / 1000, UTC)
+    extension = ""
+
+    def value(match: re.Match[str]) -> str:
+        nonlocal extension
+        name = match.group(1)
+        if _is_extension(name):
+            extension = name.partition(":")[2] or EXTENSIONS[compression]
+            return ""
+        return names[name] if name in names else at.strftime(_TIMES[name])
+
+    key = _VARIABLE.sub(value, template)
+    return f"{key}-{unique}{extension}" if unique else key + extension
+
+
+def _is_extension(name: str) -> bool:
+    return name == _EXTENSION or _LITERAL_EXTENSION.fullmatch(name) is not None
+
+
+ChannelStatus = Literal["CREATING", "ACTIVE", "UPDATING", "DELETING", "FAILED"]
+
+
+@dataclass(slots=True)
+class Channel:
+    """A channel on the stream with `stream_id`.
+
+    Attributes:
+        channel_id: the generated last part of the ARN.
+        record_format: JSON, STRING or BYTE_ARRAY; JSON or GSR_JSON for a channel to a table.
+        storage: AWS's S3StorageConfiguration, complete; empty for a channel to a table.
+        dead_letters: AWS's DeadLetterQueueS3Configuration, complete.
+        key_arn: the KMS key of the delivered objects; "" without.
+        key_id: that key as the request named it.
+        logging: AWS's CloudWatchLogs, complete.
+        active_ms: from when on records are delivered; 0 when it was ACTIVE at once.
+        latest_status, settles_ms: the status that was set last, and when it ends.
+        reason: why the channel is FAILED, or will be when CREATING ends; "" for none.
+        table: AWS's S3TablesConfiguration; empty for a channel to a bucket.
+        schema_arn: the schema in Glue's registry, of a channel to a table.
+        definition, table_arn: the schema's text and the table's ARN, once the table is made.
+        policy: always None: channels have no policies (API_PutResourcePolicy).
+    """
+
+    name: str
+    account: str
+    region: str
+    channel_id: str
+    stream_id: str
+    created_ms: int
+    role_arn: str
+    record_format: str
+    freshness_s: int
+    storage: dict[str, str]
+    dead_letters: dict[str, str]
+    logging: dict[str, Any]
+    key_id: str = ""
+    key_arn: str = ""
+    tags: dict[str, str] = field(default_factory=dict[str, str])
+    active_ms: int = 0
+    latest_status: ChannelStatus = "CREATING"
+    settles_ms: int = 0
+    reason: str = ""
+    table: dict[str, Any] = field(default_factory=dict[str, Any])
+    schema_arn: str = ""
+    definition: str = ""
+    table_arn: str = ""
+    policy: str | None = None
+
+    @property
+    def arn(self) -> str:
+        """The channel's ARN."""
+        return make_arn("kinesis", self.region, self.account, f"channel/{self.channel_id}")
+
+    @property
+    def destination(self) -> str:
+        """What it delivers to: the bucket's ARN, or the table's name in its table bucket."""
+        if not self.table:
+            return self.storage["BucketARN"]
+        return f"{self.table['TableBucketARN']}/{self.table['Namespace']}.{self.table['TableName']}"
+
+    def status(self, now_ms: int) -> ChannelStatus:
+        """Return AWS's status. A channel that is DELETING stays so until it is removed; FAILED is for ever."""
+        if self.latest_status in ("CREATING", "UPDATING") and now_ms >= self.settles_ms:
+            self.latest_status, self.settles_ms = "FAILED" if self.reason else "ACTIVE", 0
+        return self.latest_status
+
+    def document(self) -> dict[str, Any]:
+        """Return the channel's document."""
+        return asdict(self)
+
 
 log = logging.getLogger(__name__)
 
