@@ -36,7 +36,7 @@ class ResourceKeys:
     def of(self, service: str, kind: str, resource: str) -> str:
         """Return the ARN of a resource's key; empty for AWS's own keys and without encryption.
 
-        `kind`: see `headrace.services.s3.resource_keys`; other services have one kind.
+        `kind`: see `headrace.services.s3.api`; other services have one kind.
         """
         if not resource.startswith("arn:") or "*" in resource:
             return ""

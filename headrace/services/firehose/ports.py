@@ -20,7 +20,7 @@ from headrace.core.ports import (
 )
 from headrace.core.ports.search import SearchDomainNotFound, SearchDomains, SearchServer
 from headrace.core.ports.warehouses import NoWarehouses, Warehouses
-from headrace.services.firehose.keys import StreamKeys
+from headrace.services.firehose.permits import StreamKeys
 from headrace.services.firehose.queries import Queries
 
 # Takes a secret's ARN, account and region; returns its text, or None when it does not exist.
