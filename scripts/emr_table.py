@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.core.minor_versions import format_minor
+from headrace.core.extras import format_minor
 from headrace.spark_submit.emr_releases import Release, releases
 from headrace.spark_submit.spark_versions import traits_of
 

@@ -67,7 +67,7 @@ class ResourceNames:
         self._keys = keys
 
     def find(self, account: str, region: str, service: str, kind: str, name: str) -> str | None:
-        """Return the ARN, or None. See `headrace.permissions.requests.request.Find`."""
+        """Return the ARN, or None. See `headrace.permissions.requests.table.Find`."""
         if kind in ("key", "object key", "upload key", "key scope"):
             return self._keys(service, kind, name) or None
         look = _LOOKS.get((service, kind))

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from headrace.aws.gateway.hosts import HostRefused, Hosts, is_loopback
-from headrace.aws.gateway.origins import AllowedOrigins, OriginRefused
+from headrace.aws.gateway.hosts import (
+    AllowedOrigins,
+    HostRefused,
+    Hosts,
+    OriginRefused,
+    is_loopback,
+)
 from headrace.aws.signatures.access_keys import KeysRefused, read_keys, read_secrets
 from headrace.cli.options import fail
 from headrace.core.config import Config

@@ -14,16 +14,19 @@ from headrace.adapters.resource_names import ResourceKeys, ResourceNames
 from headrace.adapters.resource_policies import ResourcePolicies
 from headrace.adapters.resource_tags import ResourceTags
 from headrace.adapters.telemetry import LogQueue, MetricQueue
-from headrace.aws.gateway.browser_rules import BrowserRules
+from headrace.aws.gateway.browser_rules import BrowserRules, OwnAddresses
 from headrace.aws.gateway.dispatch import Gateway
 from headrace.aws.gateway.entrance import Entrance
-from headrace.aws.gateway.hosts import Hosts
-from headrace.aws.gateway.origins import AllowedOrigins
-from headrace.aws.gateway.own_addresses import OwnAddresses
+from headrace.aws.gateway.hosts import AllowedOrigins, Hosts
 from headrace.aws.server.tls import Tls
-from headrace.aws.signatures.access_keys import KeyRing, read_keys, secrets_of
+from headrace.aws.signatures.access_keys import (
+    KeyRing,
+    RoleSessions,
+    read_keys,
+    secrets_of,
+    session_secret,
+)
 from headrace.aws.signatures.authentication import Authentication
-from headrace.aws.signatures.sessions import RoleSessions, session_secret
 from headrace.composition.dashboard import build_dashboard
 from headrace.composition.foundation import Foundation, Moto, build_moto
 from headrace.composition.services import Services, build_services

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, cast
 
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 
 
 def convert_parameters(service: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:

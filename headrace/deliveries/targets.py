@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 from headrace.deliveries.parameter_types import convert_parameters
 
 UNSUPPORTED = "headrace does not deliver to such a target, though AWS does"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from headrace.aws.signatures.sessions import RoleSessions
+from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.ports import CallerIdentity, ControlPlane, Guard, InvokeResult, NoGuard
 from headrace.core.ports.warehouses import Warehouses

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.gateway.documents import json_response, page
-from headrace.aws.gateway.origins import foreign_origin
+from headrace.aws.gateway.hosts import foreign_origin
 from headrace.core.html import element, link
 from headrace.pages.emr import EmrPages
 from headrace.pages.emr_serverless import ServerlessPages

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import headrace
-from headrace.core.minor_versions import Minor, format_minor, minor_of
+from headrace.core.extras import Minor, format_minor, minor_of
 from headrace.spark_submit.arguments import Submission, job_sources, option_values
 from headrace.spark_submit.environments import Environment, cache_folder, hold_lock
 from headrace.spark_submit.errors import JobRefused

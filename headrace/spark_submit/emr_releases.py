@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.core.minor_versions import Minor, minor_of
+from headrace.core.extras import Minor, minor_of
 
 # documented: AWS's page says it. partly assumed: AWS's page names the Spark minor version; the rest comes from an old
 # copy of a page or from a neighbouring release. reported: users of the release say it, and no page of AWS was found.

@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from headrace.core.clock import Clock
-from headrace.core.minor_versions import minor_of
+from headrace.core.extras import minor_of
 from headrace.spark_submit.configuration import build_logging_file, properties_file
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.limits import STOP_GRACE_S

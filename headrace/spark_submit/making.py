@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.core.clock import SystemClock
-from headrace.core.minor_versions import format_minor, minor_of
+from headrace.core.extras import format_minor, minor_of
 from headrace.spark_submit import connector
 from headrace.spark_submit.context import Command
 from headrace.spark_submit.emr_releases import release_of

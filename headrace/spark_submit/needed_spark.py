@@ -13,7 +13,7 @@ import ast
 import re
 from pathlib import Path
 
-from headrace.core.minor_versions import Minor, format_minor
+from headrace.core.extras import Minor, format_minor
 from headrace.spark_submit.emr_releases import UnknownRelease, release_of, releases
 
 NAME = "NEEDS_SPARK"

@@ -10,8 +10,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from headrace.core.extras import install_command
-from headrace.core.minor_versions import Minor, format_minor, minor_of
+from headrace.core.extras import Minor, format_minor, install_command, minor_of
 from headrace.spark_submit.environments import list_complete
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_versions import traits_of, version_at

@@ -8,7 +8,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.core.minor_versions import Minor
+from headrace.core.extras import Minor
 
 _SPARK_CORE = re.compile(r"spark-core_[\d.]+-(\d+\.\d+\.\d+)\.jar")
 # A version newer than any.

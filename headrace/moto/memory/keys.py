@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.permissions.decisions.key_uses import Grant
+from headrace.permissions.requests.keys import Grant
 
 _ARN_PARTS = 6
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from headrace.aws.calls.fault_errors import FaultErrors
+from headrace.aws.calls.errors import FaultErrors
 from headrace.aws.protocols.service import Profile
 
 PROFILES: Mapping[str, Profile] = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.aws.calls.fault_errors import FaultErrors
+from headrace.aws.calls.errors import FaultErrors
 from headrace.aws.protocols.service import DataPage, Profile, ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.config import Durability, Limits
@@ -24,7 +24,7 @@ from headrace.core.ports import (
     SchemaCatalog,
     StreamReader,
 )
-from headrace.core.ports.search import SearchDomains
+from headrace.core.ports.messages import SearchDomains
 from headrace.core.ports.warehouses import Warehouses
 from headrace.core.workers import Supervisor
 from headrace.services.firehose.actions import ACTIONS

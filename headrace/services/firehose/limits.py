@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Action, Call, operation_name
-from headrace.core.token_bucket import TokenBucket
+from headrace.core.clock import TokenBucket
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.state import DeliveryStream
 

@@ -7,45 +7,33 @@ Checks a destination's processors. Sentences are AWS's (observed by others, us-e
 
 from __future__ import annotations
 
-
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.core.values import get_mapping
-from headrace.services.firehose import prefix, serde
+from headrace.core.values import get_list, get_mapping
+from headrace.services.firehose import prefix, serde, transform
 from headrace.services.firehose.errors import backup_stays, invalid
 from headrace.services.firehose.limits import (
     CONVERSION_DEFAULT_BUFFER_MIB,
     CONVERSION_MIN_BUFFER_MIB,
     DEFAULT_BUFFER_MIB,
     DEFAULT_INTERVAL_S,
+    LAMBDA_BUFFER_MIB,
+    LAMBDA_INTERVAL_S,
+    LAMBDA_RETRIES,
     MAX_BUFFER_MIB,
     MAX_INTERVAL_S,
     MIN_BUFFER_MIB,
+    MOST_PROCESSORS,
     PARTITIONED_MIN_BUFFER_MIB,
     PARTITIONED_MIN_INTERVAL_S,
     RETRY_DEFAULT_S,
     check_between,
 )
 from headrace.services.firehose.prefix import check_keys
-
-from headrace.services.firehose.state import is_partitioned
-
-
-from collections.abc import Mapping
-from typing import Any
-
-from headrace.core.values import get_list, get_mapping
-from headrace.services.firehose import transform
-from headrace.services.firehose.errors import invalid
-from headrace.services.firehose.limits import (
-    LAMBDA_BUFFER_MIB,
-    LAMBDA_INTERVAL_S,
-    LAMBDA_RETRIES,
-    MOST_PROCESSORS,
-)
 from headrace.services.firehose.processing import delimiter_of_parameter
 from headrace.services.firehose.state import is_partitioned, processors_of
+
 # Processors that need dynamic partitioning, with the class names in AWS's sentences.
 _PARTITIONED_ONLY = ("MetadataExtraction", "RecordDeAggregation")
 _MODEL = "class com.amazonaws.services.firehose.internal.model"

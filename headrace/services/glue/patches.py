@@ -12,9 +12,14 @@ import functools
 from types import ModuleType
 from typing import Any
 
-from headrace.aws.calls.model import operation_model
-from headrace.core.patterns import MatchingBudget, MatchTooLong, PatternRefused, java_pattern
-from headrace.core.wildcards import glob_matches
+from headrace.aws.calls.operation import operation_model
+from headrace.core.patterns import (
+    MatchingBudget,
+    MatchTooLong,
+    PatternRefused,
+    glob_matches,
+    java_pattern,
+)
 from headrace.moto.storage.dictionaries import DictRows, KeptDict
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.glue import iceberg_tables

@@ -13,7 +13,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.protocols import codec_moto
 from headrace.aws.protocols.validate import validate
-from headrace.aws.signatures.sessions import RoleSessions
+from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.moto.memory import iam
 from headrace.permissions.policies.document import UnreadableDocument
 from headrace.permissions.policies.model import NamedPolicy, Policies, Principal

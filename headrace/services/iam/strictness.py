@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.aws.calls.http import HttpRequest
-from headrace.aws.protocols import operation_parser
-from headrace.aws.protocols.strictness import Strictness
+from headrace.aws.protocols import codec_moto
+from headrace.aws.protocols.owned_service import Strictness
 from headrace.services.iam.fidelity import moto_tables
 
 # botocore's names of services whose requests name themselves otherwise, in their signature's scope.
@@ -39,7 +39,7 @@ class StrictChecks:
             if _VERSIONS.get(name, b"") not in request.body:
                 continue
             try:
-                operation, params = operation_parser.operation_of(name, request)
-            except operation_parser.Unreadable:
+                operation, params = codec_moto.operation_of(name, request)
+            except codec_moto.Unreadable:
                 continue  # the service itself reports the error
             strictness.check(operation, params)

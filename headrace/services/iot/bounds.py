@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from headrace.core.wildcards import glob_matches
+from headrace.core.patterns import glob_matches
 from headrace.services.iot.sql import refusal_of
 
 

@@ -9,9 +9,9 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from headrace.aws.calls.fault_errors import FaultErrors
+from headrace.aws.calls.errors import FaultErrors
 from headrace.aws.calls.operation import Action, Call, operation_name
-from headrace.aws.faults.faults import Faults
+from headrace.aws.gateway.faults import Faults
 from headrace.aws.protocols.service import DataPage, Profile, ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.config import Durability, Limits

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.faults.faults import Faults
+from headrace.aws.gateway.faults import Faults
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import MetricSink, PrincipalCheck, accept_principal

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import cbor2
 import msgspec
 
-from headrace.aws.protocols import event_stream
+from headrace.aws.protocols import encodings
 from headrace.services.kinesis.data_path.get import child_shards, number_before, read
 from headrace.services.kinesis.data_path.stored_records import cbor_answer, json_answer
 from headrace.services.kinesis.errors import in_use, limit_exceeded
@@ -243,7 +243,7 @@ class Subscription:
         if not self._begun:
             self._begun = True
             empty = cbor2.dumps({}) if self._cbor else b"{}"
-            messages.append(event_stream.event("initial-response", empty, self._type))
+            messages.append(encodings.event("initial-response", empty, self._type))
         failure = self._failure()
         if failure is not None:
             self.ended = True
@@ -290,7 +290,7 @@ class Subscription:
     def _exception(self, code: str, message: str) -> bytes:
         value = {"message": message}
         payload = cbor2.dumps(value) if self._cbor else msgspec.json.encode(value)
-        return event_stream.exception(code, payload, self._type)
+        return encodings.exception(code, payload, self._type)
 
     def _events(self, now_ms: int) -> list[bytes]:
         try:
@@ -343,7 +343,7 @@ class Subscription:
             if self._cbor
             else json_answer(payloads, msgspec.json.encode(rest)[1:])
         )
-        return event_stream.event("SubscribeToShardEvent", payload, self._type)
+        return encodings.event("SubscribeToShardEvent", payload, self._type)
 
     def _behind_ms(self, arrival_ms: int | None, now_ms: int) -> int:
         if self._index >= self._log.readable_index:

@@ -1,6 +1,6 @@
 """How requests address Lambda, and which errors it returns for injected faults."""
 
-from headrace.aws.calls.fault_errors import FaultErrors
+from headrace.aws.calls.errors import FaultErrors
 from headrace.aws.protocols.service import Profile
 
 PROFILE = Profile(

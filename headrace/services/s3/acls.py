@@ -24,7 +24,7 @@ from typing import Any, cast
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.shapes.s3 import Grant, Owner
 from headrace.core.arn import s3_path_of
-from headrace.core.wildcards import glob_matches
+from headrace.core.patterns import glob_matches
 from headrace.permissions.policies.grammar import PolicyError, check_policy
 from headrace.permissions.policies.resource_grammar import (
     Exists,

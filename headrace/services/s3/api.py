@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.aws.calls.fault_errors import FaultErrors
+from headrace.aws.calls.errors import FaultErrors
+from headrace.aws.protocols.owned_service import Strictness
 from headrace.aws.protocols.service import Profile, ServiceApi
-from headrace.aws.protocols.strictness import Strictness
 from headrace.core.arn import bucket_arn, s3_path_of
 from headrace.core.clock import Clock
 from headrace.core.config import Durability

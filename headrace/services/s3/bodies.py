@@ -22,7 +22,7 @@ from xml.parsers import expat
 
 from headrace.aws.calls.errors import AwsError, malformed_xml
 from headrace.aws.calls.http import ChunkSignatures, HttpRequest
-from headrace.aws.calls.model import operation_model
+from headrace.aws.calls.operation import operation_model
 from headrace.services.s3 import checksums, limits
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import invalid_argument

@@ -13,7 +13,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Action, Call, operation_name
 from headrace.aws.protocols import codec_moto
-from headrace.aws.protocols.strictness import Strictness
+from headrace.aws.protocols.owned_service import Strictness
 from headrace.core.arn import bucket_arn, is_account_id
 from headrace.services.s3 import (
     bodies,

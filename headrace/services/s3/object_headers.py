@@ -16,7 +16,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.model import operation_model
+from headrace.aws.calls.operation import operation_model
 from headrace.services.s3 import acls, checksums, encryption, limits, locks
 from headrace.services.s3.checksums import CHECKSUM_HEADER, COMPOSITE, DEFAULT, FULL_OBJECT
 from headrace.services.s3.encryption import Keys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.aws.signatures.signers import Signer
+from headrace.aws.calls.operation import Signer
 from headrace.services.apigateway.invocation.apis import HttpApi, RestApi
 
 ACTION = "execute-api:Invoke"

@@ -22,9 +22,8 @@ from headrace.services.firehose.errors import backup_stays, invalid
 from headrace.services.firehose.metrics import Measure
 from headrace.services.firehose.permits import find_secret_denial
 from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.s3_settings import complete_processors
 from headrace.services.firehose.records import FailedRecord, Record
-from headrace.services.firehose.s3_settings import check_plain_s3, hints_of
+from headrace.services.firehose.s3_settings import check_plain_s3, complete_processors, hints_of
 from headrace.services.firehose.state import DeliveryStream, Intent
 
 _FIRST_S = 1.0

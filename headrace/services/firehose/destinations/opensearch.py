@@ -19,7 +19,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from headrace.core.ports.search import SearchDomainNotFound, SearchServer
+from headrace.core.ports.messages import SearchDomainNotFound, SearchServer
 from headrace.core.values import get_mapping
 from headrace.services.firehose.destinations import common
 from headrace.services.firehose.destinations import exchange as wire

@@ -1,6 +1,6 @@
 """The destination of another service's orders: objects whose names, bytes and checks are the order's own.
 
-Kinesis' channels are such orders; see `headrace.core.ports.deliveries`.
+Kinesis' channels are such orders; see `headrace.core.ports.data`.
 """
 
 from __future__ import annotations

@@ -36,9 +36,8 @@ from headrace.services.firehose.destinations.common import (
 from headrace.services.firehose.errors import backup_stays, invalid
 from headrace.services.firehose.permits import SESSION
 from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.s3_settings import complete_processors
 from headrace.services.firehose.records import DELIVERED, FailedRecord
-from headrace.services.firehose.s3_settings import check_plain_s3
+from headrace.services.firehose.s3_settings import check_plain_s3, complete_processors
 
 _WHY = {
     "TableNotFound": "The table to load into does not exist. Firehose makes no tables.",

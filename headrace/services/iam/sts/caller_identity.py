@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.protocols import codec_moto
+from headrace.aws.signatures.access_keys import RoleSession, RoleSessions
 from headrace.aws.signatures.credential_scopes import token_of
-from headrace.aws.signatures.sessions import RoleSession, RoleSessions
 from headrace.moto.memory import iam
 
 

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from headrace.aws.calls.permits import Permit
-from headrace.aws.signatures.signers import Signer
+from headrace.aws.calls.operation import Permit, Signer
 from headrace.core.arn import partition_of
 from headrace.core.config import Iam
 from headrace.moto.storage.changes import CHANGES

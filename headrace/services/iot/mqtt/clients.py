@@ -6,8 +6,8 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from headrace.aws.signatures.signers import Signer
-from headrace.core.token_bucket import TokenBucket
+from headrace.aws.calls.operation import Signer
+from headrace.core.clock import TokenBucket
 from headrace.services.iot.mqtt import packets
 from headrace.services.iot.mqtt.access import Device
 from headrace.services.iot.mqtt.packets import MqttError, Publish

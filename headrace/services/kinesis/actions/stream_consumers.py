@@ -13,7 +13,7 @@ from typing import NotRequired, TypedDict, cast
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Call, operation
-from headrace.aws.protocols import codec_json, event_stream
+from headrace.aws.protocols import codec_json, encodings
 from headrace.aws.protocols.service import RawAnswer
 from headrace.aws.protocols.validate import validate
 from headrace.aws.shapes.kinesis import Consumer as ConsumerShape
@@ -55,7 +55,7 @@ def answer(kinesis: Kinesis, request: HttpRequest, call: Call) -> RawAnswer:
     validate("kinesis", "SubscribeToShard", params)
     cbor = codec_json.is_cbor(content_type)
     body = subscribe(kinesis, call, cast("SubscribeToShardInput", params), cbor=cbor)
-    return HttpResponse(200, [("Content-Type", event_stream.CONTENT_TYPE)], body)
+    return HttpResponse(200, [("Content-Type", encodings.CONTENT_TYPE)], body)
 
 
 def subscribe(kinesis: Kinesis, call: Call, request: SubscribeToShardInput, *, cbor: bool) -> Push:

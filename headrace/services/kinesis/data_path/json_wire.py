@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.aws.calls.http import HttpResponse
 from headrace.aws.calls.operation import Call
-from headrace.aws.protocols.base64_texts import is_base64, is_base64_text
+from headrace.aws.protocols.encodings import is_base64, is_base64_text
 from headrace.aws.protocols.service import RawAnswer
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.put import PutResult, UsualPut, put_one, put_usual

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.permits import Permit
+from headrace.aws.calls.operation import Permit
 from headrace.core.arn import make_arn
 from headrace.core.ports import KeyStates
 from headrace.services.kinesis.state import Stream

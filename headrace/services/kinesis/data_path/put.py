@@ -22,7 +22,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from headrace.aws.calls.operation import Call
-from headrace.aws.faults.faults import RequestProperties
+from headrace.aws.gateway.faults import RequestProperties
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.permits import ask
 from headrace.services.kinesis.errors import invalid_argument, stream_not_found

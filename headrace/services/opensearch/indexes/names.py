@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.core.clock import Clock
-from headrace.core.wildcards import Wildcard
+from headrace.core.patterns import Wildcard
 from headrace.services.opensearch.indexes.errors import bad_argument, no_index
 from headrace.services.opensearch.indexes.store import Index, Store
 

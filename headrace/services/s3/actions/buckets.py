@@ -18,8 +18,7 @@ from datetime import UTC, datetime
 from typing import Any, NotRequired, TypedDict, cast
 
 from headrace.aws.calls.errors import AwsError, malformed_xml
-from headrace.aws.calls.model import operation_model
-from headrace.aws.calls.operation import Action, Call, operation
+from headrace.aws.calls.operation import Action, Call, operation, operation_model
 from headrace.aws.shapes.s3 import (
     CreateBucketInput,
     CreateBucketOutput,

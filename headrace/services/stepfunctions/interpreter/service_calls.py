@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 
 _PREFIXES = {"ecs": "ECS", "events": "EventBridge"}
 # Step Functions' names of services that differ from botocore's.

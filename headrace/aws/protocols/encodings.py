@@ -1,4 +1,13 @@
-"""Translates Smithy RPC v2 CBOR, which the newest SDKs use for CloudWatch, to AWS's JSON protocol and back.
+"""Checks the base64 texts of a request, many at once, and computes their decoded size without decoding them.
+
+Encodes messages of `application/vnd.amazon.eventstream`, as servers send them.
+
+    message = total length u32 | headers' length u32 | crc32 of these u32 | headers | payload | crc32 of all u32
+    header  = name length u8 | name | type u8 (7: text) | value length u16 | value
+
+All integers big-endian. Source: the event-stream specification in smithy's documentation (documented).
+
+Translates Smithy RPC v2 CBOR, which the newest SDKs use for CloudWatch, to AWS's JSON protocol and back.
 
 A request becomes the JSON request of the same operation, and its JSON answer becomes CBOR, so that permissions,
 strictness and the service see one form only. Source:
@@ -9,7 +18,10 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping
+import string
+import struct
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
@@ -20,7 +32,7 @@ from botocore.model import ListShape, MapShape, Shape, StructureShape
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.calls.model import operation_model, service_model
+from headrace.aws.calls.operation import operation_model, service_model
 
 _PROTOCOL = "rpc-v2-cbor"
 _PATH = re.compile(r"/service/([\w.-]{1,200})/operation/(\w{1,200})")
@@ -135,3 +147,95 @@ def _with_types(shape: Shape | None, value: Any) -> Any:
     if shape.type_name == "blob":
         return base64.b64decode(value)
     return float(value) if shape.type_name in ("double", "float") else value
+
+
+CONTENT_TYPE = "application/vnd.amazon.eventstream"
+
+_PRELUDE = struct.Struct(">II")
+_U32 = struct.Struct(">I")
+_TEXT_TYPE = 7
+_FIXED_BYTES = 16
+
+
+def encode(headers: Sequence[tuple[str, str]], payload: bytes) -> bytes:
+    """Return a message with text headers."""
+    parts: list[bytes] = []
+    for name, value in headers:
+        name_bytes, value_bytes = name.encode(), value.encode()
+        parts += (
+            bytes((len(name_bytes),)),
+            name_bytes,
+            struct.pack(">BH", _TEXT_TYPE, len(value_bytes)),
+            value_bytes,
+        )
+    head = b"".join(parts)
+    prelude = _PRELUDE.pack(len(head) + len(payload) + _FIXED_BYTES, len(head))
+    begin = prelude + _U32.pack(zlib.crc32(prelude)) + head
+    return b"".join((begin, payload, _U32.pack(zlib.crc32(payload, zlib.crc32(begin)))))
+
+
+def event(event_type: str, payload: bytes, content_type: str) -> bytes:
+    """Return an event; in RPC protocols the first event of a stream is `initial-response`."""
+    headers = (
+        (":message-type", "event"),
+        (":event-type", event_type),
+        (":content-type", content_type),
+    )
+    return encode(headers, payload)
+
+
+def exception(exception_type: str, payload: bytes, content_type: str) -> bytes:
+    """Return a modelled error; it is the stream's last message."""
+    headers = (
+        (":message-type", "exception"),
+        (":exception-type", exception_type),
+        (":content-type", content_type),
+    )
+    return encode(headers, payload)
+
+
+# The characters that may stand before padding.
+_BEFORE_ONE, _BEFORE_TWO = "AEIMQUYcgkosw048", "AQgw"
+_LOOSE_END = re.compile(f"[^{_BEFORE_TWO}]==,|[^{_BEFORE_ONE}=]=,").search
+# Whether one text of whole groups of four is canonical base64: padding only at the end, unused bits zero.
+is_base64_text = re.compile(f"[A-Za-z0-9+/]*(?:[{_BEFORE_ONE}]=|[{_BEFORE_TWO}]==)?").fullmatch
+_BASE64 = (string.ascii_letters + string.digits + "+/").encode()
+
+
+def is_base64(data: Sequence[str], lengths: set[int]) -> bool:
+    """Whether joined texts of these lengths, all multiples of four, are base64; see `count_padding`."""
+    return count_padding(data, lengths) is not None
+
+
+def count_padding(data: Sequence[str], lengths: set[int]) -> int | None:
+    """Return the number of `=` in joined texts of these lengths, all multiples of four; None when they are not base64.
+
+    The texts must be as SDKs write base64: no other characters, `=` only once or twice at an end, and unused bits zero,
+    since readers get the stored text unchanged and their decoders may be strict. The action checks texts that fail one
+    by one.
+
+    The decoded size is three quarters of the lengths, less this number.
+    """
+    joined = "".join(data)
+    if not joined.isascii():
+        return None
+    left = joined.encode("ascii").translate(None, _BASE64)
+    if not left:
+        return 0
+    if left.strip(b"="):
+        return None
+    return len(left) if _is_padded_well(data, lengths, joined, len(left)) else None
+
+
+def _is_padded_well(data: Sequence[str], lengths: set[int], joined: str, padding: int) -> bool:
+    """Whether all `padding` characters `=` are at the ends of texts."""
+    if len(lengths) == 1 and padding % len(data) == 0:
+        # The texts have one length, so most likely the same padding: their ends are at equal distances.
+        (length,) = lengths
+        last, before = joined[length - 1 :: length], joined[length - 2 :: length]
+        if padding == len(data) and not last.strip("="):
+            return not before.strip(_BEFORE_ONE)
+        if padding == 2 * len(data) and not last.strip("=") and not before.strip("="):
+            return not joined[length - 3 :: length].strip(_BEFORE_TWO)
+    ends = ",".join([text[-3:] for text in data]) + ","
+    return padding == ends.count("=,") + ends.count("==,") and not _LOOSE_END(ends)
