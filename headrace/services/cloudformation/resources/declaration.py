@@ -65,7 +65,12 @@ class Converter:
         return [self.value(item, shape.member, f"{path}[{at}]") for at, item in enumerate(items)]
 
     def convert_map(self, value: Any, shape: Any, path: str) -> Any:
-        """Return a map."""
+        """Return a map; of a list of keys and values, too, as templates have tags and dimensions."""
+        pairs = cast("list[Any]", value if isinstance(value, list) else [])
+        if pairs and all(
+            isinstance(pair, Mapping) and {*pair} == {"Key", "Value"} for pair in pairs
+        ):
+            value = {pair["Key"]: pair["Value"] for pair in pairs}
         if not isinstance(value, Mapping):
             raise ResourceFailed(f"Properties validation failed: {path} is not an object")
         items = cast("Mapping[str, Any]", value).items()

@@ -33,7 +33,7 @@ from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.state import Shard, Stream, shard_id_of
 from headrace.services.kinesis.throttle import Throttle
 from headrace.store import sequence
-from headrace.store.batch import Batch
+from headrace.store.frame import Batch
 from headrace.store.shard_log import ShardLog
 
 # This hexadecimal digit is 0 in every record's sequence number. A number with the digit set lies between two records'.

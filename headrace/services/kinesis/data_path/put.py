@@ -34,7 +34,7 @@ from headrace.services.kinesis.limits import (
 )
 from headrace.services.kinesis.state import Shard, Stream, hash_key_of
 from headrace.services.kinesis.throttle import THROTTLED, rate_exceeded
-from headrace.store.batch import SharedFrame
+from headrace.store.frame import SharedFrame
 from headrace.store.shard_log import LogClosed, LogFull
 
 
