@@ -15,6 +15,8 @@ _READERS = {
     "d": (r"(\d{1,2})", "day"),
     "HH": (r"(\d{2})", "hour"),
     "H": (r"(\d{1,2})", "hour"),
+    "hh": (r"(\d{2})", "hour of 12"),
+    "h": (r"(\d{1,2})", "hour of 12"),
     "mm": (r"(\d{2})", "minute"),
     "m": (r"(\d{1,2})", "minute"),
     "ss": (r"(\d{2})", "second"),
@@ -94,7 +96,7 @@ def write(moment: datetime, pattern: str) -> str:
     moment = moment.astimezone(UTC)
     values = {
         "y": moment.year, "M": moment.month, "d": moment.day,
-        "H": moment.hour, "m": moment.minute, "s": moment.second,
+        "H": moment.hour, "h": (moment.hour + 11) % 12 + 1, "m": moment.minute, "s": moment.second,
     }  # fmt: skip
     written: list[str] = []
     for is_letters, text in pieces(pattern):

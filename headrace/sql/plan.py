@@ -16,6 +16,8 @@ KSQL, KINESIS_ANALYTICS = "ksql", "kinesis-analytics"
 ROWTIME, WINDOW_START, WINDOW_END = "ROWTIME", "WINDOWSTART", "WINDOWEND"
 # KSQL's of a record: its shard's number, and its sequence number as text, which is longer than a BIGINT.
 ROW_PARTITION, ROW_OFFSET = "ROWPARTITION", "ROWOFFSET"
+# Kinesis Analytics', of a stream that reads Kinesis.
+ARRIVAL = "APPROXIMATE_ARRIVAL_TIME"
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,10 @@ class QueryWriter:
         return [*lines, "        )", "        return rows", "", *self._sliding_end(query, text)]
 
     def _sliding_end(self, query: QueryPlan, text: SparkText) -> list[str]:
-        lines = ["    def results(rows):", *self._outputs(query, text, "        ")]
+        lines = ["    def results(rows):"]
+        if query.having is not None:
+            lines.append(f"        rows = rows.where({literal(text.write(query.having))})")
+        lines += self._outputs(query, text, "        ")
         return [*lines, "", "    return rows, (finish, results)"]
 
     def _title_of(self, query: QueryPlan) -> str:

@@ -23,9 +23,6 @@ from headrace.sql.statements import (
 from headrace.sql.types import SqlType
 from headrace.sql.typing import resolve
 
-# Kinesis Analytics adds this column to what comes from a stream.
-ARRIVAL = "APPROXIMATE_ARRIVAL_TIME"
-
 
 def kind_of(part: Expression) -> str:
     """Return a call's kind: scalar, aggregate or table; empty for what is no call."""
@@ -51,7 +48,7 @@ def refuse_aggregates(expression: Expression | None, what: str) -> None:
 
 def is_time(expression: Expression) -> bool:
     """Return whether it is the time of a row."""
-    return isinstance(expression, Column) and expression.name.upper() in (ROWTIME, ARRIVAL)
+    return isinstance(expression, Column) and expression.name.upper() == ROWTIME
 
 
 def outputs_of(select: Select, scope: Scope) -> tuple[Named, ...]:

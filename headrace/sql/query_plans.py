@@ -35,7 +35,7 @@ from headrace.sql.query_outputs import (
 )
 from headrace.sql.scope import Scope
 from headrace.sql.statements import RelationName, Select
-from headrace.sql.types import BIGINT, TIMESTAMP
+from headrace.sql.types import BIGINT, BOOLEAN, TIMESTAMP
 from headrace.sql.typing import condition, resolve
 
 
@@ -126,7 +126,14 @@ class Planner:
         for part in select.partition_by:
             refuse_aggregates(part, "PARTITION BY")
         partition = tuple(resolve(part, scope)[0] for part in select.partition_by)
-        outputs, sliding = slide(outputs_of(select, scope))
+        outputs = outputs_of(select, scope)
+        if select.qualify is not None:
+            outputs += (Named("", condition(select.qualify, scope, "WHERE"), BOOLEAN),)
+        outputs, sliding = slide(outputs)
+        having = None
+        if select.qualify is not None:
+            *named, last = outputs
+            outputs, having = tuple(named), last.expression
         self._check_sliding(sliding, select)
         if select.emit == "FINAL":
             raise SqlError("EMIT FINAL goes with a WINDOW", select.place)
@@ -137,6 +144,7 @@ class Planner:
             None,
             where=where,
             sliding=sliding,
+            having=having,
             partition=partition,
             emit="CHANGES",
             distinct=select.distinct,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from headrace.sql.errors import SqlError, near
 from headrace.sql.expressions import Column, Expression
 from headrace.sql.function import Function
-from headrace.sql.plan import ROW_OFFSET, ROW_PARTITION, ROWTIME, Input
+from headrace.sql.functions import NOT_BUILT
+from headrace.sql.plan import ARRIVAL, ROW_OFFSET, ROW_PARTITION, ROWTIME, Input
 from headrace.sql.types import BIGINT, BOOLEAN, DATE, INT, NULL, STRING, TIMESTAMP, SqlType
 
 _OF_RECORDS = {ROW_PARTITION: INT, ROW_OFFSET: STRING}
@@ -59,6 +60,11 @@ def resolve_column(column: Column, scope: Scope) -> tuple[Expression, SqlType]:
         return replace(column, name=ROWTIME, relation=inputs[0].alias), scope.times
     if name.upper() in _OF_RECORDS:
         return _of_record(column, inputs, scope)
+    of_stream = [one for one in inputs if one.relation.stream and not one.relation.is_object]
+    if name.upper() == ARRIVAL and scope.times == TIMESTAMP and [*inputs] == of_stream[:1]:
+        return replace(column, name=ARRIVAL, relation=inputs[0].alias), TIMESTAMP
+    if column.relation is None and name.upper() in NOT_BUILT:
+        raise SqlError(f"{name.upper()} is refused: {NOT_BUILT[name.upper()]}", column.place)
     names = [known.name for source in inputs for known in source.relation.columns] + list(
         scope.extras
     )
