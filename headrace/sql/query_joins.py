@@ -12,6 +12,7 @@ from headrace.sql.plan import (
     Input,
     JoinPlan,
 )
+from headrace.sql.query_outputs import refuse_maps
 from headrace.sql.scope import Scope
 from headrace.sql.statements import (
     Join,
@@ -126,4 +127,5 @@ def _equality(join: Join, scope: Scope, right: Input) -> tuple[Expression, Expre
         raise SqlError("ON compares one expression of each relation: a.x = b.y", on.place)
     if common(first[1], second[1]) is None:
         raise SqlError(f"{first[1]} is not compared with {second[1]}", on.place)
+    refuse_maps(first[1], "ON", on.place)
     return first[0], second[0]

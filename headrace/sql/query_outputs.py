@@ -153,11 +153,24 @@ def keys_of(group_by: tuple[Expression, ...], select: Select, scope: Scope) -> t
     for index, expression in enumerate(group_by):
         refuse_aggregates(expression, "GROUP BY")
         _, type_ = resolve(expression, scope)
+        refuse_maps(type_, "GROUP BY", expression.place)
         name = aliases.get(expression) or (
             expression.name if isinstance(expression, Column) else f"key_{index + 1}"
         )
         keys.append(Named(name, expression, type_))
     return tuple(keys)
+
+
+def refuse_maps(type_: SqlType, what: str, place: Place) -> None:
+    """Refuse a type with a MAP in it where values are compared: Spark before 4.0 compares none."""
+    parts = [type_]
+    for part in parts:
+        parts += part.of
+    if any(part.name == "MAP" for part in parts):
+        raise SqlError(
+            f"{what} compares values, and a MAP is not compared: take an item of it, or its ENTRIES",
+            place,
+        )
 
 
 def with_keys_alone(where: Expression | None, keys: tuple[Named, ...]) -> Expression | None:

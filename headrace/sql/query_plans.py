@@ -30,6 +30,7 @@ from headrace.sql.query_outputs import (
     keys_of,
     outputs_of,
     refuse_aggregates,
+    refuse_maps,
     slide,
     with_keys_alone,
 )
@@ -129,6 +130,8 @@ class Planner:
         outputs = outputs_of(select, scope)
         if select.qualify is not None:
             outputs += (Named("", condition(select.qualify, scope, "WHERE"), BOOLEAN),)
+        for output in outputs if select.distinct else ():
+            refuse_maps(output.type, "DISTINCT", output.expression.place)
         outputs, sliding = slide(outputs)
         having = None
         if select.qualify is not None:

@@ -63,6 +63,12 @@ def resolve_column(column: Column, scope: Scope) -> tuple[Expression, SqlType]:
     of_stream = [one for one in inputs if one.relation.stream and not one.relation.is_object]
     if name.upper() == ARRIVAL and scope.times == TIMESTAMP and [*inputs] == of_stream[:1]:
         return replace(column, name=ARRIVAL, relation=inputs[0].alias), TIMESTAMP
+    if name == "rowkey":
+        raise SqlError(
+            "a row has no ROWKEY of its own: a relation's KEY column has its name, and a join's row has its first "
+            "relation's key",
+            column.place,
+        )
     if column.relation is None and name.upper() in NOT_BUILT:
         raise SqlError(f"{name.upper()} is refused: {NOT_BUILT[name.upper()]}", column.place)
     names = [known.name for source in inputs for known in source.relation.columns] + list(
