@@ -16,7 +16,6 @@ from headrace.sql.building_expressions import (
     tokens,
     unquote,
 )
-from headrace.sql.errors import SqlError, near
 from headrace.sql.expressions import (
     Expression,
     Frame,
@@ -52,7 +51,9 @@ from headrace.sql.statements import (
 )
 from headrace.sql.types import (
     BIGINT,
+    SqlError,
     SqlType,
+    near,
     scalar,
 )
 

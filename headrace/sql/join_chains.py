@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from headrace.sql.expressions import Call, Column, Expression
+from headrace.sql.expressions import (
+    Call,
+    Column,
+    Expression,
+)
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
     ROW_OFFSET,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from headrace.sql.errors import Place, SqlError
 from headrace.sql.expressions import (
     Array,
     Call,
@@ -25,6 +24,7 @@ from headrace.sql.expressions import (
     walk,
 )
 from headrace.sql.statements import Join, RelationName, Select, SelectItem
+from headrace.sql.types import Place, SqlError
 
 
 def rewrite(
