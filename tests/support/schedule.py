@@ -59,23 +59,29 @@ APART = frozenset({"spark_jobs/test_step.py", "scripts/test_spark_core.py"})
 
 # Their files share a session: those that `TOGETHER` does not name, too.
 _ONE_GROUP = {"spark_jobs": 0, "spark": 1, "cdk": len(TOGETHER) - 1}
-_PLACE_OF = {
-    file: (group, index) for group, files in enumerate(TOGETHER) for index, file in enumerate(files)
-}
+_GROUP_OF = {file: group for group, files in enumerate(TOGETHER) for file in files}
 
 
 def groups_of(node_ids: Sequence[str]) -> list[list[int]]:
     """Return the numbers of tests that one process runs one after the other, the longest groups first."""
-    files = [node_id.partition("::")[0].removeprefix("tests/") for node_id in node_ids]
     groups: dict[tuple[int, str], list[int]] = {}
-    for number in sorted(range(len(files)), key=lambda number: _place_of(files[number])):
-        file = files[number]
-        group, _ = _place_of(file)
-        name = node_ids[number] if file in APART else file if group == len(TOGETHER) else ""
-        groups.setdefault((group, name), []).append(number)
-    return list(groups.values())
-
-
-def _place_of(file: str) -> tuple[int, int]:
-    group = _ONE_GROUP.get(file.partition("/")[0], len(TOGETHER))
-    return _PLACE_OF.get(file, (group, len(TOGETHER[0])))
+    for number, node_id in enumerate(node_ids):
+        file = node_id.partition("::")[0].removeprefix("tests/")
+        group = _GROUP_OF.get(file, _ONE_GROUP.get(file.partition("/")[0], len(TOGETHER)))
+        if file in APART:
+            key = group, node_id
+        elif group < len(TOGETHER):
+            key = group, ""
+        else:
+            key = group, file
+        groups.setdefault(key, []).append(number)
+    # What comes first in a group is what `TOGETHER` names first; groups of one place keep their order.
+    for (group, _), numbers in groups.items():
+        if group < len(TOGETHER):
+            order = {file: index for index, file in enumerate(TOGETHER[group])}
+            numbers.sort(
+                key=lambda number: order.get(
+                    node_ids[number].partition("::")[0].removeprefix("tests/"), len(order)
+                )
+            )
+    return [groups[key] for key in sorted(groups, key=lambda key: key[0])]

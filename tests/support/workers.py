@@ -44,9 +44,8 @@ def run_tests(session: pytest.Session, count: int) -> None:
         for number in range(min(count, len(groups))):
             _start(session, number, [], workers)
         while workers:
-            ready = wait(list(workers))
-            for worker in [workers[one] for one in list(workers) if one in ready]:
-                _take_message(session, worker, groups, workers)
+            for connection in wait(list(workers)):
+                _take_message(session, workers[connection], groups, workers)
             if session.shouldfail or session.shouldstop:
                 groups.clear()
                 for worker in workers.values():
@@ -116,8 +115,7 @@ def _take_message(
     workers: dict[Connection, _Worker],
 ) -> None:
     hook = session.config.hook
-    kind: str = "gone"
-    value: Any = None
+    kind, value = "gone", None
     with contextlib.suppress(EOFError, ConnectionResetError):
         kind, value = worker.connection.recv()
     if kind == "gone":

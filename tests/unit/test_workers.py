@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.schedule import TOGETHER, groups_of
+
 CONFTEST = """
 import pytest
 from tests.support import workers
@@ -65,3 +67,17 @@ def test_a_run_can_end_with_the_first_failure(tmp_path: Path) -> None:
     code, said = run_pytest(tmp_path, "-x", "test_one.py")
     assert code == 1, said
     assert "1 failed, 1 passed" in said
+
+
+def test_groups_keep_files_together_and_the_longest_go_first() -> None:
+    ids = [
+        "tests/unit/test_a.py::test_1",
+        "tests/spark_jobs/test_new.py::test_2",
+        f"tests/{TOGETHER[0][1]}::test_3",
+        "tests/unit/test_b.py::test_4",
+        "tests/spark_jobs/test_step.py::test_5",
+        f"tests/{TOGETHER[0][0]}::test_6",
+        "tests/unit/test_a.py::test_7",
+        "tests/spark_jobs/test_step.py::test_8",
+    ]
+    assert groups_of(ids) == [[5, 2, 1], [4], [7], [0, 6], [3]]
