@@ -15,8 +15,8 @@ takes long. The steps:
 - A request: `http` with `method`, `path`, `query`, `headers`, `body`, or a `url` instead of the path, the query and
   the host, and an `answer` of `status`, `headers` (those that are compared; null: it has none) and `body`.
 - A request to an address that was signed in advance: `presign` (an operation of S3), `params`, `signature` (`s3` or
-  `s3v4`), `addressing` (`path` or `virtual`), `expires_s`; it is used `late_s` later; `replace`, two texts, changes it; `http` and
-  `answer` as above. Such scenarios are played with signatures verified.
+  `s3v4`), `addressing` (`path` or `virtual`), `expires_s`; it is used `late_s` later; `replace`, two texts, changes
+  it; `http` and `answer` as above. Such scenarios are played with signatures verified.
 - `advance_s`: the clock goes on by so much.
 - `by query`, in a call of SQS: what differs of the step by the query protocol, beside the members of errors.
 
