@@ -26,10 +26,13 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 from headrace.deliveries.outside_http import exchange, request
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import MOTO_LOCK
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 
 UNSUPPORTED = "headrace does not deliver to such a target, though AWS does"
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from headrace.sql.building import MOST_STEPS
 from headrace.sql.functions import FUNCTIONS
-from headrace.sql.join_chains import rewrite
 from headrace.sql.operators import BINARY
 from headrace.sql.plan import (
     ROWTIME,
@@ -22,6 +21,7 @@ from headrace.sql.plan import (
     Scope,
 )
 from headrace.sql.query_outputs import kind_of, outputs_of, refuse_aggregates
+from headrace.sql.rewriting import rewrite
 from headrace.sql.statements import (
     MOST_LEVELS,
     Call,

@@ -18,7 +18,7 @@ from typing import Any
 from headrace.core.event_patterns.tokens import explain_syntax
 from headrace.moto.other_accounts import refusal_of
 from headrace.moto.patching import check_first
-from headrace.permissions.decisions.refusals import refused
+from headrace.permissions.decisions.identity import refused
 from headrace.services.sns.notifications import find_by_token
 
 MOST_BYTES = 256 * 1024

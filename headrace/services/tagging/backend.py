@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.model import service_model
-from headrace.aws.calls.operation import Call
+from headrace.aws.calls.operation import Call, service_model
 from headrace.aws.shapes.tagging import FailureInfo, TagFilter
 from headrace.core.arn import Arn, make_arn
 from headrace.core.ports import ControlPlane

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.signatures.signers import Signer
+from headrace.aws.calls.operation import Signer
 from headrace.core.ports import ControlPlane, InvokeResult
 from headrace.deliveries.outside_http import exchange
 
