@@ -21,7 +21,7 @@ from constructs import Construct
 
 from cdk.parts import python_packages
 from headrace.spark.package import build
-from headrace.spark_submit.needed_spark import ReleaseTooOld, check_release
+from headrace.spark_submit.emr_releases import ReleaseTooOld, check_release
 
 # The earliest time of the zip format; a fixed time keeps the asset's hash until a job changes.
 LONG_AGO = (1980, 1, 1, 0, 0, 0)

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.moto.clock import utcnow
+from headrace.moto.current_cloud import utcnow
 
 _AVAILABLE, _FAILURE = "AVAILABLE", "FAILURE"
 _MOST_COMPARISONS = 20_000  # under a second; a schema of 170,000 characters can ask for millions

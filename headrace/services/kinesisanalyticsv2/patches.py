@@ -16,7 +16,7 @@ import json
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
-from headrace.moto.clock import utcnow
+from headrace.moto.current_cloud import utcnow
 
 # Computes a Managed Flink application's configuration after UpdateApplication, in the form of a description.
 #

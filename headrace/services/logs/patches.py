@@ -3,12 +3,14 @@
 Events are in memory only. moto keeps all events of every group for ever.
 
 Drops log events that are older than their group's retention; moto keeps them for ever.
+
+Limits on the data that moto's services hold only in memory.
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 import base64
 import functools
 import gzip
@@ -21,15 +23,31 @@ from datetime import datetime
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.config import DEFAULT_LOG_GROUP_EVENTS, DEFAULT_LOG_GROUP_MIB
 from headrace.deliveries.outbox import OUTBOX, Delivery
-from headrace.moto.clock import use_clock
-from headrace.moto.current_cloud import CURRENT
+from headrace.moto.current_cloud import CURRENT, use_clock
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.logs import checks, insights_calls, metric_filters, query_definitions
 from headrace.services.logs import keys as log_keys
-from headrace.services.logs.bounds import BOUNDS
+
+
+@dataclass(slots=True)
+class Bounds:
+    """How much of a log group is kept; the oldest events are dropped first."""
+
+    events: int = DEFAULT_LOG_GROUP_EVENTS
+    bytes: int = DEFAULT_LOG_GROUP_MIB * 1024 * 1024
+
+
+BOUNDS = Bounds()
+
+
+def keep_log_groups_within(*, events: int, mib: int) -> None:
+    """Set the limits of a log group, for all clouds of this process."""
+    BOUNDS.events, BOUNDS.bytes = events, mib * 1024 * 1024
+
 
 log = logging.getLogger(__name__)
 
