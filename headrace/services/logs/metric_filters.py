@@ -1,4 +1,4 @@
-"""CloudWatch Logs' metric filters: what a group's new events give to CloudWatch; and filter patterns in moto's calls.
+"""What new log events give to CloudWatch, by metric filters and embedded; and filter patterns in moto's calls.
 
 Documented: "Creating metrics from log events using filters". Observed by others: the sentence about dimensions of
 patterns of terms (terraform-provider-aws issue 22105). Assumed: an event that lacks a dimension's or the value's field
@@ -173,10 +173,11 @@ def _to_describe_dict(self: Any, describe: Any) -> dict[str, Any]:
 def _put_log_events(self: Any, put: Any, log_stream_name: str, log_events: list[Any]) -> Any:
     answer = put(self, log_stream_name, log_events)
     if CURRENT.metrics is not None:
+        metrics = embedded_metrics(self.name, log_events)
         for one in _filters_of(self):
-            metrics = filter_metrics(one, log_events)
-            if metrics:
-                CURRENT.metrics.put(metrics, account=self.account_id, region=self.region)
+            metrics += filter_metrics(one, log_events)
+        if metrics:
+            CURRENT.metrics.put(metrics, account=self.account_id, region=self.region)
     return answer
 
 
@@ -266,6 +267,58 @@ def _make_metric(
         dimensions=dimensions,
         timestamp_ms=timestamp_ms,
     )
+
+
+# --- embedded metrics ----------------------------------------------------------------------------
+
+_MOST_DIMENSIONS = 30
+_MOST_VALUES = 100
+
+
+def embedded_metrics(group: str, events: Iterable[Any]) -> list[Metric]:
+    """Return the metrics that events carry in CloudWatch's embedded metric format. Never raises.
+
+    Documented: "Specification: Embedded metric format". What is not in it gives no value, and counts as
+    EMFValidationErrors of AWS/Logs.
+    """
+    metrics: list[Metric] = []
+    errors = 0
+    for event in events:
+        message = event["message"]
+        if '"_aws"' not in message or '"CloudWatchMetrics"' not in message:
+            continue
+        try:
+            metrics += _read_embedded(json.loads(message))
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            errors += 1
+    if errors:
+        of_group = (("LogGroupName", group),)
+        now_ms = CURRENT.clock.now_ms()
+        metrics.append(Metric("AWS/Logs", "EMFValidationErrors", errors, "Count", of_group, now_ms))
+    return metrics
+
+
+def _read_embedded(event: Any) -> list[Metric]:
+    metrics: list[Metric] = []
+    timestamp_ms = int(event["_aws"]["Timestamp"])
+    for directive in event["_aws"]["CloudWatchMetrics"]:
+        for names in directive["Dimensions"]:
+            dimensions = tuple((name, event[name]) for name in names)
+            if len(dimensions) > _MOST_DIMENSIONS or not all(
+                isinstance(text, str) and text for _, text in dimensions
+            ):
+                raise ValueError
+            for definition in directive["Metrics"]:
+                values = event[definition["Name"]]
+                values = values if isinstance(values, list) else [values]
+                metrics += [
+                    Metric(
+                        directive["Namespace"], definition["Name"], float(value),
+                        definition.get("Unit") or "None", dimensions, timestamp_ms,
+                    )
+                    for value in values[:_MOST_VALUES]
+                ]  # fmt: skip
+    return metrics
 
 
 def _test_metric_filter(self: Any) -> str:

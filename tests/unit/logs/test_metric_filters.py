@@ -171,3 +171,46 @@ def test_test_metric_filter_shows_what_is_extracted(logs: Any) -> None:
     ]
     with pytest.raises(ClientError, match="Invalid filter pattern"):
         logs.test_metric_filter(filterPattern="[", logEventMessages=["a"])
+
+
+def embedded(**root: Any) -> str:
+    directive = {
+        "Namespace": "shop",
+        "Dimensions": [["service"], ["service", "route"]],
+        "Metrics": [{"Name": "latency", "Unit": "Milliseconds"}, {"Name": "orders"}],
+    }
+    about = {"Timestamp": 1_700_000_000_000, "CloudWatchMetrics": [directive]}
+    return json.dumps(
+        {"_aws": about, "service": "api", "route": "/", "latency": [1.5, 2], "orders": 3, **root}
+    )
+
+
+def test_embedded_metrics_are_given_for_each_set_of_dimensions(lab: MotoLab, logs: Any) -> None:
+    put(lab, "no", embedded(), '{"_aws": "no"}')
+    service, both = (("service", "api"),), (("service", "api"), ("route", "/"))
+    assert lab.metrics == [
+        Metric("shop", name, value, unit, dimensions, 1_700_000_000_000)
+        for dimensions in (service, both)
+        for name, value, unit in (
+            ("latency", 1.5, "Milliseconds"), ("latency", 2.0, "Milliseconds"), ("orders", 3.0, "None")
+        )
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        {"_aws": {"CloudWatchMetrics": [{"Namespace": "n"}]}},
+        {"_aws": {"Timestamp": 1, "CloudWatchMetrics": 5}},
+        {"latency": "slow"},
+        {"latency": None},
+        {"route": 7},
+        {"route": {}},
+    ],
+)
+def test_what_is_no_embedded_metric_is_counted(lab: MotoLab, logs: Any, root: Any) -> None:
+    put(lab, embedded(**root), "{" + embedded()[:-1])
+    [metric] = lab.metrics
+    assert (metric.namespace, metric.name, metric.value, metric.dimensions) == (
+        "AWS/Logs", "EMFValidationErrors", 2, (("LogGroupName", "g"),)
+    )  # fmt: skip
