@@ -14,7 +14,7 @@ from headrace.aws.server.tls import Tls
 from headrace.aws.signatures.access_keys import KeyRing
 from headrace.aws.signatures.authentication import Authentication
 from headrace.aws.signatures.sessions import RoleSessions
-from headrace.composition.moto_patches import PATCHES
+from headrace.composition.moto_patches import QUICK_CALLS, PATCHES
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
@@ -72,6 +72,7 @@ def build_moto(
         answer_without_moto=answer_without_moto,
         sessions=sessions,
         check_strictly=StrictChecks().check if strict else None,
+        quick=QUICK_CALLS,
     )
     return Moto(
         engine=engine,

@@ -55,6 +55,7 @@ from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.cognito import patches as cognito_patches
 from headrace.services.dynamodb import kinesis_destinations
 from headrace.services.dynamodb import patches as dynamodb_patches
+from headrace.services.dynamodb import quick as dynamodb_quick
 from headrace.services.dynamodb import streams as dynamodb_streams
 from headrace.services.dynamodb.expressions import patch_expressions
 from headrace.services.events import inputs as event_inputs
@@ -66,6 +67,7 @@ from headrace.services.glue import patches as glue_patches
 from headrace.services.iam import patches as iam_patches
 from headrace.services.iam import providers as iam_providers
 from headrace.services.iam.sts import patches as sts_patches
+from headrace.services.iam.sts import sessions as sts_sessions
 from headrace.services.iot import bounds as iot_bounds
 from headrace.services.iot import patches as iot_patches
 from headrace.services.iot.mqtt import shadows as iot_shadows
@@ -78,9 +80,20 @@ from headrace.services.redshift import patches as redshift_patches
 from headrace.services.scheduler import patches as scheduler_patches
 from headrace.services.sns import patches as sns_patches
 from headrace.services.sqs import patches as sqs_patches
+from headrace.services.sqs import quick as sqs_quick
 from headrace.services.ssm import patches as ssm_patches
 from headrace.services.stepfunctions import bounds as stepfunctions_bounds
 from headrace.services.stepfunctions import patches as stepfunctions_patches
+
+# Requests that are answered without moto's handlers in their plain form.
+QUICK_CALLS = (
+    *dynamodb_quick.QUICK_CALLS,
+    *events_responses.QUICK_CALLS,
+    *sns_patches.QUICK_CALLS,
+    *sqs_quick.QUICK_CALLS,
+    *sts_sessions.QUICK_CALLS,
+)
+
 
 _OWN = Patches(
     of_modules={

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs
 from botocore.model import OperationNotFoundError
 
 from headrace.aws.calls.errors import AwsError, internal_failure
-from headrace.aws.calls.http import HttpRequest, HttpResponse, Scope
+from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread, Scope
 from headrace.aws.calls.model import operation_model
 from headrace.aws.calls.operation import Call
 from headrace.aws.calls.permits import Callers, Permissions, is_restricted
@@ -65,6 +65,10 @@ class MotoServices(Protocol):
         """Run an operation in process. Raises AwsError."""
         ...
 
+    def may_be_quick(self, request: HttpRequest) -> bool:
+        """Whether a request may be answered on the event loop's thread; `handle` may still raise NeedsThread."""
+        ...
+
     def service_of(self, request: HttpRequest, service: str) -> str:
         """Return botocore's name of the service that a request's signature names."""
         ...
@@ -105,7 +109,7 @@ class Gateway:
         self._region = region
         self._moto = moto
         self.faults = Faults(ids)
-        self.inline = InlineRequests(self.faults, authentication)
+        self.inline = InlineRequests(self.faults, authentication, moto.may_be_quick)
         self.permissions: Permissions | None = None
         self._callers: Callers | None = None
         self._services: dict[str, OwnedService] = {}
@@ -282,6 +286,8 @@ class Gateway:
                 if refusal is not None:
                     return refusal
             return self._moto.handle(request, service)
+        except NeedsThread:
+            raise
         except AwsError as error:
             return HttpResponse(
                 error.status,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headrace.aws.calls.http import HttpRequest
 from headrace.aws.calls.permits import Permissions, is_restricted
 from headrace.aws.faults.faults import Faults
@@ -17,9 +19,15 @@ class InlineRequests:
         permissions: the gateway's permissions; set before the first request.
     """
 
-    def __init__(self, faults: Faults, authentication: Authentication | None) -> None:
+    def __init__(
+        self,
+        faults: Faults,
+        authentication: Authentication | None,
+        may_be_quick: Callable[[HttpRequest], bool],
+    ) -> None:
         self.permissions: Permissions | None = None
         self._faults = faults
+        self._may_be_quick = may_be_quick
         self._authentication = authentication
         # The targets (`X-Amz-Target`) of the services' inline operations.
         self._targets: set[str] = set()
@@ -30,16 +38,19 @@ class InlineRequests:
         self._targets.update(f"{prefix}.{operation}" for operation in api.inline)
 
     def has(self, request: HttpRequest) -> bool:
-        """Whether a request never blocks and may run on the event loop's thread."""
-        target = request.headers.get("x-amz-target")
-        if target not in self._targets or self._faults.is_slow:
+        """Whether a request never blocks, or says so by `NeedsThread`, and may run on the event loop's thread."""
+        is_declared = request.headers.get("x-amz-target") in self._targets
+        if not (is_declared or self._may_be_quick(request)) or self._faults.is_slow:
             return False
         authentication, permissions = self._authentication, self.permissions
         if (
             permissions is not None
-            and permissions.enforces
+            and (permissions.enforces or not is_declared)
             # Reading policies may have to wait until moto is loaded.
             and is_restricted(scope_of(request).access_key)
         ):
             return False
-        return authentication is None or authentication.is_quick(scope_of(request).access_key)
+        request.at_once = authentication is None or authentication.is_quick(
+            scope_of(request).access_key
+        )
+        return request.at_once
