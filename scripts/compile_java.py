@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from headrace.spark_submit.access import CLASSES, FILE_SYSTEM
-from headrace.spark_submit.spark_home import find_spark_home
+from headrace.spark_submit.sparks import find_spark_home
 
 SOURCE = CLASSES / f"{FILE_SYSTEM}.java"
 COMPILED_FROM = CLASSES / f"{FILE_SYSTEM}.sha256"

@@ -70,7 +70,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Bytes are named by their length: gzip writes the time into its own, and all workers must collect the same names."""
+    """Bytes are named by their length: gzip writes the time into its own, and every worker collects the same names."""
     return f"{argname}-{len(val)}-bytes" if isinstance(val, bytes) else None
 
 

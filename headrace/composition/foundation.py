@@ -14,7 +14,7 @@ from headrace.aws.server.tls import Tls
 from headrace.aws.signatures.access_keys import KeyRing
 from headrace.aws.signatures.authentication import Authentication
 from headrace.aws.signatures.sessions import RoleSessions
-from headrace.composition.moto_patches import QUICK_CALLS, PATCHES
+from headrace.composition.moto_patches import PATCHES, QUICK_CALLS
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
@@ -24,8 +24,7 @@ from headrace.deliveries.outside_http import post
 from headrace.moto.engine import MotoEngine
 from headrace.services.dynamodb.expiry import ItemExpiry
 from headrace.services.dynamodb.stream_reader import TableStreams
-from headrace.services.iam.answers import answer_without_moto
-from headrace.services.iam.strictness import StrictChecks
+from headrace.services.iam.answers import StrictChecks, answer_without_moto
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.logs.patches import LogRetention
 from headrace.services.stepfunctions.executions import Executions

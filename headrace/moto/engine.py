@@ -23,25 +23,22 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
 from headrace.aws.protocols.moto_imports import IMPORTING, load_moto
 from headrace.aws.protocols.service import Profile
-from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.aws.signatures.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.moto.current_cloud import CURRENT, NOTHING, Connections
-from headrace.moto.in_process import ANSWERED, InProcessCalls
-from headrace.moto.long_polls import LONG_POLLS, wait_for_messages
+from headrace.moto.in_process import ANSWERED, LONG_POLLS, InProcessCalls, wait_for_messages
 from headrace.moto.memory.memory import MotoMemory, account_of
 from headrace.moto.patches.core import new_request_id
 from headrace.moto.patching import Patches, patch_at_start, watch_imports
-from headrace.moto.requests.conversion import run_entry, service_of
-from headrace.moto.requests.kinds import Kind
+from headrace.moto.requests.conversion import PROFILES, run_entry, service_of
 from headrace.moto.requests.preparation import (
     AnswerWithoutMoto,
     CheckStrictly,
+    Kind,
     Preparation,
     PreparedRequest,
 )
-from headrace.moto.requests.profiles import PROFILES
 from headrace.moto.requests.quick import (
     NotPlain,
     QuickCall,
@@ -356,7 +353,7 @@ class MotoEngine:
                     self._preparation.entry_of(request, quick.service) if CHANGES.has_made else None
                 )
                 self._save(entry, with_services=False, frees=quick.frees)
-        return response_of(quick, body, request_id)
+        return response_of(quick, body, request_id, call.now_ms)
 
     def _seed(self) -> int:
         return int.from_bytes(self._ids.bytes(8), "big") >> 1

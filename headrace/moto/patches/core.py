@@ -197,6 +197,7 @@ def _name_action(call_action: Any) -> Any:
 
 
 def new_request_id(headers: dict[str, Any] | None = None) -> str:
+    """Return a new request id of 52 characters, and add its header."""
     request_id = os.urandom(52).translate(_ID_OF_BYTES).decode()
     if isinstance(headers, dict):
         headers["x-amzn-requestid"] = request_id

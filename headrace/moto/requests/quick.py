@@ -11,7 +11,6 @@ functions, and leaves everything else, such as every refusal, to moto. Property 
 from __future__ import annotations
 
 import functools
-import time
 import zlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -162,12 +161,12 @@ def _iam_backends() -> Any:
     return iam_backends
 
 
-def response_of(call: QuickCall, body: bytes, request_id: str) -> HttpResponse:
+def response_of(call: QuickCall, body: bytes, request_id: str, now_ms: int) -> HttpResponse:
     """Return an answer with the headers that it gets the long way."""
     headers = [("Content-Type", call.content_type)] if call.content_type else []
     if call.is_motos:
         headers.append(("server", "amazon.com"))
-        headers.append(("date", _date_of(int(time.time()))))
+        headers.append(("date", _date_of(now_ms // 1000)))
         headers.append(("x-amzn-requestid", request_id))
     if call.has_checksum:
         headers.append(("x-amz-crc32", str(zlib.crc32(body))))

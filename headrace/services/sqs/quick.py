@@ -14,7 +14,7 @@ import msgspec
 
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest, reader_of
-from headrace.services.sqs.message_checks import is_text
+from headrace.services.sqs.checks import is_text
 
 _LONGEST_DELAY_S = 900
 _LONGEST_VISIBILITY_S = 43_200

@@ -102,7 +102,12 @@ def test_what_is_not_csv_is_refused_before_the_first_put(
 
 
 @pytest.mark.parametrize(
-    "content", [b"plain", gzip.compress(JSON, mtime=0)[:-9], gzip.compress(JSON, mtime=0)[:12] + b"xxxxxxxxxx"]
+    "content",
+    [
+        b"plain",
+        gzip.compress(JSON, mtime=0)[:-9],
+        gzip.compress(JSON, mtime=0)[:12] + b"xxxxxxxxxx",
+    ],
 )
 def test_what_cannot_be_unpacked_is_refused(
     stream: FakeStream, tmp_path: Path, content: bytes
