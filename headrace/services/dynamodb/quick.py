@@ -213,8 +213,8 @@ def _update(request: QuickRequest, asked: _Update | _LegacyUpdate) -> bytes:
     current = get_item(table, *key)
     if current is not None and current.size() > _MOST_ITEM_BYTES:
         raise NotPlain
-    by = _by_members if isinstance(asked, _LegacyUpdate) else _by_expressions
-    changed, expected = by(asked)
+    is_legacy = isinstance(asked, _LegacyUpdate)
+    changed, expected = _by_members(asked) if is_legacy else _by_expressions(asked)
     keys = {*table.attribute_keys, *(attribute["AttributeName"] for attribute in table.attr)}
     if not changed or "" in changed or not keys.isdisjoint(changed):
         raise NotPlain
