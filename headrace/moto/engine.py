@@ -147,6 +147,7 @@ class MotoEngine:
     ) -> None:
         self._quick = QuickCalls(() if check_strictly is not None else quick)
         self._ids = ids
+        self._waits_for_disk = database.fsync
         self._kept = MotoStorage(database, always=[outbox])
         self._clock = clock
         self._patches = patches
@@ -315,7 +316,7 @@ class MotoEngine:
 
     def may_be_quick(self, request: HttpRequest) -> bool:
         """See `headrace.aws.gateway.dispatch.MotoServices.may_be_quick`."""
-        return self._quick.find(request) is not None
+        return not self._waits_for_disk and self._quick.find(request) is not None
 
     def _answer_quickly(self, request: HttpRequest) -> HttpResponse | None:
         """Answer a plain request of a quick call; None for another one.

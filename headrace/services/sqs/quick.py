@@ -7,7 +7,7 @@ Plain is a request whose members are those below, about a queue of the caller's,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Set
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest, reader_of
 from headrace.services.sqs.checks import is_text
+from headrace.services.sqs.move_tasks import SOURCE
 
 _LONGEST_DELAY_S = 900
 _LONGEST_VISIBILITY_S = 43_200
@@ -122,20 +123,22 @@ _ATTRIBUTES: dict[str, Callable[[Any], Any]] = {
     "MessageDeduplicationId": lambda message: message.deduplication_id,
     "MessageGroupId": lambda message: message.group_id,
     "AWSTraceHeader": _trace_header,
+    SOURCE: lambda message: (message.system_attributes or {}).get(SOURCE),
     "SequenceNumber": lambda message: message.sequence_number,
 }
 
 
-def _show(message: Any, chosen: Collection[str]) -> dict[str, Any]:
+def _show(message: Any, chosen: Set[str]) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "MessageId": message.id,
         "ReceiptHandle": message.receipt_handle,
         "MD5OfBody": message.body_md5,
         "Body": message.body,
     }
-    if chosen:
-        values = {name: _ATTRIBUTES[name](message) for name in chosen}
-        shown["Attributes"] = {name: value for name, value in values.items() if value is not None}
+    values = {name: _ATTRIBUTES[name](message) for name in chosen}
+    attributes = {name: value for name, value in values.items() if value is not None}
+    if attributes or not chosen <= {SOURCE}:
+        shown["Attributes"] = attributes
     return shown
 
 

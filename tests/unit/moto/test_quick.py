@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,9 +17,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
+from headrace.composition.foundation import build_moto
 from headrace.composition.moto_patches import QUICK_CALLS
+from headrace.core.ids import Ids
 from headrace.moto import engine
 from headrace.moto.storage.changes import MOTO_LOCK
+from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.moto_lab import ACCOUNT, MotoLab
 
@@ -333,6 +337,7 @@ RECEIVES = st.builds(
     st.sampled_from([{}, {"VisibilityTimeout": 0}, {"VisibilityTimeout": 3}, {"VisibilityTimeout": 43_201}]),
     st.sampled_from([{}, {"WaitTimeSeconds": 0}, {"WaitTimeSeconds": 21}]),
     st.sampled_from([{}, {"AttributeNames": ["All"]}, {"MessageSystemAttributeNames": ["SentTimestamp", "x"]},
+        {"AttributeNames": ["DeadLetterQueueSourceArn"]},
         {"MessageAttributeNames": ["All"]}]),
 )  # fmt: skip
 REMOVALS = st.tuples(st.just("DeleteMessage"), st.integers(-1, 3))
@@ -575,6 +580,15 @@ def test_a_request_on_the_event_loop_that_is_not_plain_needs_a_thread(lab: MotoL
     request.at_once = True
     with pytest.raises(NeedsThread):
         lab.handle(request)
+
+
+@pytest.mark.parametrize("fsync", [False, True])
+def test_what_waits_for_the_disk_needs_a_thread(tmp_path: Path, fsync: bool):
+    database = Database(tmp_path / "state.sqlite", fsync=fsync)
+    moto = build_moto(database=database, clock=FakeClock(), ids=Ids(1)).engine
+    request = request_of("sqs", "SendMessage", {"QueueUrl": "", "MessageBody": "a"})
+    assert moto.may_be_quick(request) is not fsync
+    database.close()
 
 
 @pytest.mark.parametrize("call", QUICK_CALLS, ids=lambda call: call.name)
