@@ -45,13 +45,11 @@ class _Get(_Request, kw_only=True):
 class _Put(_Request, kw_only=True):
     Item: dict[str, _Typed]
     ReturnValues: Literal["NONE"] = "NONE"
-    ReturnItemCollectionMetrics: Literal["NONE"] = "NONE"
 
 
 class _Delete(_Request, kw_only=True):
     Key: dict[str, _Typed]
     ReturnValues: Literal["NONE"] = "NONE"
-    ReturnItemCollectionMetrics: Literal["NONE"] = "NONE"
 
 
 class _Expressions(_Request, kw_only=True):
@@ -64,7 +62,6 @@ class _Update(_Expressions, kw_only=True):
     UpdateExpression: str
     ConditionExpression: str | msgspec.UnsetType = msgspec.UNSET
     ReturnValues: Literal["NONE"] = "NONE"
-    ReturnItemCollectionMetrics: Literal["NONE"] = "NONE"
 
 
 class _Assignment(msgspec.Struct, forbid_unknown_fields=True):
@@ -83,7 +80,6 @@ class _LegacyUpdate(_Request, kw_only=True):
     AttributeUpdates: dict[str, _Assignment]
     Expected: dict[str, _Equality] = {}
     ReturnValues: Literal["NONE"] = "NONE"
-    ReturnItemCollectionMetrics: Literal["NONE"] = "NONE"
 
 
 class _Query(_Expressions, kw_only=True):

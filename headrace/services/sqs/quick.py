@@ -108,6 +108,10 @@ def _stays(_: Any) -> bool:
     return False
 
 
+def _source(message: Any) -> Any:
+    return (message.system_attributes or {}).get(SOURCE)
+
+
 def _trace_header(message: Any) -> Any:
     header = (message.system_attributes or {}).get("AWSTraceHeader")
     return header.get("StringValue") if header else None
@@ -123,7 +127,7 @@ _ATTRIBUTES: dict[str, Callable[[Any], Any]] = {
     "MessageDeduplicationId": lambda message: message.deduplication_id,
     "MessageGroupId": lambda message: message.group_id,
     "AWSTraceHeader": _trace_header,
-    SOURCE: lambda message: (message.system_attributes or {}).get(SOURCE),
+    SOURCE: _source,
     "SequenceNumber": lambda message: message.sequence_number,
 }
 

@@ -372,7 +372,8 @@ class Queue:
     def state(self) -> Any:
         from moto.sqs.models import sqs_backends
 
-        store: Any = sqs_backends[ACCOUNT]["us-east-1"].queues[self.name].store
+        backends: Any = sqs_backends
+        store = backends[ACCOUNT]["us-east-1"].queues[self.name].store
         store.advance(self.lab.clock.now_ms())
         rows = [msgspec.msgpack.decode(value) for _, value in stored(self.lab, store.id)]
         # Without the ids.
