@@ -23,8 +23,8 @@ from typing import Any
 
 _HERE = Path(__file__).resolve().parent
 if __name__ == "__main__":
-    # As a script, Python looks in this folder first, where our `constructs` hides the library of that name.
-    sys.path = [str(_HERE.parent), *(p for p in sys.path if p and Path(p).resolve() != _HERE)]
+    # As a script, Python looks in this folder, where no package `cdk` is.
+    sys.path.insert(0, str(_HERE.parent))
 # jsii works with Node 20, but prints a large warning about it.
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
 

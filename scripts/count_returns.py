@@ -56,7 +56,7 @@ BACKGROUND = frozenset({
     ("aws/server.py", "Server._look_regularly"),
     ("dashboard/sampler.py", "Sampler.step"),
     ("services/emr/announcements.py", "Announcer.step"),
-    ("spark_submit/event_bounds.py", "EventLogBounds.step"),
+    ("spark_submit/history.py", "EventLogBounds.step"),
 })  # fmt: skip
 ROLE = "arn:aws:iam::000000000000:role/r"
 TRACES = 4

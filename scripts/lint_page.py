@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headrace.lint.rule import StreamingRule
 from headrace.lint.rules import RULES
+from headrace.lint.template import StreamingRule
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "lint.md"

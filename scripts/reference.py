@@ -9,7 +9,9 @@ It shares no code with `lambdas/` or `spark_jobs/`: if both agree, both are righ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Union
 
 import pandas as pd
@@ -87,6 +89,25 @@ def hourly_departures(events: Events) -> pd.DataFrame:
     )
     table["p95_delay"] = groups["delay"].quantile(0.95, interpolation="linear")
     return table.reset_index()[WINDOW_COLUMNS]
+
+
+def table_files(names: Iterable[str], read: Callable[[str], bytes]) -> list[str]:
+    """Return the Parquet files of a table of the jobs (`spark_jobs/common/day_tables.py`), from its files' `names`."""
+    names = sorted(names)
+    versions = [name for name in names if re.search(r"(^|/)versions/\d+\.json$", name)]
+    if not versions:
+        return []
+    place = versions[-1].rpartition("versions/")[0]
+    days = json.loads(read(versions[-1]))["days"]
+    folders = tuple(f"{place}{path}" for parts in days.values() for path, _ in parts)
+    return [name for name in names if name.startswith(folders) and name.endswith(".parquet")]
+
+
+def latest_rows(rows: pd.DataFrame, key: list[str]) -> pd.DataFrame:
+    """Return a job's rows without those that later ones correct; without the table's own columns."""
+    if "batch" in rows:
+        rows = rows.sort_values("batch", kind="stable").drop_duplicates(key, keep="last")
+    return rows.drop(columns=["day", "batch"], errors="ignore")
 
 
 def sort_windows(table: pd.DataFrame) -> pd.DataFrame:

@@ -14,12 +14,12 @@ from typing import Any
 import yaml
 
 from headrace.sql.analysis import Analysis
-from headrace.sql.errors import Place, SqlError
 from headrace.sql.function import Function, result_word, signature
 from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SYNONYMS
 from headrace.sql.inference import GlueTable, Nothing, Schema
 from headrace.sql.parsing import parse
 from headrace.sql.plan import KINESIS_ANALYTICS, KSQL
+from headrace.sql.types import Place, SqlError
 from scripts.sql_published import Outcome, outcomes
 
 ROOT = Path(__file__).parent.parent

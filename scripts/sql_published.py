@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 
 from headrace.sql.analysis import Analysis
-from headrace.sql.errors import SqlError
 from headrace.sql.fold import Fold, ResultRow
 from headrace.sql.operators import moment
 from headrace.sql.parsing import parse
 from headrace.sql.records import Record
+from headrace.sql.types import SqlError
 
 FACTS = Path(__file__).parent.parent / "tests" / "unit" / "sql" / "ksqldb_tests.yaml"
 

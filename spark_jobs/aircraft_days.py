@@ -1,12 +1,11 @@
 """Groups each aircraft's flights into sessions: session windows per tail number; see `spark_jobs/common/`.
 
 A session is a sequence of flights of one tail number with at most eight hours between two flights; it ends eight hours
-after its last flight. Under `--output`: `sessions/batch=N/`, the sessions that micro-batch N closed, each once and
-final: tailnum, session_start, session_end, flights, miles, delay_minutes (the sum; early departures count negative),
-worst_delay.
+after its last flight. Under `--output`: the table `sessions/` of closed sessions, each once and final: tailnum,
+session_start, session_end, flights, miles, delay_minutes (the sum; early departures count negative), worst_delay.
 
-A session is closed when the watermark passes its end; sessions still open at the end of a run stay in the checkpoint,
-and a later run with newer flights writes them.
+A session is closed when the watermark passes its end; sessions still open at the end of a run wait in the checkpoint
+(the run says how many), and a later run with newer flights writes them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,9 @@ from spark_jobs.common.job import Job
 
 NEEDS_SPARK = "3.5"
 GAP = "8 hours"
-RESULTS = outputs.Results("aircraft_days", "sessions/", ("tailnum", "session_start"), "tailnum")
+RESULTS = outputs.Results(
+    "aircraft_days", "sessions/", ("tailnum", "session_start"), "session_start", "tailnum"
+)
 
 
 def transform(records: DataFrame, watermark: str) -> DataFrame:
@@ -45,7 +46,7 @@ def transform(records: DataFrame, watermark: str) -> DataFrame:
     )
 
 
-JOB = Job(RESULTS.job, "What each aircraft did in a row.", transform, results=RESULTS)
+JOB = Job(RESULTS.job, "What each aircraft did in a row.", transform, results=RESULTS, waits=True)
 
 
 if __name__ == "__main__":

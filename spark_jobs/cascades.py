@@ -3,7 +3,7 @@
 Flights come late and out of order, so the aircraft's state holds each flight until the watermark has passed its time
 (by an event-time timer), and counts the flights only then, in order of time. A flight that departs at least 15 minutes
 late extends the streak; a flight on time, or 24 hours without a flight, ends it. When a streak reaches three, and with
-each further flight, the job writes a row under `--output` in `cascades/batch=N/`: tailnum, started, event_time,
+each further flight, the job writes a row under `--output` to the table `cascades/`: tailnum, started, event_time,
 event_id (of the flight), flights (late ones in a row), delay_minutes (of all of them).
 
 State is in RocksDB, as transformWithState requires; flights that the watermark has not passed at the end of a run wait
@@ -36,7 +36,7 @@ OUTPUT_SCHEMA = (
     "tailnum STRING, started TIMESTAMP, event_time TIMESTAMP, event_id STRING, flights INT, "
     "delay_minutes INT"
 )
-RESULTS = outputs.Results("cascades", "cascades/", ("event_id",), "tailnum")
+RESULTS = outputs.Results("cascades", "cascades/", ("event_id",), "event_time", "tailnum")
 
 # A waiting flight: its time in epoch milliseconds, its id, its delay in minutes.
 Waiting = tuple[int, str, int]

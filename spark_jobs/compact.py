@@ -34,7 +34,8 @@ from pyspark.sql import functions as F
 
 from headrace.cdc.compaction import Compaction, Line
 from headrace.cdc.events import CaptureError, Position, read_event
-from spark_jobs.common import batches, options, queries
+from spark_jobs.common import options, queries
+from spark_jobs.common.day_tables import DayTable
 from spark_jobs.common.files import Files, query_id
 from spark_jobs.common.iceberg import LINES, IcebergOutput, read_lines
 from spark_jobs.common.job import Job
@@ -200,7 +201,8 @@ class Table:
     """The job's output. Only one query writes at a time."""
 
     def __init__(self, spark: SparkSession, arguments: argparse.Namespace, begin_ms: int) -> None:
-        self._arguments, self._files, self._begin_ms = arguments, Files(spark), begin_ms
+        self._spark, self._arguments, self._begin_ms = spark, arguments, begin_ms
+        self._files = Files(spark)
         self.counts = Counts()
         self._output: Folder | IcebergOutput
         if arguments.table is not None:
@@ -249,7 +251,9 @@ class Table:
             raise ValueError(f"{reason} --quarantine would set it aside.")
         if unreadable:
             rows = parsed.where("reason IS NOT NULL").select("reason", "data", "shard", "number")
-            batches.into(self._arguments.quarantine)(rows, batch_id)
+            place, checkpoint = self._arguments.quarantine, self._arguments.checkpoint
+            table = DayTable(self._spark, place, checkpoint=checkpoint)
+            table.add(rows.withColumn("day", F.current_date()), batch_id)
         self.counts.unreadable += unreadable
 
     def _store(
@@ -327,6 +331,9 @@ class CompactJob(Job):
     def parse(self, argv: Any) -> argparse.Namespace:
         """Parse a step's arguments; exits with a sentence for invalid ones."""
         arguments = super().parse(argv)
+        if arguments.trigger != options.DRAIN:
+            # The manifest says until when the table has everything: until a run's begin.
+            sys.exit("compact takes what the stream holds, and ends: it has no other --trigger.")
         scheme, _, rest = arguments.output.rstrip("/").partition("://")
         arguments.table = None
         if scheme == "iceberg":
@@ -351,7 +358,9 @@ class CompactJob(Job):
         now = spark.range(1).select(F.unix_millis(F.current_timestamp()))
         table = Table(spark, arguments, now.collect()[0][0])
         table.check()
-        queries.drain(spark, records[0], self.name, "append", arguments.checkpoint, table.take)
+        queries.start(
+            spark, records[0], self.name, "append", arguments, table.take
+        ).awaitTermination()
         rows = table.finish()
         return {"read": table.counts.read, "unreadable": table.counts.unreadable, "rows": rows}
 

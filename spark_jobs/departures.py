@@ -5,13 +5,10 @@
         --output s3://bucket/departures/ --checkpoint s3://bucket/checkpoints/departures/
 
 On EMR, `--source-format` with its name (and `--jars` with its jar) selects EMR's bundled connector; the options
-are the same. Each run continues where the last one stopped, and ends when the stream is drained. Two tables are under
-`--output` (or, in a stream, only the updates):
-
-- `updates/batch=N/`: the windows that micro-batch N changed, with their values after it. Writing replaces the
-  folder, so a batch that is repeated after a crash leaves the same files as without the crash.
-- `windows/`: the current state of every window, made from `updates` at the end of the run: for each window and airport
-  the row of the highest batch. It is replaced as a whole; if the job dies meanwhile, the next run makes it again.
+are the same. Each run continues where the last one stopped, and ends when the stream is drained; with `--trigger "10
+seconds"` it runs on. Under `--output` is the table `windows/`: for each window and airport its row after the last
+micro-batch that changed it (in a stream, every such row). A micro-batch adds the rows that it changed, at once: one
+that is repeated after a crash changes nothing twice (`spark_jobs/common/day_tables.py`).
 
 Why the job does not append each window once the watermark has closed it: a run that drains its input and ends would
 never write its last windows, since no later flight moves the watermark past them. Here a window is written as soon
@@ -46,7 +43,7 @@ WINDOW = "1 hour"
 SCHEMA = "event_id STRING, event_time TIMESTAMP, origin STRING, dep_delay INT, cancelled BOOLEAN"
 REQUIRED = ("event_id", "event_time", "origin", "cancelled")
 KEY = ("window_start", "origin")
-RESULTS = outputs.Results("departures", "updates/", KEY, "origin", corrects=True)
+RESULTS = outputs.Results("departures", "windows/", KEY, "window_start", "origin", corrects=True)
 
 
 def transform(records: DataFrame, watermark: str) -> DataFrame:

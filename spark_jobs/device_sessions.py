@@ -1,10 +1,11 @@
 """Groups each device's readings into sessions: session windows per device; see `spark_jobs/common/`.
 
 A session is a sequence of readings of one device with at most five minutes between two readings, by the device's own
-clock; it ends five minutes after its last reading. Under `--output`: `sessions/batch=N/`, the sessions that micro-batch
-N closed, each once and final: device, session_start, session_end, readings, mean_celsius, max_celsius.
+clock; it ends five minutes after its last reading. Under `--output`: the table `sessions/` of closed sessions, each
+once and final: device, session_start, session_end, readings, mean_celsius, max_celsius.
 
-Sessions that are open at the end of a run stay in the checkpoint, and a later run with newer readings writes them.
+Sessions that are open at the end of a run wait in the checkpoint (the run says how many), and a later run with newer
+readings writes them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ NEEDS_SPARK = "3.5"
 GAP = "5 minutes"
 SCHEMA = "device STRING, seq INT, event_time TIMESTAMP, celsius DOUBLE"
 REQUIRED = ("device", "seq", "event_time", "celsius")
-RESULTS = outputs.Results("device_sessions", "sessions/", ("device", "session_start"), "device")
+RESULTS = outputs.Results(
+    "device_sessions", "sessions/", ("device", "session_start"), "session_start", "device"
+)
 
 
 def transform(records: DataFrame, watermark: str) -> DataFrame:
@@ -50,6 +53,7 @@ JOB = Job(
     transform,
     results=RESULTS,
     sources=(Source(schema=SCHEMA, required=REQUIRED),),
+    waits=True,
 )
 
 

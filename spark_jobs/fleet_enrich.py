@@ -2,10 +2,10 @@
 
 The register is a Parquet folder, `--planes`, with tailnum, year, manufacturer, model and seats; another program
 replaces it or adds to it. The job reads it again for each micro-batch, so a flight is joined with the register's
-state at its micro-batch's run; a flight of an unknown aircraft has nulls. Under `--output`: `flights/batch=N/`.
+state at its micro-batch's run; a flight of an unknown aircraft has nulls. Under `--output`: the table `flights/`.
 
-A micro-batch that is repeated after a crash replaces its files, and may see a newer register: each flight is
-written exactly once, with its aircraft from the last attempt. See `spark_jobs/common/`.
+A micro-batch that is repeated after a crash may see a newer register: each flight is written exactly once, with its
+aircraft from the first attempt that the table took. See `spark_jobs/common/`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spark_jobs.common.job import Job
 
 NEEDS_SPARK = "3.5"
 PLANES_SCHEMA = "tailnum STRING, year INT, manufacturer STRING, model STRING, seats INT"
-RESULTS = outputs.Results("fleet_enrich", "flights/", ("event_id",), "origin")
+RESULTS = outputs.Results("fleet_enrich", "flights/", ("event_id",), "event_time", "origin")
 
 
 def transform(flights: DataFrame, planes: DataFrame) -> DataFrame:
@@ -43,7 +43,7 @@ def register(spark: SparkSession, folder: str) -> DataFrame:
 
 def enrich(spark: SparkSession, arguments: argparse.Namespace) -> batches.Sink:
     """Return what writes a micro-batch's flights with the register's state at that moment."""
-    write = outputs.sink(arguments, RESULTS)
+    write = outputs.sink(spark, arguments, RESULTS)
     return lambda flights, batch_id: write(
         transform(flights, register(spark, arguments.planes)), batch_id
     )

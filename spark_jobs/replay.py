@@ -15,7 +15,7 @@ NEEDS_SPARK = "3.5"
 JOB = Job(
     "replay",
     "Computes the view of all flights again.",
-    sink=lambda _, arguments: speed_view.write_view(arguments, None),
+    sink=speed_view.write_view,
 )
 
 

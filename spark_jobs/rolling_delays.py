@@ -1,8 +1,8 @@
 """Computes delays by airport over the last hour, every 15 minutes: hopping windows; see `spark_jobs/common/`.
 
-Under `--output`: `updates/batch=N/`, the windows that micro-batch N changed, and `windows/`, the current state of every
-window, written at the end of the run: window_start, window_end, origin, departures, delayed (15 minutes or more),
-mean_delay and max_delay (minutes; null if no flight departed). In a stream, only the updates.
+Under `--output`: the table `windows/`, the current state of every window: window_start, window_end, origin, departures,
+delayed (15 minutes or more), mean_delay and max_delay (minutes; null if no flight departed). In a stream, the windows
+that each micro-batch changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ NEEDS_SPARK = "3.5"
 WINDOW, SLIDE = "1 hour", "15 minutes"
 DELAYED_MINUTES = 15
 KEY = ("window_start", "origin")
-RESULTS = outputs.Results("rolling_delays", "updates/", KEY, "origin", corrects=True)
+RESULTS = outputs.Results(
+    "rolling_delays", "windows/", KEY, "window_start", "origin", corrects=True
+)
 
 
 def transform(records: DataFrame, watermark: str) -> DataFrame:

@@ -13,7 +13,6 @@ import sys
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs import speed_view
 from spark_jobs.common import views
 from spark_jobs.common.job import TableJob
 
@@ -27,8 +26,10 @@ def transform(batch: DataFrame, speed: DataFrame) -> DataFrame:
 
 def table(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
     """Return the sum of the views, sorted and in one file."""
-    batch = spark.read.schema(views.VIEW_SCHEMA).parquet(arguments.batch)
-    speed = speed_view.read_view(spark, arguments.speed.rstrip("/") + "/")
+    batch, speed = (
+        views.table_of(spark, folder.rstrip("/") + "/").read()
+        for folder in (arguments.batch, arguments.speed)
+    )
     return transform(batch, speed).coalesce(1).sortWithinPartitions(*views.KEY)
 
 

@@ -1,15 +1,16 @@
 """Computes estimates over a stream in little memory, with known error bounds; see `spark_jobs/common/`.
 
-Each micro-batch N writes, under `--output`, sketches of its flights, which merge to the sketches of all flights:
+Each micro-batch adds, under `--output`, sketches of its flights to five tables of `common/day_tables.py`, by the day of
+the micro-batch; older ones are merged, and `read()` has rows that merge to the sketches of all flights:
 
-- `distinct/batch=N/`: HyperLogLog (12 bits) of the tail numbers by airport; relative standard error 1.04 / sqrt(4096).
-- `delays/batch=N/`: KLL (`quantiles.py`) of the departures' delays by airport; rank error of 1.65 % in 99 % of cases.
-- `counts/batch=N/`: count-min (5 rows of 1,024) of flights by tail number; never too low, and too high by more than
+- `distinct/`: HyperLogLog (12 bits) of the tail numbers by airport; relative standard error 1.04 / sqrt(4096).
+- `delays/`: KLL (`quantiles.py`) of the departures' delays by airport; rank error of 1.65 % in 99 % of cases.
+- `counts/`: count-min (5 rows of 1,024) of flights by tail number; never too low, and too high by more than
   e / 1024 of all flights with a probability of at most exp(-5).
-- `heavy/batch=N/`: at most 256 tail numbers per partition, with the most flights by a separate count-min table and heap
+- `heavy/`: at most 256 tail numbers per partition, with the most flights by a separate count-min table and heap
   (`heavy.py`). With `counts` they give the heavy hitters: `heavy_hitters()` has every aircraft with more than
   1 / 256 + e / 1024 of all flights, and no aircraft's number is too low.
-- `sample/batch=N/`: a reservoir of 100 flights, those with the smallest random numbers (the hashes of their ids):
+- `sample/`: a reservoir of 100 flights, those with the smallest random numbers (the hashes of their ids):
   merged, they are a uniform sample of all flights, the same in every run.
 """
 
@@ -17,12 +18,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType
+from pyspark.sql.window import Window
 
 from spark_jobs.common import batches, heavy, quantiles
+from spark_jobs.common.day_tables import DayTable
 from spark_jobs.common.job import Job
 
 NEEDS_SPARK = "3.5"
@@ -47,10 +52,15 @@ def delays(flights: DataFrame) -> DataFrame:
     """Return a sketch of the delays by airport: origin, sketch."""
     known = flights.where("dep_delay IS NOT NULL").selectExpr("origin", "CAST(dep_delay AS BIGINT)")
     parts = known.mapInArrow(quantiles.sketches_of, "name STRING, sketch BINARY")
+    return _delays_by(parts, F.col("name").alias("origin"))
+
+
+def _delays_by(sketches: DataFrame, *key: Column) -> DataFrame:
     return (
-        parts.groupBy(F.col("name").alias("origin"))
+        sketches.groupBy(*key)
         .agg(F.collect_list("sketch").alias("sketches"))
-        .select("origin", _merged("sketches").alias("sketch"))
+        .withColumn("sketch", _merged("sketches"))
+        .drop("sketches")
     )
 
 
@@ -111,23 +121,55 @@ def _cell() -> Column:
     return F.pmod(F.xxhash64("row", "tailnum"), F.lit(WIDTH)).alias("cell")
 
 
-SKETCHES = {
-    "distinct": distinct,
-    "delays": delays,
-    "counts": counts,
-    "heavy": candidates,
-    "sample": sample,
+@dataclass(frozen=True)
+class Kind:
+    """A kind of sketch: what makes one of a micro-batch's flights, and what merges those of one day."""
+
+    of_flights: Callable[[DataFrame], DataFrame]
+    merged: Callable[[DataFrame], DataFrame]
+
+
+def _samples(rows: DataFrame) -> DataFrame:
+    by_number = Window.partitionBy("day").orderBy(drawn(SEED))
+    place = F.row_number().over(by_number)
+    return rows.withColumn("_place", place).where(F.col("_place") <= SAMPLE).drop("_place")
+
+
+KINDS = {
+    "distinct": Kind(
+        distinct,
+        lambda rows: rows.groupBy("day", "origin").agg(F.hll_union_agg("sketch").alias("sketch")),
+    ),
+    "delays": Kind(delays, lambda rows: _delays_by(rows, F.col("day"), F.col("origin"))),
+    "counts": Kind(
+        counts, lambda rows: rows.groupBy("day", "row", "cell").agg(F.sum("count").alias("count"))
+    ),
+    "heavy": Kind(candidates, lambda rows: rows.distinct()),
+    "sample": Kind(sample, _samples),
 }
 
 
+def _table(spark: SparkSession, output: str, name: str, checkpoint: str | None = None) -> DayTable:
+    return DayTable(spark, f"{output}{name}/", None, KINDS[name].merged, checkpoint)
+
+
+def read(spark: SparkSession, output: str, name: str) -> DataFrame:
+    """Return the sketches `name` of all micro-batches. Raises ValueError when there are none yet."""
+    return _table(spark, output, name).read().drop("day")
+
+
 def sketch(spark: SparkSession, arguments: argparse.Namespace) -> batches.Sink:
-    """Return what writes every sketch of a micro-batch's flights."""
+    """Return what adds every sketch of a micro-batch's flights."""
+    tables = {name: _table(spark, arguments.output, name, arguments.checkpoint) for name in KINDS}
 
     def write(flights: DataFrame, batch_id: int) -> None:
         flights.persist()
-        for name, make in SKETCHES.items():
-            batches.into(f"{arguments.output}{name}/")(make(flights), batch_id)
-        flights.unpersist()
+        try:
+            for name, table in tables.items():
+                own = KINDS[name].of_flights(flights)
+                table.add(own.withColumn("day", F.current_date()), batch_id)
+        finally:
+            flights.unpersist()
 
     return write
 

@@ -1,6 +1,6 @@
 """The speed layer: updates the view of the flights after a cut from a stream; see `spark_jobs/common/views.py`.
 
-Under `--output`: `deltas/batch=N/`, micro-batch N's additions; the view is their sum, `read_view()`. Without `--since`
+Under `--output` is the view, a table of `common/day_tables.py`: `read_view()` reads it. Without `--since`
 all flights count, which makes a Kappa architecture: `replay.py`. `common/events.py` defines late flights; the cut does
 not make a flight late.
 """
@@ -25,20 +25,21 @@ def transform(flights: DataFrame, since: str | None) -> DataFrame:
 
 def read_view(spark: SparkSession, folder: str) -> DataFrame:
     """Return the view under `folder`, the speed layer's output; empty before its first micro-batch."""
-    deltas = batches.read(spark, f"{folder}deltas/")
-    return spark.createDataFrame([], views.VIEW_SCHEMA) if deltas is None else views.added(deltas)
+    return views.table_of(spark, folder).read()
 
 
-def write_view(arguments: argparse.Namespace, since: str | None) -> batches.Sink:
-    """Return what writes a micro-batch's additions to the view."""
-    write = batches.into(f"{arguments.output}deltas/")
-    return lambda flights, batch_id: write(transform(flights, since), batch_id)
+def write_view(
+    spark: SparkSession, arguments: argparse.Namespace, since: str | None = None
+) -> batches.Sink:
+    """Return what adds a micro-batch's flights to the view."""
+    view = views.table_of(spark, arguments.output, arguments.checkpoint)
+    return lambda flights, batch_id: view.add(transform(flights, since), batch_id)
 
 
 JOB = Job(
     "speed_view",
     "The speed layer's view.",
-    sink=lambda _, arguments: write_view(arguments, arguments.since),
+    sink=lambda spark, arguments: write_view(spark, arguments, arguments.since),
     options={
         "--since": {
             "type": options.moment,

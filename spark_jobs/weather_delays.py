@@ -1,14 +1,14 @@
 """Joins each departure with the weather of its hour: a join of two streams; see `spark_jobs/common/`.
 
-A flight is joined with its airport's report from at most an hour before its time. Under `--output`: `batch=N/`
-in `joined/`, each flight once: event_id, event_time, origin, dep_delay, weather_time, temp, wind_speed, precip,
+A flight is joined with its airport's report from at most an hour before its time. Under `--output`: the table
+`joined/`, each flight once: event_id, event_time, origin, dep_delay, weather_time, temp, wind_speed, precip,
 visib. A flight with a report is written with the first micro-batch that has both; a flight without one is written with
 nulls when the watermark has passed it, since then no report can come. The watermark is the smaller of both streams'.
 
 A report is `{"event_id", "event_time", "origin", "temp", "wind_speed", "precip", "visib"}`, in the stream
 `--weather-stream`: hourly, with the time at which its hour begins; a missing measurement is null. Records that are not
-flights are quarantined in `flights/`, records that are not reports in `weather/`. A run ends with the number of rows in
-the state: the ids that repeats are told by, and the flights and reports that the watermark has not passed.
+flights are quarantined in `flights/`, records that are not reports in `weather/`. A run ends with the number of rows
+that wait in the state: the flights and reports that the watermark has not passed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WEATHER_SCHEMA = (
 )
 WEATHER_REQUIRED = ("event_id", "event_time", "origin")
 WEATHER_OBSERVATION = "reports"
-RESULTS = outputs.Results("weather_delays", "joined/", ("event_id",), "origin")
+RESULTS = outputs.Results("weather_delays", "joined/", ("event_id",), "event_time", "origin")
 # The condition on the hour alone would compare every flight with every report of its airport: so join by hours first.
 HOUR_US = 3_600_000_000
 JOINED = (
@@ -57,14 +57,16 @@ def transform(flights: DataFrame, weather: DataFrame, watermark: str) -> DataFra
     )
 
 
-REPORTS = Source("weather_stream", WEATHER_SCHEMA, WEATHER_REQUIRED, WEATHER_OBSERVATION, "weather")
+REPORTS = Source(
+    "weather_stream", WEATHER_SCHEMA, WEATHER_REQUIRED, WEATHER_OBSERVATION, "weather/"
+)
 JOB = Job(
     RESULTS.job,
     "Each departure with the weather of its hour.",
     transform,
     results=RESULTS,
     options={"--weather-stream": {"required": True}},
-    sources=(Source(part="flights"), REPORTS),
+    sources=(Source(part="flights/"), REPORTS),
     waits=True,
 )
 

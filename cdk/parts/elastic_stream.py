@@ -29,7 +29,7 @@ from constructs import Construct
 import headrace
 from cdk.parts.checks import check_between
 from cdk.parts.event_stream import MAX_SHARDS, EventStream
-from headrace.shards.settings import Settings
+from headrace.shards.loads import Settings
 
 CODE = Path(__file__).resolve().parents[2] / "lambdas" / "autoscale"
 METRICS = "Headrace/Shards"

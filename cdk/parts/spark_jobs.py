@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from aws_cdk import Aws, Stage
 from aws_cdk import aws_emr as emr
@@ -20,7 +21,7 @@ from constructs import Construct
 
 from cdk.parts import python_packages
 from headrace.spark.package import build
-from headrace.spark_submit.needed_spark import ReleaseTooOld, check_release
+from headrace.spark_submit.emr_releases import ReleaseTooOld, check_release
 
 # The earliest time of the zip format; a fixed time keeps the asset's hash until a job changes.
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
@@ -56,6 +57,7 @@ JOBS = {
     "sketches": Job(),
     "speed_view": Job(),
     "replay": Job(),
+    "live_view": Job(),
     "batch_view": Job(required=("--archive", "--before"), folders={"--output": "batch_view"}),
     "serve": Job(
         folders={"--batch": "batch_view", "--speed": "speed_view", "--output": "serve"},
@@ -243,14 +245,23 @@ class SparkJobs(Construct):
             elif uri:
                 self._allow_folder(uri, ["s3:DeleteObject", "s3:GetObject", "s3:PutObject"])
 
+        if (namespace := step.option("--metrics")) is not None:
+            # CloudWatch's metrics are no resources; the namespace is what can be named.
+            in_namespace = {"StringEquals": {"cloudwatch:namespace": namespace}}
+            self._allow(["cloudwatch:PutMetricData"], ["*"], in_namespace)
+
     def _allow_folder(self, uri: str, actions: list[str]) -> None:
         bucket, _, prefix = uri.removeprefix("s3://").partition("/")
         arn = f"arn:{Aws.PARTITION}:s3:::{bucket}"
         self._allow(["s3:ListBucket"], [arn])
         self._allow(actions, [f"{arn}/{prefix.rstrip('/')}/*" if prefix else f"{arn}/*"])
 
-    def _allow(self, actions: list[str], resources: list[str]) -> None:
-        self._role.add_to_policy(iam.PolicyStatement(actions=actions, resources=resources))
+    def _allow(
+        self, actions: list[str], resources: list[str], conditions: dict[str, Any] | None = None
+    ) -> None:
+        self._role.add_to_policy(
+            iam.PolicyStatement(actions=actions, resources=resources, conditions=conditions)
+        )
 
 
 def _stream_arn(name: str) -> str:

@@ -20,11 +20,11 @@ from cdk.parts.spark_cluster import SparkCluster
 from cdk.parts.spark_jobs import READS_STREAM
 from cdk.parts.workspace_bucket import WorkspaceBucket
 from headrace.sql.analysis import Analysis
-from headrace.sql.errors import SqlError
 from headrace.sql.inference import Folder
 from headrace.sql.parsing import parse
 from headrace.sql.plan import KSQL, Script
 from headrace.sql.pyspark_job import compile_script
+from headrace.sql.types import SqlError
 
 # EMR's own source and sink, in its images from 7.1.0 on.
 CONNECTOR = "/usr/share/aws/kinesis/spark-sql-kinesis/lib/spark-streaming-sql-kinesis-connector.jar"

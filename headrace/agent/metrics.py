@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.client.producer_metrics import RequestCounts
+from headrace.client.receipts import RequestCounts
 from headrace.core.clock import Clock
 
 _LOG = logging.getLogger("headrace.agent")

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from botocore.exceptions import BotoCoreError, ClientError
 
 from headrace.client import Producer, PutsFailed
-from headrace.client.producer_metrics import RequestCounts
+from headrace.client.receipts import RequestCounts
 from headrace.core.clock import Clock
 
 # Records of a block share their random key, which costs less, and leaves aggregates whole.

@@ -3,6 +3,8 @@
 The slot's exported snapshot is what the changes begin after. Until all rows are safe the slot is a temporary one, which
 goes with its connection; then one statement makes the lasting slot at the same place. So a kill during the snapshot
 leaves nothing behind, and the next capture begins anew; a lasting slot means that the snapshot is whole.
+
+What a capture writes to.
 """
 
 from __future__ import annotations
@@ -10,15 +12,14 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
+from typing import Protocol
 
 import psycopg
 
-from headrace.cdc.changes import Change, Row, Table
+from headrace.cdc.changes import Change, Commit, Decoder, Row, Table
 from headrace.cdc.events import CaptureError, format_lsn
-from headrace.cdc.pgoutput import Commit, Decoder
-from headrace.cdc.progress import Progress, ProgressFile, check
 from headrace.cdc.server import Identity, Replication, Server, sentence_of
-from headrace.cdc.sinks import Sink
+from headrace.cdc.table_sink import Progress, ProgressFile, check
 from headrace.client.clock import Clock
 
 _LOG = logging.getLogger("headrace.cdc")
@@ -350,3 +351,50 @@ def _is_refusal(error: psycopg.OperationalError) -> bool:
 def explain(error: psycopg.Error) -> CaptureError:
     """Return PostgreSQL's error as a sentence."""
     return CaptureError(f"PostgreSQL: {sentence_of(error)}.")
+
+
+class Sink(Protocol):
+    """Takes changes in the order of the database. Used by one thread. Raises CaptureError when it cannot go on.
+
+    Attributes:
+        home: the server's system id and the database in which it has the rows themselves, and so the large values that
+            an update leaves alone; None when it has only events.
+    """
+
+    home: tuple[str, str] | None
+
+    def resume(self) -> int:
+        """Forget the unfinished transaction; return the LSN that the sink itself keeps, else 0."""
+        ...
+
+    def begin_snapshot(self) -> None:
+        """Prepare for all rows; what an unfinished snapshot left is to go."""
+        ...
+
+    def take(self, change: Change) -> None:
+        """Take a change; it may still be in memory when this returns. Does not block for long."""
+        ...
+
+    def commit(self, end_lsn: int) -> None:
+        """Note that a transaction, or the snapshot, is complete with this LSN."""
+        ...
+
+    def safe_lsn(self) -> int:
+        """Return the last `end_lsn` up to which everything is durable; 0 for none yet."""
+        ...
+
+    def is_full(self) -> bool:
+        """Whether the next change must wait."""
+        ...
+
+    def is_idle(self) -> bool:
+        """Whether nothing that was taken is still on its way."""
+        ...
+
+    def flush(self) -> None:
+        """Wait until everything that was taken is durable."""
+        ...
+
+    def close(self) -> None:
+        """Flush, and let go."""
+        ...

@@ -13,9 +13,8 @@ import psycopg
 from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
 
-from headrace.cdc.changes import Column, Row, Table
+from headrace.cdc.changes import EPOCH_US, Column, Row, Table
 from headrace.cdc.events import CaptureError, format_lsn, parse_lsn
-from headrace.cdc.pgoutput import EPOCH_US
 
 # Texts that do not depend on the server's settings.
 _OPTIONS = "-c datestyle=ISO -c intervalstyle=iso_8601 -c timezone=UTC -c bytea_output=hex -c extra_float_digits=3"

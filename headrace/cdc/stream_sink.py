@@ -12,8 +12,7 @@ from headrace.cdc.envelopes import Document, Envelope, encode
 from headrace.cdc.events import CaptureError
 from headrace.cdc.keys import PartitionKeys
 from headrace.client.producer import Producer
-from headrace.client.producer_metrics import PutsFailed
-from headrace.client.receipts import Receipt
+from headrace.client.receipts import PutsFailed, Receipt
 
 _LOG = logging.getLogger("headrace.cdc")
 # Less than the producer's own bounds, so that `put` never blocks and the server hears of us.

@@ -294,8 +294,7 @@ def _run_flume(
     only_checks: bool,
 ) -> None:
     """Run an agent of Flume's. Raises ConfigurationError, ClickException."""
-    from headrace.agent.flume.building import agent_names, build
-    from headrace.agent.flume.running import FlumeRun, RunError
+    from headrace.agent.flume.building import FlumeRun, RunError, agent_names, build
     from headrace.core.clock import SystemClock
 
     if hdfs is not None and split_s3_url(hdfs) is None:

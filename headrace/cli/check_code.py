@@ -60,7 +60,7 @@ def check_code(data_dir: Path, database: Path) -> Iterator[BadCode]:
 
 def mend_code(bad: BadCode, quarantine: Path) -> None:
     """Unpack an undamaged zip again; the old files are moved to `quarantine`. Raises OSError."""
-    from headrace.services.lambda_.packages.unzip import unzip
+    from headrace.services.lambda_.packages.code import unzip
 
     folder = bad.path
     new = folder.with_name(f"new-{bad.digest}{_NEW_SUFFIX}")

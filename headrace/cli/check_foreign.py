@@ -18,7 +18,7 @@ _ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "INTERRUPTED", "SUCCESS"
 
 def foreign_state(database: Path) -> Iterator[str]:
     """Yield what moto's stored state names that is no part of it. Raises sqlite3.Error."""
-    from headrace.moto.storage.inspection import PICKLED, foreign_names
+    from headrace.moto.storage.stored_names import PICKLED, foreign_names
 
     with _reading(database) as connection:
         for service, is_compressed, state in _rows(connection, "fallback_services"):

@@ -20,7 +20,7 @@ _COMMANDS = {
         "Show the cloud that runs on the data directory; exit 1 when none does.",
     ),
     "env": (
-        "headrace.cli.env",
+        "headrace.cli.down_status",
         'Print the exports for the cloud of the data directory, for eval "$(headrace env)".',
     ),
     "dashboard": (
@@ -93,7 +93,7 @@ _COMMANDS = {
         "Capture a PostgreSQL's rows, then its changes, without gap or overlap.",
     ),
     "compact": (
-        "headrace.cli.compact",
+        "headrace.cli.cdc",
         "Fold what STREAM has since the last time, events of `headrace cdc`, into the snapshot in S3, and end.",
     ),
     "plan": (

@@ -50,8 +50,7 @@ async def _serve(make_client: Callable[[str], Any], region: str, port: int) -> N
     from headrace.core.workers import Supervisor
     from headrace.dashboard.api import Dashboard
     from headrace.dashboard.aws import EVERY_S, AwsAccount, CloudWatchMeter
-    from headrace.dashboard.rings import Rings
-    from headrace.dashboard.sampler import Sampler
+    from headrace.dashboard.sampler import Rings, Sampler
     from headrace.dashboard.static_files import page_file
     from headrace.pages.routes import Routes, for_people
 

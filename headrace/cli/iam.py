@@ -7,7 +7,7 @@ import json
 import click
 
 from headrace.cli.options import endpoint_url_option, fail
-from headrace.client.iam import Iam, IamError
+from headrace.client.pages import Iam, IamError
 
 
 @click.group()

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import click
 
 from headrace.cli.running_cloud import find_endpoint_url
-from headrace.client.http import ask, is_here
+from headrace.client.pages import ask, is_here
 from headrace.client.signing import Keys, find_keys, signed_headers
 from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION
 

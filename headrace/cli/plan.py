@@ -21,9 +21,8 @@ from headrace.cli.stream_names import explain_stream_errors
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headrace.shards.planning import Load
-    from headrace.shards.prices import Prices
-    from headrace.shards.sketch import KeySketch
+    from headrace.shards.loads import KeySketch
+    from headrace.shards.planning import Load, Prices
 
 
 # More than any stream takes.
@@ -72,8 +71,8 @@ def plan(
 
     A FILE of `headrace tail STREAM --json` has its rate, its busiest second and its hottest key in it. It may be gzip.
     """
+    from headrace.shards.planning import US_EAST_1
     from headrace.shards.planning import plan as make_plan
-    from headrace.shards.prices import US_EAST_1
 
     prices = US_EAST_1 if price_file is None else _read_prices(price_file, US_EAST_1)
     path = Path(source)
@@ -188,7 +187,7 @@ def _of_stream(stream: str, rate: float | None, readers: int, reach: dict[str, A
     from headrace.client.clock import SystemClock
     from headrace.client.streams import name_member
     from headrace.shards.planning import Load
-    from headrace.shards.sampling import Sampler
+    from headrace.shards.scaling import Sampler
 
     kinesis = client("kinesis", **reach)
     with explain_stream_errors(kinesis, stream):

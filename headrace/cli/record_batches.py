@@ -73,7 +73,7 @@ class Putter:
 
     def stop(self) -> None:
         """Let the request that is on its way be answered, and put nothing more."""
-        from headrace.client.producer_metrics import PutsFailed
+        from headrace.client.receipts import PutsFailed
 
         with contextlib.suppress(TimeoutError, PutsFailed):
             self._producer.close(0)

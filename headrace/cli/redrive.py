@@ -17,14 +17,16 @@ from rich.table import Table
 
 from headrace.cli.options import client, endpoint_option, explain, fail, split_s3_url
 from headrace.cli.redrive_queues import (
+    Copier,
     FailureQueue,
     NotAQueue,
+    NotCopied,
     NotReadable,
     QueueCounts,
+    copier_of,
     find_queue,
     send_message,
 )
-from headrace.cli.redshift_copies import Copier, NotCopied, copier_of
 from headrace.deliveries.redrive_records import (
     Bucket,
     DeliveryStreamTarget,

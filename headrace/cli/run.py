@@ -1,25 +1,42 @@
-"""`headrace up`: start a cloud in this process, or with --detach in the background."""
+"""`headrace up`: start a cloud in this process, or with --detach in the background.
+
+Makes the options of `headrace up` from the fields of `Config`: name, type, default and help are declared there.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import os
 import resource
 import shutil
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import click
 
-from headrace.cli.access import access_warnings, check_access, how_to_use
-from headrace.cli.config_options import config_options
-from headrace.cli.detach import ephemeral_folder, start_in_background
-from headrace.cli.health_words import devices_sentence, moto_progress
+from headrace.cli.detach import (
+    access_warnings,
+    check_access,
+    ephemeral_folder,
+    how_to_use,
+    start_in_background,
+)
 from headrace.cli.interrupts import (
     INTERRUPTED,
     STOP_SIGNALS,
@@ -27,22 +44,85 @@ from headrace.cli.interrupts import (
     leave_at_once,
     let_children_be_interrupted,
 )
-from headrace.cli.options import data_dir_option, fail
+from headrace.cli.options import NumberRange, data_dir_option, fail
 from headrace.cli.running_cloud import (
     LOOK_EVERY_S,
     RUN_FILE,
     SAY_EVERY_S,
+    devices_sentence,
     explain_second,
     health,
     health_at,
+    moto_progress,
     write_run_file,
 )
 from headrace.core.clock import SystemClock
-from headrace.core.config import Config
+from headrace.core.config import Config, Setting
 from headrace.store.memory import collect_garbage_seldom, import_to_stay
 
 if TYPE_CHECKING:
     from headrace.cloud import Cloud
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def config_options(function: _F) -> _F:
+    """Add an option for each setting of `Config`; its value comes under the field's name, as `Config` takes it."""
+    hints = get_type_hints(Config, include_extras=True)
+    for field in reversed(dataclasses.fields(Config)):
+        hint = hints[field.name]
+        if get_origin(hint) is Annotated:
+            value_type, setting = get_args(hint)
+            function = _option(field.name, value_type, field.default, setting)(function)
+    return function
+
+
+def _option(name: str, hint: Any, default: Any, setting: Setting) -> Callable[[_F], _F]:
+    flag = setting.flag or "--" + name.replace("_", "-")
+    details: dict[str, Any] = {"help": setting.help, "envvar": setting.variable or None}
+    if hint is bool:
+        return click.option(flag, name, is_flag=True, **details)
+    if get_origin(hint) is tuple:
+        hint, details["multiple"] = get_args(hint)[0], True
+    else:
+        details["default"] = default
+    return click.option(
+        flag,
+        name,
+        type=_click_type(hint, setting),
+        # A value that is empty has its own words in the help.
+        show_default=bool(default),
+        metavar=setting.metavar or None,
+        callback=_converter(setting),
+        **details,
+    )
+
+
+def _click_type(hint: Any, setting: Setting) -> click.ParamType[Any]:
+    if get_origin(hint) is Literal:
+        return click.Choice(list(get_args(hint)))
+    if setting.bounds is not None:
+        in_range = NumberRange if setting.option_type is float else click.IntRange
+        return in_range(*setting.bounds)
+    if hint is Path:
+        return click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)
+    if Path in get_args(hint):
+        return click.Path(dir_okay=False, path_type=Path)
+    return click.STRING
+
+
+def _converter(setting: Setting) -> Callable[[click.Context, click.Parameter, Any], Any] | None:
+    convert = setting.convert
+    if convert is None:
+        return None
+
+    def callback(_: click.Context, _option: click.Parameter, value: Any) -> Any:
+        try:
+            return convert(value)
+        except ValueError as error:
+            raise fail(str(error)) from error
+
+    return callback
+
 
 MOST_FILES = 10_240
 

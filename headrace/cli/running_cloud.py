@@ -1,4 +1,7 @@
-"""Finds the cloud that runs on a data directory, by its run file, its health page, and its lock."""
+"""Finds the cloud that runs on a data directory, by its run file, its health page, and its lock.
+
+Puts a cloud's health page into sentences, for `headrace up` and `headrace status`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ import shlex
 from pathlib import Path
 from typing import Any, cast
 
-from headrace.client.http import ask
+import click
+
+from headrace.client.pages import ask
 from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION, Config
 
 RUN_FILE = "headrace.json"
@@ -151,3 +156,32 @@ def missing_cloud(data_dir: Path) -> str:
 def _kernel_locks() -> list[str]:
     """Return every file lock of this machine, if the system lists them."""
     return Path("/proc/locks").read_text().splitlines()
+
+
+def moto_progress(status: dict[str, Any]) -> str:
+    """Return a phrase about how much is loaded."""
+    loading = status["moto_loading"]
+    return f"{loading['done']:,} of {loading['all']:,}"
+
+
+def devices_sentence(ports: dict[str, int] | None) -> str:
+    """Return where devices connect by MQTT, as the end of a line; empty when they cannot."""
+    if not ports:
+        return ""
+    named = ("plain", "in plain text"), ("tls", "with TLS")
+    return ", MQTT on " + " and ".join(
+        f"port {ports[key]} {words}" for key, words in named if key in ports
+    )
+
+
+def print_losses(page: dict[str, Any]) -> None:
+    """Print which records the cloud found missing when it started."""
+    for sentence in page.get("losses", ()):
+        click.echo(f"Warning: {sentence}; see: headrace check --repair", err=True)
+
+
+def moto_phrase(page: dict[str, Any]) -> str:
+    """Return a phrase about the state of moto's services on a health page."""
+    if page["moto"] == "loading":
+        return f"loading, {moto_progress(page)}"
+    return ": ".join(filter(None, (page["moto"], page.get("moto_failure"))))

@@ -15,8 +15,7 @@ from headrace.client.record_checks import check_record
 from headrace.client.streams import name_member
 from headrace.shards.loads import StreamLoad
 from headrace.shards.policy import Action, Merge, Split, name_of
-from headrace.shards.sampling import Sampler
-from headrace.shards.scaling import Resharder, pause
+from headrace.shards.scaling import Resharder, Sampler, pause
 
 _ACTIVE_WITHIN_S = 600.0
 _EVERY_S = 2.0

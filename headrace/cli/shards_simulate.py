@@ -16,8 +16,8 @@ import click
 from headrace.cli.options import NumberRange, explain, fail
 from headrace.cli.pacing import parse_speed
 from headrace.core.extras import install_command
-from headrace.shards.prices import US_EAST_1
-from headrace.shards.settings import Settings
+from headrace.shards.loads import Settings
+from headrace.shards.planning import US_EAST_1
 
 
 @click.command()
@@ -109,8 +109,7 @@ def simulate(
     The lines are events as for `headrace replay`, or what `headrace tail --json` printed.
     """
     try:
-        from headrace.shards.simulation.keyed_load import generate_load, read_load
-        from headrace.shards.simulation.strategies import compare
+        from headrace.shards.simulation.strategies import compare, generate_load, read_load
     except ModuleNotFoundError as error:
         raise fail(
             f"The simulation needs {error.name}; run: {install_command('shards')}"

@@ -20,8 +20,7 @@ from headrace.spark_submit.environments import list_complete as made_environment
 from headrace.spark_submit.environments import remove as remove_environment
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.making import build_command
-from headrace.spark_submit.spark_home import java_for
-from headrace.spark_submit.sparks import differences, image_pythons
+from headrace.spark_submit.sparks import differences, image_pythons, java_for
 
 _VERSION = re.compile(r"[234]\.\d+\.\d+")
 

@@ -84,8 +84,8 @@ def _say(analysis: Analysis) -> None:
 def _analyse(path: Path, dialect: str, **reach: Any) -> Analysis:
     from headrace.cli.sql_outside import Cloud
     from headrace.sql.analysis import Analysis
-    from headrace.sql.errors import SqlError
     from headrace.sql.parsing import parse
+    from headrace.sql.types import SqlError
 
     folder = path if path.is_dir() else path.parent
     analysis = Analysis(dialect, Cloud(folder, **reach))
@@ -205,8 +205,8 @@ def test_queries(queries: Path, tests: Path, *, dialect: str, **reach: Any) -> N
 )
 def import_application(application: Path, output: Path | None) -> None:
     """Write the SQL of APPLICATION, the JSON that DescribeApplication gave for a Kinesis Analytics application."""
-    from headrace.sql.errors import SqlError
     from headrace.sql.kinesis_analytics import import_application as convert
+    from headrace.sql.types import SqlError
 
     try:
         text = convert(json.loads(application.read_text(encoding="utf-8")))

@@ -13,9 +13,9 @@ from headrace.cli.options import client, error_text
 from headrace.cli.stream_names import suggest_stream
 from headrace.client.aggregation import disaggregate
 from headrace.core.evaluation import POOL, Engine, TooMuch
-from headrace.sql.errors import Place, SqlError
 from headrace.sql.function import OwnFunction
 from headrace.sql.inference import MOST_RECORDS, GlueTable, Schema, read_beside
+from headrace.sql.types import Place, SqlError
 from headrace.sql.values import TooLarge
 
 _CALL = Engine(Path(__file__).with_name("sql_function_child.py"))

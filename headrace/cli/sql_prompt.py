@@ -18,10 +18,10 @@ from headrace.client import ConsumerGroup, GroupError, MemoryLeaseStore
 from headrace.client import Record as KinesisRecord
 from headrace.core.extras import install_command
 from headrace.sql.analysis import Analysis
-from headrace.sql.errors import SqlError
 from headrace.sql.plan import Relation
 from headrace.sql.records import Record
 from headrace.sql.session import Session, Views
+from headrace.sql.types import SqlError
 from headrace.sql.values import TooLarge
 from headrace.sql.views import LocalFiles, S3Files, View, ViewError
 

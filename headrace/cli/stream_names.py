@@ -35,7 +35,7 @@ def suggest_stream(error: BaseException | None, kinesis: Any, stream: str) -> st
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
-    from headrace.sql.errors import near
+    from headrace.sql.types import near
 
     if (
         not isinstance(error, ClientError)

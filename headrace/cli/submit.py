@@ -19,9 +19,8 @@ from headrace.cli.interrupts import INTERRUPTED, StopSignals, leave
 from headrace.cli.options import client, endpoint_option, explain, fail
 from headrace.cli.submit_logs import AWS_LOGS_WITHIN_S, DriverLogs, follow
 from headrace.cli.submit_plan import Plan, make_plan, upload_commands
-from headrace.client.http import ask
-from headrace.spark_submit.emr_releases import DEFAULT_LABEL
-from headrace.spark_submit.needed_spark import ReleaseTooOld, check_release
+from headrace.client.pages import ask
+from headrace.spark_submit.emr_releases import DEFAULT_LABEL, ReleaseTooOld, check_release
 
 CLUSTER_NAME = "headrace-submit"
 _BUCKET_PREFIX = "headrace-submit"

@@ -14,8 +14,7 @@ import click
 from headrace.cli.interrupts import StopSignals
 from headrace.cli.options import fail
 from headrace.cli.submit_logs import JobLogs, follow
-from headrace.spark_submit.emr_releases import DEFAULT_LABEL
-from headrace.spark_submit.needed_spark import ReleaseTooOld, check_release
+from headrace.spark_submit.emr_releases import DEFAULT_LABEL, ReleaseTooOld, check_release
 
 APPLICATION_NAME = "headrace-submit"
 ROLE_NAME = "headrace-submit"

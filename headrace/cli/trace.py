@@ -46,7 +46,7 @@ def trace(name: str, sequence: str | None, *, as_json: bool, endpoint_url: str) 
 
 def _suggest(endpoint_url: str, name: str) -> str:
     """Return what else may be meant: the functions that read the stream `name`, or the nearest mapped function."""
-    from headrace.sql.errors import near
+    from headrace.sql.types import near
 
     mappings = _fetch(endpoint_url, "lambda/mappings", {}, "mappings") or []
     # The name of a function is the seventh part of its ARN.

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from headrace.client.processing import Processor as Processor
     from headrace.client.processing import run as run
     from headrace.client.producer import Producer as Producer
-    from headrace.client.producer_metrics import PutsFailed as PutsFailed
     from headrace.client.queue_consumer import QueueConsumer as QueueConsumer
     from headrace.client.receipts import BufferFull as BufferFull
     from headrace.client.receipts import PutError as PutError
+    from headrace.client.receipts import PutsFailed as PutsFailed
     from headrace.client.receipts import Receipt as Receipt
     from headrace.client.receipts import Receipts as Receipts
     from headrace.client.records import Record as Record

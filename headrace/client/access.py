@@ -11,7 +11,7 @@ from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshabl
 from botocore.exceptions import NoCredentialsError
 from botocore.session import Session
 
-from headrace.client.http import is_here
+from headrace.client.pages import is_here
 from headrace.client.signing import Keys
 
 _RETRIES: Any = {"mode": "standard", "total_max_attempts": 5}

@@ -14,8 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from headrace.client.producer import Producer
-from headrace.client.producer_metrics import ProducerMetrics
-from headrace.client.receipts import BufferFull, Receipt, Receipts
+from headrace.client.receipts import BufferFull, ProducerMetrics, Receipt, Receipts
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
 # How many records of a `put_many` are tried again at once, while the buffer was full.

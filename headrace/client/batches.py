@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from headrace.client.leases.lease import Checkpoint
+from headrace.client.leases.stores import Checkpoint
 from headrace.client.records import Record
 
 

@@ -1,13 +1,29 @@
 """As much of CBOR (RFC 8949) as Kinesis's requests and answers need. Standard library only.
 
 Kinesis takes and gives CBOR as AWS's SDK for Java sends it (application/x-amz-cbor-1.1): data without base64.
+
+Reads answers to PutRecords. Standard library only.
 """
 
 from __future__ import annotations
 
+import json
 import struct
 from struct import Struct
 from typing import Any
+
+
+def results_of(body: bytes, count: int) -> list[dict[str, Any]]:
+    """Return the result of each of `count` entries. Raises ValueError when the answer cannot be read.
+
+    A server other than AWS's may answer in JSON, though CBOR was asked for.
+    """
+    answer: Any = json.loads(body) if body[:1] == b"{" else loads(body)
+    results: Any = answer.get("Records") if isinstance(answer, dict) else None  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
+    if not isinstance(results, list) or len(results) != count:  # pyright: ignore[reportUnknownArgumentType]
+        raise ValueError("the answer to PutRecords cannot be read")
+    return results  # pyright: ignore[reportUnknownVariableType]
+
 
 UNSIGNED, NEGATIVE, BYTES, TEXT, ARRAY, MAP, TAG, SIMPLE = range(8)
 _BREAK = 0xFF

@@ -15,8 +15,8 @@ from datetime import datetime
 from typing import Any
 
 from headrace.client.access import AwsAccess
-from headrace.client.leases.lease import AT_TIMESTAMP, Checkpoint, Lease
-from headrace.client.reading import shard_of
+from headrace.client.leases.stores import AT_TIMESTAMP, Checkpoint, Lease
+from headrace.client.readings import shard_of
 from headrace.client.records import Page, Unpacker, event_page_of
 from headrace.client.streams import Streams
 from headrace.client.wire import ServiceError, Wire, WireError

@@ -16,7 +16,7 @@ import urllib.request
 from types import TracebackType
 from typing import Any, Self, cast
 
-from headrace.client.http import ask
+from headrace.client.pages import ask
 from headrace.client.signing import find_keys, signed_headers
 
 _PATH = "/_headrace/faults"

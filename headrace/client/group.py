@@ -30,10 +30,16 @@ from headrace.client.clock import Clock, SystemClock
 from headrace.client.fan_out import FanOutReader, register
 from headrace.client.leases.coordinator import Coordinator
 from headrace.client.leases.dynamodb import DynamoDbLeaseStore
-from headrace.client.leases.lease import AT_TIMESTAMP, LATEST, TRIM_HORIZON, Checkpoint, Lease
-from headrace.client.leases.stores import LeaseStore, StoreError
-from headrace.client.reading import MOST_RECORDS, ShardReader
-from headrace.client.readings import GroupMetrics, Reading, Readings
+from headrace.client.leases.stores import (
+    AT_TIMESTAMP,
+    LATEST,
+    TRIM_HORIZON,
+    Checkpoint,
+    Lease,
+    LeaseStore,
+    StoreError,
+)
+from headrace.client.readings import MOST_RECORDS, GroupMetrics, Reading, Readings, ShardReader
 from headrace.client.records import Page, Record
 from headrace.client.streams import Streams
 from headrace.client.wire import ServiceError, Target, Wire, WireError

@@ -19,14 +19,16 @@ from headrace.client.access import AwsAccess
 from headrace.client.clock import Clock, SystemClock
 from headrace.client.dispatch import Dispatch
 from headrace.client.lanes import Lane, Lanes
-from headrace.client.producer_metrics import ProducerMetrics, PutsFailed, RequestCounts
 from headrace.client.put_requests import MOST_RECORDS
 from headrace.client.receipts import (
     BufferFull,
     Chunk,
+    ProducerMetrics,
     PutError,
+    PutsFailed,
     Receipt,
     Receipts,
+    RequestCounts,
     receipt_of,
     size_of,
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.client import cbor
 from headrace.client.aggregation import aggregate
-from headrace.client.answers import results_of
+from headrace.client.cbor import results_of
 from headrace.client.hash_keys import hash_key_of
 from headrace.client.lanes import NO_KEY, Lane
 from headrace.client.receipts import Answer, Chunk

@@ -21,7 +21,7 @@ from headrace.client.access import AwsAccess
 from headrace.client.batches import Batch
 from headrace.client.clock import Clock, SystemClock
 from headrace.client.group import GroupError
-from headrace.client.leases.lease import Checkpoint
+from headrace.client.leases.stores import Checkpoint
 from headrace.client.records import Record
 
 MOST_RECORDS = 10  # documented: API_ReceiveQueueRecords

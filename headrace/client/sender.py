@@ -2,6 +2,8 @@
 
 What waits is in lanes (headrace.client.lanes); what goes into a request, and what an answer changes, is decided without
 a lock or a clock (headrace.client.dispatch).
+
+Keeps a producer's map of shards up to date.
 """
 
 from __future__ import annotations
@@ -17,13 +19,63 @@ from headrace.client.clock import Clock
 from headrace.client.dispatch import Dispatch, Foreign, Settled
 from headrace.client.hash_keys import ShardMap, random_key
 from headrace.client.lanes import Lanes
-from headrace.client.producer_metrics import ProducerMetrics, PutsFailed, RequestCounts
 from headrace.client.put_requests import Bodies, Outcome, Request, outcome_of
-from headrace.client.receipts import Calls, Chunk, PutError, Receipt
-from headrace.client.shard_maps import MapKeeper
+from headrace.client.receipts import (
+    Calls,
+    Chunk,
+    ProducerMetrics,
+    PutError,
+    PutsFailed,
+    Receipt,
+    RequestCounts,
+)
 from headrace.client.spool import Spool
 from headrace.client.streams import Streams
 from headrace.client.wire import CBOR, ServiceError, WireError
+
+_AGAIN_S = 1.0
+
+
+class MapKeeper:
+    """The newest map of a stream's shards. Thread-safe; one thread at a time asks the cloud."""
+
+    def __init__(self, streams: Streams, clock: Clock, is_stopped: Callable[[], bool]) -> None:
+        self._streams, self._clock, self._is_stopped = streams, clock, is_stopped
+        self._asking = threading.Lock()
+        self._map: ShardMap | None = None
+        self.refreshes = 0
+
+    def first(self) -> ShardMap:
+        """Return the map, from the cloud the first time. Raises botocore's errors."""
+        with self._asking:
+            if self._map is None:
+                self._map = ShardMap(self._streams.open_shards())
+            return self._map
+
+    def knowing(self, shard_ids: set[str]) -> ShardMap:
+        """Return a map that knows these shards, or that is newer than they are: they may have been split again.
+
+        What fails is logged, and tried again until the producer is stopped.
+        """
+        with self._asking:
+            shards = self._map
+            while shards is None or not all(_is_known(shards, shard_id) for shard_id in shard_ids):
+                try:
+                    shards = self._map = ShardMap(self._streams.open_shards())
+                    self.refreshes += 1
+                except Exception as error:  # noqa: BLE001 - botocore's errors have no common base
+                    _LOG.warning("The shards cannot be listed; it is tried again: %s", error)
+                    if self._is_stopped() and shards is not None:
+                        return shards
+                    pause = threading.Condition()
+                    with pause:
+                        self._clock.wait(pause, _AGAIN_S)
+            return shards
+
+
+def _is_known(shards: ShardMap, shard_id: str) -> bool:
+    return shards.by_id(shard_id) is not None or shard_id < shards.newest_id
+
 
 _LOG = logging.getLogger("headrace.client")
 _LOG_EVERY_S = 5.0

@@ -25,7 +25,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from headrace.client import cbor
 from headrace.client.access import AwsAccess
-from headrace.client.http import is_here
+from headrace.client.pages import is_here
 from headrace.client.signing import Keys
 
 CONNECT_TIMEOUT_S = 5.0

@@ -13,8 +13,7 @@ from headrace.composition.services import Services
 from headrace.dashboard.api import Dashboard
 from headrace.dashboard.cloud_account import CloudAccount, CloudMeter, FunctionTotals
 from headrace.dashboard.progress import streaming_queries
-from headrace.dashboard.rings import Rings
-from headrace.dashboard.sampler import Sampler
+from headrace.dashboard.sampler import Rings, Sampler
 from headrace.moto.current_cloud import Handled
 from headrace.permissions.decisions.decisions import Decisions
 from headrace.permissions.decisions.report import report_of

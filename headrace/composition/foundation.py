@@ -24,8 +24,7 @@ from headrace.deliveries.outside_http import post
 from headrace.moto.engine import MotoEngine
 from headrace.services.dynamodb.expiry import ItemExpiry
 from headrace.services.dynamodb.stream_reader import TableStreams
-from headrace.services.iam.answers import answer_without_moto
-from headrace.services.iam.strictness import StrictChecks
+from headrace.services.iam.answers import StrictChecks, answer_without_moto
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.logs.patches import LogRetention
 from headrace.services.stepfunctions.executions import Executions

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.moto.bounds.counts import bound_loops
-from headrace.moto.bounds.query_parameters import patch_query_parser
-from headrace.moto.bounds.yaml_documents import patch_api_documents, patch_yaml
-from headrace.moto.clock import use_clock
+from headrace.moto.bounds import bound_loops, patch_api_documents, patch_query_parser, patch_yaml
+from headrace.moto.current_cloud import use_clock
 from headrace.moto.patches import (
     acm,
     appconfig,
@@ -38,9 +36,8 @@ from headrace.moto.patches import (
     wafv2,
 )
 from headrace.moto.patching import Patch, Patches
-from headrace.services.apigateway import bounds as apigateway_bounds
 from headrace.services.apigateway import patches as apigateway_patches
-from headrace.services.apigateway import quick_create
+from headrace.services.apigateway import stages
 from headrace.services.apigateway.stages import (
     add_deployments,
     allow_imports,
@@ -53,20 +50,17 @@ from headrace.services.athena import query_calls
 from headrace.services.cloudwatch import alarm_actions, alarms, anomaly_detectors, metric_streams
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.cognito import patches as cognito_patches
-from headrace.services.dynamodb import kinesis_destinations
 from headrace.services.dynamodb import patches as dynamodb_patches
+from headrace.services.dynamodb import stream_consumers
 from headrace.services.dynamodb import streams as dynamodb_streams
 from headrace.services.dynamodb.expressions import patch_expressions
-from headrace.services.events import inputs as event_inputs
 from headrace.services.events import patches as events_patches
-from headrace.services.events import patterns as event_patterns
 from headrace.services.events import responses as events_responses
-from headrace.services.glue import missing_calls as glue_missing_calls
+from headrace.services.events import rules as event_inputs
 from headrace.services.glue import patches as glue_patches
+from headrace.services.glue import schema_versions as glue_schema_versions
 from headrace.services.iam import patches as iam_patches
-from headrace.services.iam import providers as iam_providers
 from headrace.services.iam.sts import patches as sts_patches
-from headrace.services.iot import bounds as iot_bounds
 from headrace.services.iot import patches as iot_patches
 from headrace.services.iot.mqtt import shadows as iot_shadows
 from headrace.services.kinesisanalyticsv2 import patches as kinesisanalyticsv2_patches
@@ -75,25 +69,24 @@ from headrace.services.opensearch import patches as opensearch_patches
 from headrace.services.opensearchserverless import patches as opensearchserverless_patches
 from headrace.services.pipes import patches as pipes_patches
 from headrace.services.redshift import patches as redshift_patches
-from headrace.services.scheduler import patches as scheduler_patches
+from headrace.services.scheduler import schedules as scheduler_patches
 from headrace.services.sns import patches as sns_patches
 from headrace.services.sqs import patches as sqs_patches
 from headrace.services.ssm import patches as ssm_patches
-from headrace.services.stepfunctions import bounds as stepfunctions_bounds
 from headrace.services.stepfunctions import patches as stepfunctions_patches
 
 _OWN = Patches(
     of_modules={
         "moto.acm.models": [acm.allow_system_tags],
         "moto.apigateway.models": [
-            apigateway_bounds.validate_without_patterns,
+            apigateway_patches.validate_without_patterns,
             apigateway_patches.patch,
         ],
         "moto.apigateway.responses": [apigateway_patches.patch_responses],
         "moto.apigateway.utils": [patch_api_documents],
         "moto.apigatewayv2.models": [
             patch_yaml,
-            quick_create.show_managed,
+            stages.show_managed,
             refuse_duplicates,
             show_deployments,
         ],
@@ -101,7 +94,7 @@ _OWN = Patches(
         "moto.apigatewayv2.responses": [
             allow_stage_updates,
             allow_imports,
-            quick_create.patch_responses,
+            stages.patch_responses,
         ],
         "moto.appconfig.urls": [appconfig.add_calls],
         "moto.athena.responses": [
@@ -157,24 +150,26 @@ _OWN = Patches(
             glue_patches.match_tables_in_time,
             glue_patches.patch,
             glue_patches.show_connections,
+            glue_schema_versions.compare_versions,
         ],
         "moto.glue.responses": [
-            glue_missing_calls.allow_deletions,
-            glue_missing_calls.allow_updates,
-            glue_missing_calls.add_classifiers,
-            glue_missing_calls.allow_lone_conditions,
+            glue_patches.allow_deletions,
+            glue_patches.allow_updates,
+            glue_patches.add_classifiers,
+            glue_schema_versions.add_calls,
+            glue_patches.allow_lone_conditions,
             glue_patches.patch_responses,
         ],
         "moto.glue.utils": [glue_patches.match_partitions_in_time],
         "moto.iam.access_control": [iam_patches.match_by_wildcards],
-        "moto.iam.models": [iam_providers.refuse_as_aws],
+        "moto.iam.models": [iam_patches.refuse_as_aws],
         "moto.iam.responses": [
-            iam_providers.add_client_id_calls,
-            iam_providers.keep_password_reset,
+            iam_patches.add_client_id_calls,
+            iam_patches.keep_password_reset,
         ],
         "moto.iot.models": [
-            iot_bounds.match_by_wildcards,
-            iot_bounds.check_statements,
+            iot_patches.match_by_wildcards,
+            iot_patches.check_statements,
             iot_patches.name_endpoint,
             iot_patches.refuse_unknown_names,
         ],
@@ -219,10 +214,10 @@ _OWN = Patches(
             appregistry.associate_own_stacks,
         ],
         "moto.servicediscovery.models": [servicediscovery.replace_instances],
-        "moto.sns.utils": [event_patterns.patch_filter_policies],
+        "moto.sns.utils": [event_inputs.patch_filter_policies],
         "moto.sqs.models": [sqs_patches.match_literal_prefixes],
         "moto.ssm.models": [ssm_patches.apply_bounds],
-        "moto.stepfunctions.parser.asl.utils.json_path": [stepfunctions_bounds.match_in_one_way],
+        "moto.stepfunctions.parser.asl.utils.json_path": [stepfunctions_patches.match_in_one_way],
         "moto.stepfunctions.responses": [stepfunctions_patches.patch],
         "moto.utilities.tagging_service": [tagging.allow_system_tags],
         "moto.wafv2.models": [wafv2.correct_web_acls],
@@ -233,7 +228,7 @@ _OWN = Patches(
         core.patch,
         iam_patches.patch,
         dynamodb_patches.patch,
-        kinesis_destinations.patch,
+        stream_consumers.patch,
         dynamodb_streams.patch,
         sqs_patches.patch,
         sns_patches.patch,

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.adapters.resource_names import ResourceKeys, ResourceNames
 from headrace.adapters.resource_policies import ResourcePolicies
-from headrace.adapters.resource_tags import ResourceTags
+from headrace.adapters.resources import ResourceKeys, ResourceNames, ResourceTags
 from headrace.adapters.telemetry import LogQueue, MetricQueue
 from headrace.aws.gateway.browser_rules import BrowserRules
 from headrace.aws.gateway.dispatch import Gateway
@@ -39,11 +38,10 @@ from headrace.moto.memory.iam import trust_policy_of
 from headrace.pages import sqs_messages
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages
-from headrace.pages.emr_serverless import ServerlessPages
 from headrace.pages.health import Health
 from headrace.pages.routes import Routes
 from headrace.pages.site import build_site
-from headrace.pages.spark import SparkPages
+from headrace.pages.spark import ServerlessPages, SparkPages
 from headrace.permissions.decisions.decisions import Decisions
 from headrace.permissions.decisions.report import ReportKeeper
 from headrace.services.apigateway.invocation.front import ExecuteApi
@@ -243,6 +241,7 @@ def build_parts(
             queries=services.athena,
             apis=apis.answer_call,
             devices=mqtt.broker,
+            metrics=base.metrics,
             handled=handled,
             stream_changed=base.moto.table_streams.changed,
             before_policies_change=decisions.decide_waiting,

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from headrace.adapters.calls import EventBuses, Queues, Schemas, Secrets, Topics
 from headrace.adapters.job_credentials import RoleAccess, RoleCredentials, any_secret
-from headrace.adapters.lookups import Schemas, Secrets
-from headrace.adapters.messages import EventBuses, Queues, Topics
 from headrace.aws.protocols.service import ServiceApi
 from headrace.composition.foundation import Foundation
 from headrace.core.ports import FunctionInvoker, StreamReader

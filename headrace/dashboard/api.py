@@ -23,17 +23,16 @@ from headrace.dashboard import details, export
 from headrace.dashboard.account import CallRefused, Reader
 from headrace.dashboard.details import Local
 from headrace.dashboard.inventory import Inventory
-from headrace.dashboard.meter import Reading
 from headrace.dashboard.objects import failed_records, open_object
-from headrace.dashboard.payloads import BadQuestion, decode_payload
 from headrace.dashboard.records import (
+    BadQuestion,
+    decode_payload,
     hottest_keys,
     list_shards,
     read_record,
     read_records,
 )
-from headrace.dashboard.rings import Point
-from headrace.dashboard.sampler import Sample, Sampler
+from headrace.dashboard.sampler import Point, Reading, Sample, Sampler
 from headrace.dashboard.static_files import static_routes
 from headrace.dashboard.writes import WRITES
 from headrace.pages.routes import Route

@@ -14,8 +14,7 @@ from botocore.utils import ArnParser
 from headrace.core.clock import Clock
 from headrace.dashboard.account import Account, CallRefused, milliseconds
 from headrace.dashboard.inventory import Inventory
-from headrace.dashboard.meter import Totals
-from headrace.dashboard.rings import Point
+from headrace.dashboard.sampler import Point, Totals
 
 # CloudWatch bills GetMetricData by the metric: once a minute, and only while a page is open.
 EVERY_S = 60.0

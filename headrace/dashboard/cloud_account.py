@@ -21,8 +21,8 @@ from headrace.core.ports import (
 )
 from headrace.dashboard.account import CallRefused
 from headrace.dashboard.inventory import Inventory, id_of
-from headrace.dashboard.meter import Totals
 from headrace.dashboard.progress import rate_of
+from headrace.dashboard.sampler import Totals
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.sources import END, position_of
 from headrace.services.kinesis.backend import Kinesis

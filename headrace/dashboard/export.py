@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.dashboard.inventory import Inventory
-from headrace.dashboard.rings import Point
+from headrace.dashboard.sampler import Point
 
 Metrics = list[list[Any]]
 # An alarm that this cloud cannot reason from history starts at this age.

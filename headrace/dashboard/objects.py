@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from headrace.core.evaluation import POOL, Engine, TooMuch
 from headrace.core.values import as_mapping
 from headrace.dashboard.account import Account, CallRefused, Reader, milliseconds, next_token
-from headrace.dashboard.payloads import BadQuestion, describe_payload
+from headrace.dashboard.records import BadQuestion, describe_payload
 from headrace.deliveries.redrive_records import (
     PLACES,
     Bucket,

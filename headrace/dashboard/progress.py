@@ -13,7 +13,7 @@ from typing import Any, cast
 import cramjam
 
 from headrace.core.values import as_mapping
-from headrace.spark_submit.ui import event_logs
+from headrace.spark_submit.configuration import event_logs
 
 MOST_BATCHES = 100
 MOST_FILES = 128

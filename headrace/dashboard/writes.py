@@ -9,8 +9,7 @@ from typing import Any
 
 from headrace.dashboard.account import Account
 from headrace.dashboard.objects import redrive_failed
-from headrace.dashboard.payloads import BadQuestion
-from headrace.dashboard.records import read_record
+from headrace.dashboard.records import BadQuestion, read_record
 
 MOST_PUT_BYTES = 10 * 1024 * 1024
 

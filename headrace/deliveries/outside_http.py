@@ -1,13 +1,22 @@
-"""Makes requests to HTTP addresses outside the cloud, within a time limit. AWS's own names stay within it."""
+"""Makes requests to HTTP addresses outside the cloud, within a time limit. AWS's own names stay within it.
+
+Answers requests to AWS's host names within this cloud: they never leave the machine.
+
+APIs answer (`ID.execute-api.REGION.amazonaws.com`); every other name of AWS is refused.
+
+This cloud plays AWS, so it never sends a request to the real one.
+"""
 
 from __future__ import annotations
 
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from contextvars import ContextVar
+from urllib.parse import urlsplit
 
 from headrace.aws.calls.errors import AwsError
-from headrace.deliveries.own_hosts import own_answer
+from headrace.moto.current_cloud import CURRENT
 
 # Documented: SNS waits 15 seconds for an HTTP endpoint's answer.
 ANSWER_WITHIN_S = 15.0
@@ -47,3 +56,75 @@ def exchange(
     except urllib.error.HTTPError as error:
         with error:
             return error.code, list(error.headers.items()), error.read(MOST_ANSWER_BYTES)
+
+
+# Documented: the ends of the host names of all partitions (`headrace.core.arn.url_suffix_of`), and the newer `on.aws`.
+_SUFFIXES = (
+    "amazonaws.com",
+    "amazonaws.com.cn",
+    "amazonaws.eu",
+    "api.aws",
+    "on.aws",
+    "c2s.ic.gov",
+    "sc2s.sgov.gov",
+    "csp.hci.ic.gov",
+    "cloud.adc-e.uk",
+)
+
+
+def is_aws_host(host: str) -> bool:
+    """Whether a host name, without a port, is one of AWS's services."""
+    name = host.lower().rstrip(".")
+    return any(name == suffix or name.endswith(f".{suffix}") for suffix in _SUFFIXES)
+
+
+def api_of_host(host: str) -> str:
+    """Return the id of the API in a name such as `ID.execute-api.REGION.amazonaws.com`; empty for any other name."""
+    labels = host.lower().rstrip(".").split(".")
+    return labels[0] if is_aws_host(host) and labels[1:2] == ["execute-api"] else ""
+
+
+# How many APIs may call each other within one request; AWS has no such bound, but time-outs.
+MOST_CALLS = 5
+_DEPTH = ContextVar("depth of calls to own APIs", default=0)
+_NOT_SENT_ON = ("host", "content-length", "connection")
+
+
+def own_answer(
+    method: str, url: str, body: bytes, headers: Mapping[str, str]
+) -> tuple[int, list[tuple[str, str]], bytes] | None:
+    """Return the status, headers and body of this cloud's answer; None when the host is not AWS's.
+
+    The request has no caller, as one from the internet without a signature. Raises AwsError for a name that this cloud
+    does not serve.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if not is_aws_host(host):
+        return None
+    api = api_of_host(host)
+    if not api:
+        raise AwsError(
+            "SDK_CLIENT_ERROR",
+            f"{host} is a name of AWS that headrace does not serve here; it sends nothing to AWS",
+        )
+    if CURRENT.apis is None:
+        raise AwsError("ServiceUnavailable", "headrace is starting or stopping", 503)
+    depth = _DEPTH.get()
+    if depth >= MOST_CALLS:
+        raise AwsError("LoopDetected", f"{host} calls itself {MOST_CALLS} deep", 508)
+    within = _DEPTH.set(depth + 1)
+    try:
+        status, answer = CURRENT.apis(
+            api,
+            method=method,
+            url=f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}",
+            headers={
+                name: value for name, value in headers.items() if name.lower() not in _NOT_SENT_ON
+            },
+            body=body,
+            by="",
+        )
+    finally:
+        _DEPTH.reset(within)
+    return status, [("Content-Type", "application/json")], answer

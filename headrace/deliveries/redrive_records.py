@@ -3,6 +3,8 @@
 The progress is kept in the same bucket: for each object a list of the lines that were sent, written before and after
 each batch. When a kill interrupts a batch, it is unknown whether the batch was sent; it is sent again only on request
 (`--uncertain-again`).
+
+Reads the manifests that Firehose writes below `errors/manifests/` for objects that Redshift did not load.
 """
 
 from __future__ import annotations
@@ -20,8 +22,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
-
-from headrace.deliveries import manifests
 
 # The prefix of the progress objects, in the same bucket.
 PLACES = "headrace-redrive/"
@@ -166,7 +166,7 @@ class Bucket:
     def lines(self, key: str) -> list[FailedRecord]:
         """Return the records of an object, or of the objects that a manifest names. Raises Unreadable."""
         body = self._read(self._bucket, key)["Body"].read()
-        urls = None if self._backup else manifests.urls_of(body)
+        urls = None if self._backup else urls_of(body)
         return (
             lines_of(key, body, backup=self._backup, most_bytes=self._most_bytes)
             if urls is None
@@ -183,14 +183,14 @@ class Bucket:
         """Yield the addresses of the manifests under the prefix, in order."""
         for key in self.object_keys():
             body = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"].read()
-            if manifests.urls_of(body) is not None:
+            if urls_of(body) is not None:
                 yield f"s3://{self._bucket}/{key}"
 
     def _read_named(self, key: str, urls: list[str]) -> list[FailedRecord]:
         failed_records: list[FailedRecord] = []
         size_bytes = 0
         for url in urls:
-            bucket, name = manifests.place_of(url)
+            bucket, name = place_of(url)
             try:
                 answer = self._read(bucket, name)
             except self._s3.exceptions.NoSuchKey as error:
@@ -200,8 +200,8 @@ class Bucket:
             size_bytes += len(text)
             if self._most_bytes is not None and size_bytes > self._most_bytes:
                 raise Unreadable(f"{key} names more than {self._most_bytes:,} bytes")
-            for data in manifests.records_of(text):
-                code, message = manifests.NOT_LOADED, f"not loaded from {url}"
+            for data in records_of(text):
+                code, message = NOT_LOADED, f"not loaded from {url}"
                 number = len(failed_records)
                 failed_records.append(
                     FailedRecord(key, number, code, message, arrived_ms, data, False, {"url": url})
@@ -435,3 +435,51 @@ def _put_with_retries(
             return []
         wait(min(5.0, 0.1 * 2**turn))
     return left
+
+
+# AWS's manifest has no error code; Firehose's log has it.
+NOT_LOADED = "Redshift.NotLoaded"
+_BLANKS = " \t\r\n,"
+_decoder = json.JSONDecoder()
+
+
+def urls_of(body: bytes) -> list[str] | None:
+    """Return the objects that a manifest of COPY names; None when the document is not a manifest."""
+    if not body.lstrip().startswith(b"{"):
+        return None
+    try:
+        entries = json.loads(body)["entries"]
+        return [str(entry["url"]) for entry in cast("list[dict[str, Any]]", entries)]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def place_of(url: str) -> tuple[str, str]:
+    """Return the bucket and the key of an `s3://` address."""
+    bucket, _, key = url.removeprefix("s3://").partition("/")
+    return bucket, key
+
+
+def records_of(body: bytes) -> list[bytes]:
+    """Return the records of an object for COPY; joined, they are the object again.
+
+    JSON documents are split where each ends, all other data by lines: Firehose writes no separator between records.
+    """
+    try:
+        return list(_documents(body.decode()))
+    except (ValueError, RecursionError):
+        return body.splitlines(keepends=True)
+
+
+def _documents(text: str) -> Iterator[bytes]:
+    start = at = 0
+    while at < len(text) and text[at] in _BLANKS:
+        at += 1
+    while at < len(text):
+        if text[at] not in "{[":
+            raise ValueError(text[at : at + 20])
+        _, at = _decoder.raw_decode(text, at)
+        while at < len(text) and text[at] in _BLANKS:
+            at += 1
+        yield text[start:at].encode()
+        start = at

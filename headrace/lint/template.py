@@ -1,4 +1,9 @@
-"""A template for the rules: resources by type, the possible values of a property, the resources that it names."""
+"""A template for the rules: resources by type, the possible values of a property, the resources that it names.
+
+Finds a mapping's event source: a stream, a table's stream, a registered consumer, or a queue.
+
+The base class of every rule: id, reason, source, two examples, and the check that cfn-lint runs.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,91 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+from typing import Any, ClassVar, cast
+
+from cfnlint.rules import CloudFormationLintRule, RuleMatch
 
 from headrace.core.values import as_mapping
 from headrace.lint.exports import find_export, together
+
+MAPPING = "AWS::Lambda::EventSourceMapping"
+STREAM = "AWS::Kinesis::Stream"
+CONSUMER = "AWS::Kinesis::StreamConsumer"
+QUEUE = "AWS::SQS::Queue"
+TABLES = ("AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable")
+DEFAULT_RETENTION_HOURS = 24
+TABLE_RETENTION_HOURS = 24
+# A function's default. Documented: API_CreateFunction.
+DEFAULT_TIMEOUT_S = 3
+
+
+def source_of(mapping: Resource) -> Resource | None:
+    """Return a mapping's event source if these templates contain it; a registered consumer stands for itself."""
+    kinds = (STREAM, CONSUMER, QUEUE, *TABLES)
+    targets = [one for one in mapping.targets("EventSourceArn") if one.type in kinds]
+    return targets[0] if len(targets) == 1 else None
+
+
+def stream_of(mapping: Resource) -> Resource | None:
+    """Return the Kinesis stream that a mapping reads, directly or through a registered consumer."""
+    source = source_of(mapping)
+    if source is not None and source.type == CONSUMER:
+        streams = [one for one in source.targets("StreamARN") if one.type == STREAM]
+        source = streams[0] if len(streams) == 1 else None
+    return source if source is not None and source.type == STREAM else None
+
+
+def function_of(mapping: Resource) -> Resource | None:
+    """Return the function that a mapping invokes."""
+    targets = [
+        one for one in mapping.targets("FunctionName") if one.type == "AWS::Lambda::Function"
+    ]
+    if not targets:
+        through = [one for one in mapping.targets("FunctionName") if "Lambda" in one.type]
+        targets = [two for one in through for two in one.targets("FunctionName")]
+    return targets[0] if len(targets) == 1 else None
+
+
+def stream_mappings(template: Template) -> list[Resource]:
+    """Return the mappings that read shards: of Kinesis streams and of tables' streams."""
+    return [one for one in template.of_type(MAPPING) if _reads_shards(one)]
+
+
+def _reads_shards(mapping: Resource) -> bool:
+    source = source_of(mapping)
+    if source is not None:
+        return source.type != QUEUE
+    # Only streams and Kafka have a starting position, and Kafka has topics.
+    has_topics = mapping.get("Topics") is not NOT_SET
+    return mapping.get("StartingPosition") is not NOT_SET and not has_topics
+
+
+def retention_hours(mapping: Resource) -> int | None:
+    """Return the retention of a mapping's source; None if unknown."""
+    source = source_of(mapping)
+    if source is not None and source.type in TABLES:
+        return TABLE_RETENTION_HOURS
+    stream = stream_of(mapping)
+    if stream is None:
+        return None
+    if stream.get("RetentionPeriodHours") is NOT_SET:
+        return DEFAULT_RETENTION_HOURS
+    return stream.number("RetentionPeriodHours")
+
+
+def shards_of(stream: Resource) -> int | None:
+    """Return a provisioned stream's shard count; None if it is on-demand or unknown."""
+    if "ON_DEMAND" in stream.possible("StreamModeDetails", "StreamMode"):
+        return None
+    return stream.number("ShardCount")
+
+
+def timeout_s(function: Resource) -> int | None:
+    """Return a function's timeout; None if unknown."""
+    return DEFAULT_TIMEOUT_S if function.get("Timeout") is NOT_SET else function.number("Timeout")
+
 
 # Expands SAM functions as AWS does: into a function, and a mapping for each event with an event source.
 #
@@ -310,3 +396,55 @@ def as_list(value: Any) -> list[Any]:
     if value is NOT_SET or value is UNKNOWN or value is None:
         return []
     return cast("list[Any]", value) if isinstance(value, list) else [value]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A defect: the resource that has it, the property where it shows, and one sentence."""
+
+    resource: Resource
+    message: str
+    members: tuple[str | int, ...] = ()
+
+
+class StreamingRule(CloudFormationLintRule):
+    """A rule over a whole template. AWS refuses what an E rule finds, or it cannot work; a W rule finds hazards.
+
+    Attributes:
+        shortdesc: the defect, in a sentence.
+        description: the reason.
+        source_url: AWS's page that documents it.
+        bad, good: a template's Resources in YAML, with the defect and without.
+        region: the region whose quotas apply; the first that cfn-lint is given.
+    """
+
+    id = ""
+    tags: ClassVar[list[str]] = ["streaming", "headrace"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    bad: ClassVar[str] = ""
+    good: ClassVar[str] = ""
+    region: str = "us-east-1"
+
+    def check(self, template: Template) -> Iterator[Finding]:
+        """Yield the defects of a template."""
+        raise NotImplementedError
+
+    def match(self, cfn: Any) -> list[RuleMatch]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return the findings in cfn-lint's form."""
+        regions = cast("list[str]", cfn.regions or [])
+        self.region = regions[0] if regions else "us-east-1"
+        body = cast("dict[str, Any]", cfn.template)
+        template = Template(body, _read_parameters(cfn), str(cfn.filename or ""))
+        return [
+            RuleMatch(finding.resource.path(*finding.members), finding.message)
+            for finding in self.check(template)
+            # A defect in another template of the run is reported with that template.
+            if finding.resource.template is template
+        ]
+
+
+def _read_parameters(cfn: Any) -> dict[str, Any]:
+    """Return the parameter values that cfn-lint was given."""
+    merged: dict[str, Any] = {}
+    for one in cfn.context.parameter_sets or ():
+        merged.update(one.parameters)
+    return merged

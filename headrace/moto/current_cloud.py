@@ -1,4 +1,7 @@
-"""Holds the cloud that moto currently works for: a process has one moto, and may have several clouds."""
+"""Holds the cloud that moto currently works for: a process has one moto, and may have several clouds.
+
+Replaces the machine's clock by the cloud's in modules of moto, so that their times agree with the cloud's.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,48 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+from datetime import UTC, datetime
+from types import ModuleType
 from typing import Any, Protocol
 
 from headrace.aws.signatures.sessions import RoleSessions
 from headrace.core.clock import Clock, SystemClock
-from headrace.core.ports import CallerIdentity, ControlPlane, Guard, InvokeResult, NoGuard
+from headrace.core.ports import (
+    CallerIdentity,
+    ControlPlane,
+    Guard,
+    InvokeResult,
+    MetricSink,
+    NoGuard,
+)
 from headrace.core.ports.warehouses import Warehouses
+
+
+def utcnow() -> datetime:
+    """Return the time in moto's form: UTC, without a time zone."""
+    return datetime.fromtimestamp(CURRENT.clock.now_ms() / 1000, UTC).replace(tzinfo=None)
+
+
+def unix_time(dt: datetime | None = None) -> float:
+    """Return a time, or now, in seconds."""
+    at = utcnow() if dt is None else dt
+    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+
+
+def unix_time_millis(dt: datetime | None = None) -> float:
+    """Return a time, or now, in milliseconds."""
+    return unix_time(dt) * 1000.0
+
+
+def use_clock(*modules: ModuleType) -> None:
+    """Make modules of moto read the cloud's clock."""
+    for module in modules:
+        names: dict[str, Any] = vars(module)
+        for own in (utcnow, unix_time, unix_time_millis):
+            if own.__name__ in names:
+                names[own.__name__] = own
 
 
 class RunningExecutions(Protocol):
@@ -204,6 +243,7 @@ class Connections:
         queries: runs queries.
         devices: IoT's MQTT clients.
         apis: answers requests to APIs.
+        metrics: takes what metric filters of log groups count.
         handled: counts what rules, topics, queues and tables handle.
         stream_changed: called with the ARN of a table's stream that has a new record; does not wait.
         endpoint_url: returns the cloud's address, for links in what it sends.
@@ -221,6 +261,7 @@ class Connections:
     queries: QueryRunner | None = None
     devices: Devices | None = None
     apis: Apis | None = None
+    metrics: MetricSink | None = None
     handled: Handled = field(default_factory=Handled)
     stream_changed: Callable[[str], None] | None = None
     before_policies_change: Callable[[], None] = lambda: None
@@ -260,6 +301,7 @@ class CurrentCloud:
         self.queries = connections.queries
         self.devices = connections.devices
         self.endpoint_url = connections.endpoint_url
+        self.metrics = connections.metrics
         self.handled, self.stream_changed = connections.handled, connections.stream_changed
 
     @contextlib.contextmanager

@@ -27,19 +27,17 @@ from headrace.aws.signatures.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.moto.current_cloud import CURRENT, NOTHING, Connections
-from headrace.moto.in_process import ANSWERED, InProcessCalls
-from headrace.moto.long_polls import LONG_POLLS, wait_for_messages
+from headrace.moto.in_process import ANSWERED, LONG_POLLS, InProcessCalls, wait_for_messages
 from headrace.moto.memory.memory import MotoMemory, account_of
 from headrace.moto.patching import Patches, patch_at_start, watch_imports
-from headrace.moto.requests.conversion import run_entry, service_of
-from headrace.moto.requests.kinds import Kind
+from headrace.moto.requests.conversion import PROFILES, run_entry, service_of
 from headrace.moto.requests.preparation import (
     AnswerWithoutMoto,
     CheckStrictly,
+    Kind,
     Preparation,
     PreparedRequest,
 )
-from headrace.moto.requests.profiles import PROFILES
 from headrace.moto.requests.refusals import error_response, find_missing_action, refusal
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, Rows

@@ -20,7 +20,7 @@ from headrace.aws.signatures.authentication import Authentication
 from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.aws.signatures.sigv4 import is_same
 from headrace.pages.s3_access import PATH as ACCESS_PATH
-from headrace.services.cloudformation.custom_responses import PATH as ANSWERS_PATH
+from headrace.services.cloudformation.signals import PATH as ANSWERS_PATH
 
 SERVICE = "headrace"
 COOKIE = "headrace_pages"

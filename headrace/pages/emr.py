@@ -29,10 +29,9 @@ from headrace.pages.jobs import (
     log_text,
     spark_links,
 )
-from headrace.pages.parts import refusal, state, text_response, wants_json
-from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step, StepState
-from headrace.services.emr.steps.yarn import application_of
-from headrace.services.emr.store import Store
+from headrace.pages.routes import refusal, state, text_response, wants_json
+from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step, StepState, Store
+from headrace.services.emr.step_logs import application_of
 from headrace.spark_submit.logs import LOGS, log_location
 from headrace.spark_submit.page_paths import STATUS_PATH
 

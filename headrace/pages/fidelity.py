@@ -14,7 +14,7 @@ from headrace.aws.gateway.documents import json_response
 from headrace.aws.protocols.newer_parameters import with_newer
 from headrace.aws.protocols.service import FidelityTable, ServiceApi
 from headrace.pages.routes import Route
-from headrace.services.iam.fidelity import NOTES, moto_tables
+from headrace.services.iam.answers import NOTES, moto_tables
 
 PATH = "/_headrace/fidelity"
 

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.gateway.documents import ADMIN, json_response
-from headrace.pages.parts import wants_json
-from headrace.pages.routes import Answer, Route, for_people
+from headrace.pages.routes import Answer, Route, for_people, wants_json
 
 
 class Listed(NamedTuple):

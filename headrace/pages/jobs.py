@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from headrace.core.html import Html, element, join, link, table
-from headrace.pages.parts import HOME
+from headrace.pages.routes import HOME
+from headrace.spark_submit.configuration import event_logs, live_url
 from headrace.spark_submit.logs import tail
 from headrace.spark_submit.page_paths import STATUS_PATH, history_path
-from headrace.spark_submit.ui import event_logs, live_url
 
 # The page above the page of a cluster, an application, a step or a job run.
 TRAIL = (HOME, (STATUS_PATH, "EMR"))

@@ -9,8 +9,7 @@ from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.gateway.documents import json_response, page
 from headrace.core.html import element, table
 from headrace.pages import s3_access
-from headrace.pages.parts import HOME, wants_json
-from headrace.pages.routes import Route
+from headrace.pages.routes import HOME, Route, wants_json
 from headrace.permissions.decisions.decisions import Decisions
 from headrace.permissions.decisions.explanations import InvalidQuestion, policy_of, why
 from headrace.permissions.decisions.report import accesses_seen, report_of

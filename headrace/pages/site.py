@@ -19,7 +19,7 @@ from headrace.pages.home import Listed
 from headrace.pages.routes import Answer, Route, Routes
 from headrace.pages.spark import SPARK_PATH, SparkPages
 from headrace.permissions.decisions.decisions import Decisions
-from headrace.services.cloudformation.custom_responses import PATH
+from headrace.services.cloudformation.signals import PATH
 from headrace.services.opensearch.indexes.home import PATH as SEARCH_PATH
 from headrace.spark_submit.page_paths import HISTORY_PATH, STATUS_PATH
 

@@ -5,8 +5,8 @@ The policy (`policy`) is pure: loads in, actions and advice out. `scaling` measu
 but for `simulation`; the cloud is reached through a client of boto3 that the caller passes.
 """
 
+from headrace.shards.loads import KeySketch as KeySketch
+from headrace.shards.loads import Settings as Settings
 from headrace.shards.loads import StreamLoad as StreamLoad
 from headrace.shards.policy import Decision as Decision
 from headrace.shards.policy import Policy as Policy
-from headrace.shards.settings import Settings as Settings
-from headrace.shards.sketch import KeySketch as KeySketch

@@ -14,10 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headrace.client.hash_keys import HASH_KEYS, ShardRange
-from headrace.shards.loads import StreamLoad
-from headrace.shards.prices import US_EAST_1, on_demand_cost, provisioned_cost
-from headrace.shards.settings import Settings
-from headrace.shards.sketch import HotKey
+from headrace.shards.loads import HotKey, Settings, StreamLoad
+from headrace.shards.planning import US_EAST_1, on_demand_cost, provisioned_cost
 
 # The other mode must be this much cheaper before it is worth a word.
 _CHEAPER_BY = 0.9

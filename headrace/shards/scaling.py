@@ -1,15 +1,26 @@
-"""Looks, decides and acts: one step of the policy on one stream, on AWS as on headrace."""
+"""Looks, decides and acts: one step of the policy on one stream, on AWS as on headrace.
+
+Measures a stream: reads a moment of each shard, and asks CloudWatch what the records do not show.
+
+A look takes two requests per shard, and reads `sample_s` seconds of its records: of a full shard's 2 MiB/s of reads,
+which its consumers share, that is `sample_s / (2 x period_s)`.
+"""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from headrace.client.aggregation import MAGIC, disaggregate
 from headrace.client.clock import Clock, SystemClock
-from headrace.client.streams import name_member
-from headrace.shards.loads import StreamLoad
+from headrace.client.hash_keys import ShardRange, hash_key_of
+from headrace.client.streams import list_all_shards, name_member
+from headrace.shards.loads import KeySketch, Settings, StreamLoad, utilisation_of, weight_of
 from headrace.shards.policy import (
     LEAST_RESHARD_S,
     Action,
@@ -20,8 +31,181 @@ from headrace.shards.policy import (
     Split,
     name_of,
 )
-from headrace.shards.sampling import Sampler
-from headrace.shards.settings import Settings
+
+_THREADS = 16
+# A full shard's second has 1 MiB, a page up to 10.
+_MOST_PAGES = 4
+_METRICS_PER_CALL = 500  # documented: API_GetMetricData
+_MINUTE_S = 60
+# Metrics of a minute come within the next two (assumed).
+_METRICS_AGE_S = 180
+_PASSING = ("ProvisionedThroughputExceededException", "LimitExceededException")
+_THROTTLED, _AGE = "WriteProvisionedThroughputExceeded", "IteratorAgeMilliseconds"
+
+
+@dataclass(slots=True)
+class ShardSample:
+    """What a moment of one shard had."""
+
+    bytes_per_s: float = 0.0
+    records_per_s: float = 0.0
+    keys: KeySketch = field(default_factory=KeySketch)
+    record_bytes: list[int] = field(default_factory=list[int])
+
+
+class Sampler:
+    """Looks at one stream. One thread at a time; it reads the shards with threads of its own."""
+
+    def __init__(
+        self,
+        kinesis: Any,
+        name_member: dict[str, str],
+        clock: Clock,
+        *,
+        sample_s: float = 2.0,
+        cloudwatch: Any = None,
+    ) -> None:
+        """Take a client of boto3, the member that names the stream, and how much of each shard is read.
+
+        With a client of CloudWatch, throttles and iterator ages are looked up for streams that have these metrics by
+        shard (EnableEnhancedMonitoring); full shards are known without them.
+        """
+        self._kinesis, self._name_member, self._clock = kinesis, name_member, clock
+        self._sample_s, self._cloudwatch = sample_s, cloudwatch
+        self._last: dict[str, ShardSample] = {}
+
+    def summary(self) -> dict[str, Any]:
+        """Return DescribeStreamSummary's description. Raises botocore's errors."""
+        answer = self._kinesis.describe_stream_summary(**self._name_member)
+        return answer["StreamDescriptionSummary"]
+
+    def look(self) -> StreamLoad:
+        """Return the load of the last moments. Raises botocore's errors.
+
+        A shard whose reads are throttled keeps its last sample.
+        """
+        shards = self.open_shards()
+        since_ms = self._clock.now_ms() - round(1000 * self._sample_s)
+        with ThreadPoolExecutor(min(_THREADS, len(shards))) as pool:
+            samples = list(pool.map(self._sample, shards, itertools.repeat(since_ms)))
+        self._last = {s.shard_id: sample for s, sample in zip(shards, samples, strict=True)}
+        throttled, ages = self._metrics(shards)
+        used = [utilisation_of(s.bytes_per_s, s.records_per_s) for s in samples]
+        return StreamLoad(
+            shards=shards,
+            utilisation=used,
+            keys={shard_id: sample.keys for shard_id, sample in self._last.items()},
+            throttled=throttled,
+            iterator_age_ms=ages,
+            bytes_per_s=sum(sample.bytes_per_s for sample in samples),
+            records_per_s=sum(sample.records_per_s for sample in samples),
+            record_bytes=[size for sample in samples for size in sample.record_bytes],
+        )
+
+    def open_shards(self) -> list[ShardRange]:
+        """Return the open shards by their first hash key. Raises botocore's errors."""
+        return [shard for shard, is_open in self.lineage() if is_open]
+
+    def lineage(self) -> list[tuple[ShardRange, bool]]:
+        """Return all shards that ListShards still names, each with whether it is open, by their first hash keys."""
+        named = [
+            (ShardRange.of(row), "EndingSequenceNumber" not in row["SequenceNumberRange"])
+            for row in list_all_shards(self._kinesis, **self._name_member)
+        ]
+        return sorted(named, key=lambda item: (item[0].start, item[0].shard_id))
+
+    def _sample(self, shard: ShardRange, since_ms: int) -> ShardSample:
+        from botocore.exceptions import ClientError
+
+        try:
+            return self._read(shard.shard_id, since_ms)
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") not in _PASSING:
+                raise
+            _LOG.warning("%s is not read now: %s", shard.shard_id, error)
+            return self._last.get(shard.shard_id, ShardSample())
+
+    def _read(self, shard_id: str, since_ms: int) -> ShardSample:
+        kinesis, sample = self._kinesis, ShardSample()
+        iterator: str | None = kinesis.get_shard_iterator(
+            **self._name_member,
+            ShardId=shard_id,
+            ShardIteratorType="AT_TIMESTAMP",
+            Timestamp=since_ms / 1000,
+        )["ShardIterator"]
+        covered_s = self._sample_s
+        for _ in range(_MOST_PAGES):
+            page: dict[str, Any] = kinesis.get_records(ShardIterator=iterator)
+            records: list[Any] = page["Records"]
+            sample.record_bytes += [_add(sample.keys, record) for record in records]
+            iterator = page.get("NextShardIterator")
+            if not page.get("MillisBehindLatest") or not iterator:
+                break
+            if records:
+                last_ms = records[-1]["ApproximateArrivalTimestamp"].timestamp() * 1000
+                covered_s = max(0.001, (last_ms - since_ms) / 1000)
+                if covered_s >= self._sample_s:
+                    break
+        sample.bytes_per_s = sum(sample.record_bytes) / covered_s
+        sample.records_per_s = len(sample.record_bytes) / covered_s
+        return sample
+
+    def _metrics(self, shards: list[ShardRange]) -> tuple[dict[str, float], dict[str, float]]:
+        """Return throttled records per second and iterator ages by shard, of the last minute that CloudWatch has."""
+        if self._cloudwatch is None:
+            return {}, {}
+        summary = self.summary()
+        has = {name for m in summary["EnhancedMonitoring"] for name in m["ShardLevelMetrics"]}
+        by_metric: dict[str, dict[str, float]] = {_THROTTLED: {}, _AGE: {}}
+        names = [name for name in by_metric if name in has or "ALL" in has]
+        queries = [(name, shard.shard_id) for name in names for shard in shards]
+        end = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
+        for first in range(0, len(queries), _METRICS_PER_CALL):
+            part = queries[first : first + _METRICS_PER_CALL]
+            answer = self._cloudwatch.get_metric_data(
+                StartTime=end - timedelta(seconds=_METRICS_AGE_S),
+                EndTime=end,
+                ScanBy="TimestampDescending",
+                MetricDataQueries=[
+                    _query(number, summary["StreamName"], name, shard_id)
+                    for number, (name, shard_id) in enumerate(part)
+                ],
+            )
+            for result in answer["MetricDataResults"]:
+                name, shard_id = part[int(result["Id"][1:])]
+                if result["Values"] and result["Values"][0] > 0:
+                    by_metric[name][shard_id] = float(result["Values"][0])
+        return {key: n / _MINUTE_S for key, n in by_metric[_THROTTLED].items()}, by_metric[_AGE]
+
+
+def _query(number: int, stream: str, name: str, shard_id: str) -> dict[str, Any]:
+    dimensions = [
+        {"Name": "StreamName", "Value": stream},
+        {"Name": "ShardId", "Value": shard_id},
+    ]
+    metric = {"Namespace": "AWS/Kinesis", "MetricName": name, "Dimensions": dimensions}
+    statistic = "Sum" if name == _THROTTLED else "Maximum"
+    return {
+        "Id": f"m{number}",
+        "MetricStat": {"Metric": metric, "Period": _MINUTE_S, "Stat": statistic},
+    }
+
+
+def _add(keys: KeySketch, record: dict[str, Any]) -> int:
+    """Add a record to a sketch, an aggregate by its user records; return its bytes."""
+    data, key = record["Data"], record.get("PartitionKey") or ""
+    bytes_ = len(data) + len(key.encode())
+    users = disaggregate(data) if data[:4] == MAGIC else None
+    if not users:
+        keys.add(hash_key_of(key), key, weight_of(bytes_))
+        return bytes_
+    # The record's own weight, shared out by the user records' bytes.
+    share = weight_of(bytes_) / max(1, sum(len(user.data) + len(user.key) for user in users))
+    for user in users:
+        hash_key = hash_key_of(user.key) if user.explicit is None else int(user.explicit)
+        keys.add(hash_key, user.key, share * (len(user.data) + len(user.key)))
+    return bytes_
+
 
 _LOG = logging.getLogger("headrace.shards")
 _LONGEST_PAUSE_S = 1.0

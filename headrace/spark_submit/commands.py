@@ -8,29 +8,48 @@ Prepares a job's working directory as in YARN or EMR Serverless: files, unpacked
 In the working directory, files are links and archives are folders, with the name after `#` or else the file's name
 (Spark, "Running Spark on YARN"). The driver and the tasks share it, so a driver in client mode sees what on a cluster
 only its executors see.
+
+Finds a UTF-8 locale for jobs, so that they can open every file, whatever the cloud's own locale is.
+
+Java encodes file names by the locale (`sun.jnu.encoding`): with `LC_ALL=C` it replaces letters outside ASCII by
+question marks, and Spark does not find its own classes in such a folder. So a job's environment has a UTF-8 locale: the
+cloud's own if it is one, else another one of the machine. Only the encoding changes; language and formats stay.
+
+Refuses jobs that would use the Glue Data Catalog as Spark's catalog, which headrace's Spark does not have.
+
+A cluster's `spark-hive-site`, or a job's property, names Amazon's factory of Hive metastore clients. Spark here would
+ignore it in silence: tables would not be found, and new ones would be lost. A job that uses no tables runs as on EMR.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
+import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import headrace
-from headrace.spark_submit import connector
-from headrace.spark_submit.access import CLASSES
-from headrace.spark_submit.arguments import Submission, file_items, option_values, properties_of
+from headrace.spark_submit import making
+from headrace.spark_submit.access import CLASSES, JobContext
+from headrace.spark_submit.arguments import (
+    Submission,
+    file_items,
+    job_sources,
+    local_copy,
+    local_submission,
+    option_values,
+    properties_of,
+)
 from headrace.spark_submit.configuration import spark_properties, write_configuration
-from headrace.spark_submit.context import JobContext
+from headrace.spark_submit.emr_releases import SparkTraits
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.glue_catalog import check_catalog
-from headrace.spark_submit.local_files import local_copy, local_submission
-from headrace.spark_submit.spark_versions import SparkTraits
 from headrace.spark_submit.sparks import JobSpark, python_settings
-from headrace.spark_submit.utf8 import require_utf8
 
 _ENVIRONMENT = "spark.yarn.appMasterEnv."
 _MODULES = "__pyfiles__"
@@ -221,13 +240,13 @@ def spark_command(
     # Not into the working directory, where the unpacked archive may have the file's name.
     archive = functools.partial(local_copy, context.objects, folder / "archives")
     submission = local_submission(submission, local, archive)
-    if spark.environment is not None and connector.names_connector(submission, given_properties):
+    if spark.environment is not None and making.names_connector(submission, given_properties):
         has_it = spark.release is not None and spark.release.has_kinesis_connector
-        note = connector.NOTE if has_it else connector.NOTE_TOO_OLD
+        note = making.NOTE if has_it else making.NOTE_TOO_OLD
         spark = replace(spark, connector=has_it, notes=(*spark.notes, note))
     notes = check_catalog(submission, given_properties, hive_site or {})
     spark = replace(spark, notes=(*spark.notes, *notes))
-    for_spark = place_files(connector.without_jar(submission), work)
+    for_spark = place_files(making.without_jar(submission), work)
     arguments = [
         str(spark.home / "bin" / "spark-submit"),
         *spark_arguments(for_spark, spark.traits),
@@ -275,16 +294,16 @@ def _spark_environment(
     folders = [_EARLY] if spark.traits.minor >= _FIRST_WITH_PLANNERS else []
     if spark.environment is None:
         # The installed Spark runs with headrace's own packages, among them the Kinesis source, which registers itself.
-        folders += [AUTOLOAD, connector.stand_in(spark.traits.minor), PACKAGE_ROOT]
+        folders += [AUTOLOAD, making.stand_in(spark.traits.minor), PACKAGE_ROOT]
     else:
         # Interpreters that are not in the image: a bootstrap action may have created them.
         named = python_settings({}, exported).items()
         environment.update((n, value) for n, value in named if not spark.interpreter_for(value))
         if spark.connector:
             folders += [
-                connector.stand_in(spark.traits.minor),
-                connector.source_folder(folder),
-                connector.packages_folder(spark.environment),
+                making.stand_in(spark.traits.minor),
+                making.source_folder(folder),
+                making.packages_folder(spark.environment),
             ]
     if folders:
         own = exported.get("PYTHONPATH")
@@ -292,3 +311,132 @@ def _spark_environment(
     if spark.java_home is not None:
         environment["JAVA_HOME"] = str(spark.java_home)
     return environment
+
+
+# The variables that set the locale: all of it, its encoding, the rest. The first one that is set has priority.
+VARIABLES = ("LC_ALL", "LC_CTYPE", "LANG")
+# Every system except macOS has C.UTF-8; with glibc before 2.35 only if the distribution adds it.
+_UTF8_LOCALES = ("C.UTF-8", "en_US.UTF-8", "UTF-8")
+_PROBE_WITHIN_S = 30
+
+# Prints the index of the first of several settings that exists on this machine and is UTF-8. It runs in a separate
+# process, because trying a locale means setting it for all threads.
+_PROBE = """
+import json, locale, os, sys
+variables, settings = json.loads(sys.argv[1])
+for place, setting in enumerate(settings):
+    for name in variables:
+        os.environ.pop(name, None)
+    os.environ.update(setting)
+    try:
+        locale.setlocale(locale.LC_ALL, "")
+    except locale.Error:
+        continue
+    if locale.nl_langinfo(locale.CODESET).upper().replace("-", "") == "UTF8":
+        print(place)
+        break
+"""
+
+
+def utf8_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return a job's locale variables for this environment; unchanged if the machine has no UTF-8 locale."""
+    locale = _read_locale(environment)
+    utf8_setting = _utf8_setting(tuple(locale.items()))
+    return locale if utf8_setting is None else dict(utf8_setting)
+
+
+def require_utf8(environment: Mapping[str, str], *paths: Path) -> None:
+    """Raise JobRefused when Java cannot open one of the paths in the job's locale."""
+    beyond = next((path for path in paths if not str(path).isascii()), None)
+    if beyond is not None and _utf8_setting(tuple(_read_locale(environment).items())) is None:
+        raise JobRefused(
+            f"Java cannot name the folder {beyond}: it has letters outside ASCII, and this machine has no UTF-8 locale "
+            "(see `locale -a`); install one, such as C.UTF-8, or use a folder with a name in ASCII."
+        )
+
+
+def _read_locale(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: environment[name] for name in VARIABLES if environment.get(name)}
+
+
+@functools.cache
+def _utf8_setting(
+    variables_given: tuple[tuple[str, str], ...],
+) -> tuple[tuple[str, str], ...] | None:
+    """Return the available UTF-8 setting that is closest to the given one; None if there is none."""
+    settings = [dict(variables_given), *_others(dict(variables_given))]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", _PROBE, json.dumps([VARIABLES, settings])],
+            # Keep Python from choosing a locale by itself.
+            env={"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PATH": os.defpath},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PROBE_WITHIN_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    chosen = done.stdout.strip()
+    return tuple(settings[int(chosen)].items()) if chosen else None
+
+
+def _others(variables_given: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return other settings to try, first those that keep the given language and formats."""
+    # LC_ALL would override LC_CTYPE, so its value moves to LANG, which sets the rest.
+    rest = variables_given.get("LC_ALL") or variables_given.get("LANG") or "C"
+    return [
+        *({"LANG": rest, "LC_CTYPE": name} for name in _UTF8_LOCALES),
+        *({"LANG": "C", "LC_CTYPE": name} for name in _UTF8_LOCALES),
+    ]
+
+
+_SETTING = "hive.metastore.client.factory.class"
+_FACTORY = "AWSGlueDataCatalogHiveClientFactory"
+# The names of PySpark that reach the session's catalog.
+_NAMES = frozenset({
+    "catalog", "enableHiveSupport", "insertInto", "saveAsTable", "sql", "table", "toTable", "writeTo",
+})  # fmt: skip
+
+REFUSAL = (
+    "The job uses Spark's catalog, and the cluster's spark-hive-site (or the job's property) says that it is the Glue "
+    "Data Catalog, which headrace's Spark does not have: read and write the tables' folders in S3, or leave the "
+    "setting out here."
+)
+NOTE = "the setting for the Glue Data Catalog has no effect: headrace's Spark does not have it"
+
+
+def names_glue(properties: Mapping[str, str], hive_site: Mapping[str, str]) -> bool:
+    """Return whether a job's settings say that its catalog is Glue's."""
+    factory = properties.get(f"spark.hadoop.{_SETTING}", hive_site.get(_SETTING, ""))
+    return factory.endswith(_FACTORY)
+
+
+def check_catalog(
+    submission: Submission, properties: Mapping[str, str], hive_site: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return a note for the log if the setting is there and does not matter. Raises JobRefused if it matters.
+
+    What a job in Java or Scala uses cannot be seen, so it is refused.
+    """
+    if not names_glue(properties, hive_site):
+        return ()
+    is_python = Path(submission.application).suffix in (".py", ".zip", ".egg")
+    if not is_python or any(map(_reaches_catalog, job_sources(submission, properties))):
+        raise JobRefused(REFUSAL)
+    return (NOTE,)
+
+
+def _reaches_catalog(source: bytes) -> bool:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # The job itself reports the error.
+        return False
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr in _NAMES
+        # `pyspark.sql.functions` is a module.
+        and not (isinstance(node.value, ast.Name) and node.value.id == "pyspark")
+        for node in ast.walk(tree)
+    )

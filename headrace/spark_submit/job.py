@@ -2,23 +2,31 @@
 
 EMR's steps and bootstrap actions and EMR Serverless' job runs are such jobs. Their services handle the states, and
 interpret and store a job's end. The log `controller` in the job's folder, if there is one, records its events.
+
+Creates the folders and the environment variables that every job's process needs.
+
+Starts, wakes and stops the workers of jobs: one for each cluster or job run.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import signal
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 from headrace.core.clock import Clock
-from headrace.spark_submit.context import Command
+from headrace.core.workers import Supervisor, Worker, WorkerHandle
+from headrace.spark_submit.access import MODE_VARIABLE, Command, JobContext
+from headrace.spark_submit.commands import utf8_environment
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.limits import CANCEL_GRACE_S
 from headrace.spark_submit.logs import note_in
-from headrace.spark_submit.process import JobProcess
+from headrace.spark_submit.process import CANCEL_GRACE_S, POLL_S, STOP_GRACE_S, JobProcess
 
 log = logging.getLogger(__name__)
 
@@ -177,3 +185,112 @@ class SupervisedJob:
         code = self._process.exit_code
         self._process.kill()
         return code
+
+
+def make_folders(folder: Path) -> Path:
+    """Create the folders that a job's process needs below the job's folder; return its working directory."""
+    work = folder / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    (folder / "tmp").mkdir(exist_ok=True)
+    return work
+
+
+def make_hdfs(cluster: Path) -> Path:
+    """Create the folder of a cluster's `hdfs:///`, with the folders that EMR's has; return it."""
+    for name in ("tmp", "user/hadoop"):
+        (cluster / "hdfs" / name).mkdir(parents=True, exist_ok=True)
+    return cluster / "hdfs"
+
+
+def job_environment(
+    context: JobContext,
+    folder: Path,
+    *,
+    account: str,
+    region: str,
+    role: str,
+    session: str,
+    policy: str = "",
+    policy_arns: tuple[str, ...] = (),
+) -> dict[str, str]:
+    """Return every job's environment: credentials, region and endpoint, and no secrets of the cloud's own environment.
+
+    `role` is the job's role in `JobCredentials`' form, `session` its session name, and the policies are the session
+    policies that limit the role for this job.
+    """
+    kept = {
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "TZ", "JAVA_HOME", "USER", "LD_LIBRARY_PATH")
+        if name in os.environ
+    }
+    return {
+        "PATH": os.defpath,
+        **kept,
+        **utf8_environment(os.environ),
+        **context.credentials(account, role, session, policy, policy_arns),
+        "AWS_ENDPOINT_URL": context.endpoint_url(),
+        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": region,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        **({MODE_VARIABLE: context.access.mode} if context.file_system else {}),
+        "TMPDIR": str(folder / "tmp"),
+    }
+
+
+class JobWorker(Worker, Protocol):
+    """A worker with job processes. `step` is not called after the first call of these methods."""
+
+    def shut_down(self) -> None:
+        """Ask the processes to end, because the cloud stops."""
+        ...
+
+    def abandon(self) -> None:
+        """Kill the processes that outlived `shut_down`, and store how the jobs ended."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a process of a job still runs."""
+        ...
+
+
+W = TypeVar("W", bound=JobWorker)
+
+
+class JobWorkers(Generic[W]):
+    """The job workers of one service, by the id of their cluster or job run. Thread-safe."""
+
+    def __init__(self, clock: Clock, supervisor: Supervisor) -> None:
+        self._clock = clock
+        self._supervisor = supervisor
+        self._lock = threading.Lock()
+        self._workers: dict[str, tuple[W, WorkerHandle]] = {}
+
+    def start(self, key: str, worker: W) -> None:
+        """Run a worker on a thread until it is done or stopped."""
+        with self._lock:
+            self._workers = {k: running for k, running in self._workers.items() if running[1].alive}
+            self._workers[key] = worker, self._supervisor.start(worker)
+
+    def wake(self, key: str) -> None:
+        """Wake a worker after a change, if it is not done."""
+        with self._lock:
+            worker = self._workers.get(key)
+        if worker is not None:
+            worker[1].wake()
+
+    def stop(self) -> None:
+        """Stop the workers and end their processes: first by SIGTERM, after STOP_GRACE_S by SIGKILL."""
+        with self._lock:
+            workers, self._workers = list(self._workers.values()), {}
+        for _, handle in workers:
+            handle.stop()
+        for worker, handle in workers:
+            handle.join(STOP_GRACE_S)
+            worker.shut_down()
+        deadline_s = self._clock.monotonic_s() + STOP_GRACE_S
+        never = threading.Event()
+        while self._clock.monotonic_s() < deadline_s and any(w.busy for w, _ in workers):
+            self._clock.wait(never, POLL_S)
+        for worker, _ in workers:
+            worker.abandon()

@@ -18,7 +18,7 @@ from headrace.core.clock import Clock
 from headrace.core.ports import BucketNotFound, ObjectStore
 from headrace.core.values import moment
 from headrace.spark_submit.access import AccessDenied
-from headrace.spark_submit.limits import KEEP_LOGS_EVERY_S, LONGEST_MESSAGE, STDERR_TAIL_BYTES
+from headrace.spark_submit.process import KEEP_LOGS_EVERY_S, LONGEST_MESSAGE, STDERR_TAIL_BYTES
 
 CONTROLLER = "controller"
 

@@ -4,32 +4,238 @@
 
 So cancelling the job also cancels the creation, and a cloud that is killed and started again finds the process like any
 job's. The cloud's variables that pip needs are passed in one variable, which is removed before the job begins.
+
+Provides headrace's replacement for `aws-kinesis`, the Spark connector in EMR's image, to jobs that name it.
+
+The replacement is `headrace.spark` under the connector's name. On releases whose image has the connector, it is on the
+path of jobs that name it (by its jar, or by `aws-kinesis` in their arguments, their file or their `--py-files`). Spark
+needs PyArrow to load a data source written in Python, so PyArrow and boto3 are on that job's path too, although EMR's
+image may lack them; the job's log says so. They fit the NumPy and the Python of the release's environment. On Spark 3.5
+the replacement works only in Python jobs, when they read or write a stream.
 """
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import json
 import logging
 import os
+import shutil
+import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import headrace
 from headrace.core.clock import SystemClock
-from headrace.core.minor_versions import format_minor, minor_of
-from headrace.spark_submit import connector
-from headrace.spark_submit.context import Command
+from headrace.core.minor_versions import Minor, format_minor, minor_of
+from headrace.spark_submit.access import Command
+from headrace.spark_submit.arguments import Submission, job_sources, option_values
 from headrace.spark_submit.emr_releases import release_of
 from headrace.spark_submit.environments import (
     CACHE_VARIABLE,
     REUSE_VARIABLE,
+    Environment,
+    cache_folder,
     ensure,
     find_cached,
+    hold_lock,
     python_for,
 )
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.logs import CONTROLLER, note
 from headrace.spark_submit.sparks import JobSpark, facts_of
+
+# Documented: jobs-spark-streaming-connectors.html (EMR Serverless), from 7.1.0 on.
+FOLDER_ON_EMR = "/usr/share/aws/kinesis/"
+_NAME = "aws-kinesis"
+_PACKAGES = ("pyarrow", "boto3")
+# PySpark 3 needs NumPy 1, and PyArrow 26 refuses it (observed).
+_PACKAGES_OF_SPARK_3 = ("pyarrow<26", "boto3")
+# The dependencies of boto3, and the folders beside compiled packages.
+_FILES = (
+    *_PACKAGES, "pyarrow.libs", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3",
+)  # fmt: skip
+_SPARK = Path(headrace.__file__).parent / "spark"
+# Spark 3.5 has no Python data sources, so headrace patches PySpark in the job's process.
+_FIRST_WITH_SOURCES = (4, 0)
+
+NOTE = (
+    "the job names EMR's connector aws-kinesis: headrace.spark answers for it, and it, PyArrow and boto3 are on the "
+    "job's path for that; on EMR they need not be there, and a job that imports them itself must bring them"
+)
+NOTE_TOO_OLD = "the job names EMR's connector aws-kinesis, which EMR's images have from emr-7.1.0 on: Spark fails"
+
+
+def stand_in(spark: Minor) -> Path:
+    """Return the folder for the job's PYTHONPATH that provides `aws-kinesis` for a Spark."""
+    return _SPARK / ("connector" if spark >= _FIRST_WITH_SOURCES else "connector35")
+
+
+def names_connector(submission: Submission, properties: Mapping[str, str]) -> bool:
+    """Return whether a job names the connector: its jar, or `aws-kinesis` in an argument or a string of its modules.
+
+    Its modules are its file and its `--py-files`, which are local files.
+    """
+    if any(_is_its_jar(jar) for jar in _jars(submission, properties)):
+        return True
+    if any(_NAME in argument for argument in submission.arguments):
+        return True
+    return any(_says_so(source) for source in job_sources(submission, properties))
+
+
+def _says_so(source: bytes) -> bool:
+    """Return whether a string in a job's file has the connector's name; comments and docstrings do not count."""
+    if _NAME.encode() not in source:
+        return False
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # Another Python's syntax, or no Python: the job itself reports the error.
+        return True
+    documents = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    return any(
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and _NAME in node.value
+        and id(node) not in documents
+        for node in ast.walk(tree)
+    )
+
+
+def without_jar(submission: Submission) -> Submission:
+    """Return a submission without the connector's jar, which this machine does not have."""
+    options: list[tuple[str, str | None]] = []
+    for option, value in submission.options:
+        name, equals, jars = (value or "").partition("=")
+        if option == "--jars" and value is not None:
+            value = _others(value)
+            if not value:
+                continue
+        elif option in ("--conf", "-c") and name == "spark.jars":
+            value = f"{name}{equals}{_others(jars)}"
+        options.append((option, value))
+    return Submission(options, submission.application, submission.arguments)
+
+
+def _others(jars: str) -> str:
+    return ",".join(jar for jar in jars.split(",") if not _is_its_jar(jar))
+
+
+def source_folder(job: Path) -> Path:
+    """Return a folder for the PYTHONPATH of the job in `job`: it has `headrace.spark`, nothing else of headrace."""
+    folder = job / "source"
+    package = folder / "headrace"
+    package.mkdir(parents=True, exist_ok=True)
+    (package / "__init__.py").touch()
+    if not (package / "spark").is_symlink():
+        (package / "spark").symlink_to(_SPARK)
+    return folder
+
+
+def packages_folder(environment: Environment) -> Path:
+    """Return the folder of the packages that the source needs, whether it exists or not."""
+    spark, python = format_minor(minor_of(environment.spark)), format_minor(environment.python)
+    return cache_folder() / f"connector-{spark}-py{python}"
+
+
+def is_made(environment: Environment) -> bool:
+    """Return whether those packages are complete."""
+    folder = packages_folder(environment)
+    return all((folder / name).exists() for name in _PACKAGES)
+
+
+def make_packages(environment: Environment) -> None:
+    """Create the packages for a complete environment. Raises JobRefused.
+
+    They are links to headrace's own if those run there, else pip's for its Python and NumPy.
+    """
+    folder = packages_folder(environment)
+    with hold_lock(folder, log.info):
+        if is_made(environment):
+            return
+        part = folder.with_name(f".{folder.name}.part")
+        for left in (folder, part):
+            shutil.rmtree(left, ignore_errors=True)
+        part.mkdir()
+        for path in _own_packages(environment.python):
+            (part / path.name).symlink_to(path)
+        if _problem(part, environment) is not None:
+            shutil.rmtree(part)
+            part.mkdir()
+            _install(part, environment)
+            problem = _problem(part, environment)
+            if problem is not None:
+                raise JobRefused(f"What stands in for EMR's connector does not run: {problem}")
+        part.rename(folder)
+
+
+def _install(folder: Path, environment: Environment) -> None:
+    # The pip of the environment's own Python: with `--python-version`, pip heeds a package's Requires-Python only
+    # where its index repeats it.
+    pip = folder / ".pip"
+    packages = (
+        _PACKAGES if minor_of(environment.spark) >= _FIRST_WITH_SOURCES else _PACKAGES_OF_SPARK_3
+    )
+    for command in (
+        [str(environment.interpreter), "-m", "venv", str(pip)],
+        [
+            str(pip / "bin" / "python"), "-m", "pip", "install", "--quiet",
+            "--disable-pip-version-check", "--no-input", "--target", str(folder),
+            "--only-binary", ":all:", *packages,
+        ],
+    ):  # fmt: skip
+        problem = _run(command)
+        if problem is not None:
+            raise JobRefused(f"What stands in for EMR's connector cannot be installed: {problem}")
+    shutil.rmtree(pip)
+
+
+def _problem(folder: Path, environment: Environment) -> str | None:
+    """Return why the packages in a folder cannot be imported beside the environment's own; None if they can."""
+    names = ", ".join(_PACKAGES)
+    program = f"import sys; sys.path.insert(0, sys.argv[1]); import {names}"
+    return _run([str(environment.interpreter), "-c", program, str(folder)])
+
+
+def _run(command: list[str]) -> str | None:
+    """Run a command; return the last line of a failed one's output."""
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
+        env={name: v for name, v in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")},
+    )  # fmt: skip
+    if done.returncode == 0:
+        return None
+    printed = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    return printed[-1] if printed else "it printed nothing"
+
+
+def _own_packages(python: Minor) -> Iterator[Path]:
+    """Return the paths of headrace's own packages, if they are for this Python."""
+    if python != sys.version_info[:2]:
+        return
+    spec = importlib.util.find_spec(_PACKAGES[0])
+    for folder in (spec and spec.submodule_search_locations) or []:
+        packages = Path(folder).parent
+        yield from (path for name in _FILES if (path := packages / name).exists())
+
+
+def _jars(submission: Submission, properties: Mapping[str, str]) -> list[str]:
+    jar_lists = [*option_values(submission, "--jars"), properties.get("spark.jars", "")]
+    return [jar for value in jar_lists for jar in value.split(",")]
+
+
+def _is_its_jar(jar: str) -> bool:
+    return jar.removeprefix("file://").startswith(FOLDER_ON_EMR)
+
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +255,7 @@ def must_be_made(spark: JobSpark) -> bool:
     """Return whether a Spark's environment, or the connector's packages, must be created before the job can run."""
     if spark.environment is None:
         return False
-    lacks_connector = spark.connector and not connector.is_made(spark.environment)
+    lacks_connector = spark.connector and not is_made(spark.environment)
     return lacks_connector or not spark.environment.whole
 
 
@@ -113,7 +319,7 @@ def main() -> None:
             mend=f"{build_command(label)}.",
         )
         if wants_connector:
-            connector.make_packages(environment)
+            make_packages(environment)
         for line in facts_of(release_of(label), environment):
             _note(Path(controller), line)
     except JobRefused as error:

@@ -14,33 +14,32 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore
-from headrace.spark_submit import connector
-from headrace.spark_submit.access import CLASSES
+from headrace.spark_submit import making
+from headrace.spark_submit.access import CLASSES, JobContext
 from headrace.spark_submit.arguments import (
     Submission,
     deploy_mode,
     expanded_by_yarn,
+    local_copy,
     parse_submission,
     properties_of,
     with_file_options,
 )
-from headrace.spark_submit.commands import REPLACED, spark_command
+from headrace.spark_submit.commands import REFUSAL, REPLACED, names_glue, spark_command
 from headrace.spark_submit.configuration import hadoop_site
-from headrace.spark_submit.context import JobContext
 from headrace.spark_submit.environments import ensure, python_for
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.glue_catalog import REFUSAL, names_glue
-from headrace.spark_submit.local_files import local_copy
 from headrace.spark_submit.making import build_command
 from headrace.spark_submit.node_programs import (
     HADOOP_CLASSES,
     SHELLS,
     NodeSpec,
+    copy_files,
+    parse_copy,
     read_spec,
     require_program,
     without_cluster,
 )
-from headrace.spark_submit.s3_dist_cp import copy_files, parse_copy
 from headrace.spark_submit.sparks import JobSpark, Sparks, python_settings
 
 
@@ -166,7 +165,7 @@ def _make(spark: JobSpark) -> None:
     mend = f"{build_command(spark.release.label)}."
     ensure(spark.environment, interpreter, say=_say, mend=mend)
     if spark.connector:
-        connector.make_packages(spark.environment)
+        making.make_packages(spark.environment)
 
 
 def _say(text: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
-from headrace.sql.errors import Place, SqlError, near
 from headrace.sql.function import Function
 from headrace.sql.functions import find_function
 from headrace.sql.inference import Nothing, Outside
@@ -21,8 +20,7 @@ from headrace.sql.plan import (
     RelationColumn,
     Script,
 )
-from headrace.sql.query_checks import columns_of, inherit_time
-from headrace.sql.query_plans import Planner
+from headrace.sql.query_plans import Planner, columns_of, inherit_time
 from headrace.sql.relations import check_columns, check_name, declare_relation, origin_of
 from headrace.sql.statements import (
     ChangeType,
@@ -38,7 +36,7 @@ from headrace.sql.statements import (
     SetProperty,
     Statement,
 )
-from headrace.sql.types import common
+from headrace.sql.types import Place, SqlError, common, near
 
 _QUERY_NAME = re.compile(r"[\w-][\w.-]{0,127}", re.ASCII)
 _STREAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")

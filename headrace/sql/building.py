@@ -16,7 +16,6 @@ from headrace.sql.building_expressions import (
     tokens,
     unquote,
 )
-from headrace.sql.errors import Place, SqlError, near
 from headrace.sql.expressions import (
     Expression,
     Frame,
@@ -24,7 +23,7 @@ from headrace.sql.expressions import (
     Literal,
     Over,
 )
-from headrace.sql.rewriting import rewrite
+from headrace.sql.join_chains import rewrite
 from headrace.sql.statements import (
     ChangeType,
     ColumnDeclaration,
@@ -53,7 +52,10 @@ from headrace.sql.statements import (
 )
 from headrace.sql.types import (
     BIGINT,
+    Place,
+    SqlError,
     SqlType,
+    near,
     scalar,
 )
 

@@ -8,7 +8,6 @@ from typing import Any
 from lark import Token
 from lark.tree import Meta
 
-from headrace.sql.errors import Place, SqlError, near
 from headrace.sql.expressions import (
     Array,
     Call,
@@ -36,9 +35,12 @@ from headrace.sql.types import (
     NULL,
     SCALAR_NAMES,
     STRING,
+    Place,
+    SqlError,
     SqlType,
     array_of,
     map_of,
+    near,
     scalar,
 )
 

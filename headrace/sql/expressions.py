@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.sql.errors import Place, SqlError
 from headrace.sql.function import Function
-from headrace.sql.types import SqlType
+from headrace.sql.types import Place, SqlError, SqlType
 
 # Everything that reads an expression goes down it by calls of functions.
 MOST_LEVELS = 150

@@ -3,24 +3,30 @@
 It answers what Spark answers, and it is quick to start: for `headrace sql test`. All is in memory. Time is the records'
 own: a window closes when a later record's time has passed its end and grace. Each record is a micro-batch of its own,
 unless `take_batch` takes several: in Spark, what one micro-batch reads makes rows late in the next ones alone.
+
+A query with aggregates over sliding windows, for the runner without Spark: a row for each row.
+
+A query with MATCH_RECOGNIZE, for the runner without Spark: the rows of its matches.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 from headrace.sql import conversions, values
+from headrace.sql.expressions import Frame
 from headrace.sql.join_chains import is_part, owner_of, take_chains_apart
-from headrace.sql.plan import QueryPlan, Relation, Script
+from headrace.sql.matching import Matcher
+from headrace.sql.plan import ROWTIME, MatchPlan, QueryPlan, Relation, Script
 from headrace.sql.records import Record, Row, error_of, read_record, sequence_number
-from headrace.sql.running_matches import RunningMatches
-from headrace.sql.running_query import SETTLED_AFTER, RunningQuery
-from headrace.sql.running_sliding import RunningSliding
+from headrace.sql.running_query import SETTLED_AFTER, RunningQuery, aggregate_of, comparable
 from headrace.sql.running_tables import RunningTables
+from headrace.sql.values import evaluator
 
 MOST_RESULTS = 1_000_000
 
@@ -174,3 +180,192 @@ def run(script: Script, records: Iterable[tuple[str, Record]]) -> Fold:
         fold.take(stream, record)
     fold.end()
     return fold
+
+
+@dataclass(eq=False)
+class _Kept:
+    """A row that later windows may hold, with the values of each aggregate's partition and arguments."""
+
+    scope: dict[tuple[str, str], Any]
+    row: Row
+    number: int
+    partitions: list[tuple[Any, ...]]
+    arguments: list[tuple[Any, ...]]
+
+
+class RunningSliding(RunningQuery):
+    """A query whose rows wait until their micro-batch ends: rows of the same time in it are in each other's windows."""
+
+    def __init__(self, query: QueryPlan, dialect: str) -> None:
+        super().__init__(query, dialect)
+        self._parts = [
+            (
+                [evaluator(part) for part in one.over.frame.partition],
+                [evaluator(part) for part in one.over.call.arguments],
+            )
+            for one in query.sliding
+        ]
+        self._kept: list[_Kept] = []
+        self._new: list[_Kept] = []
+        self._number = 0
+
+    def take(self, side: int, row: Row) -> list[Row]:
+        """Keep a row that WHERE lets through."""
+        scope = self._scope([row])
+        if row.deleted or (self._where is not None and self._where(scope) is not True):
+            return []
+        partitions = [tuple(comparable(part(scope)) for part in by) for by, _ in self._parts]
+        arguments = [tuple(part(scope) for part in parts) for _, parts in self._parts]
+        self._number += 1
+        self._new.append(_Kept(scope, row, self._number, partitions, arguments))
+        return []
+
+    def end_batch(self) -> list[Row]:
+        """Return a row for each new one, with the aggregates of its windows; forget what no window holds any more."""
+        if not self._new:
+            return []
+        new, self._new = self._new, []
+        rows = sorted([*self._kept, *new], key=lambda one: (one.row.time, one.number))
+        partitions = [_partition(rows, index) for index in range(len(self.query.sliding))]
+        results: list[Row] = []
+        for one in new:
+            scope = dict(one.scope)
+            for index, sliding in enumerate(self.query.sliding):
+                own = partitions[index][one.partitions[index]]
+                values = [other.arguments[index] for other in _window(own, one, sliding.over.frame)]
+                scope["", sliding.name] = aggregate_of(sliding.over.call, values)
+            results += self._result(scope, one.row.key, one.row.time)
+        needed: set[int] = set()
+        for by_key, sliding in zip(partitions, self.query.sliding, strict=True):
+            for own in by_key.values():
+                later = _needed_later(own, rows[-1].row.time, sliding.over.frame)
+                needed.update(one.number for one in later)
+        self._kept = [one for one in rows if one.number in needed]
+        return results
+
+    settle = end_batch
+    end = end_batch
+
+
+def _partition(rows: list[_Kept], index: int) -> dict[tuple[Any, ...], list[_Kept]]:
+    """Return rows by the partition of the aggregate `index`."""
+    partitions: dict[tuple[Any, ...], list[_Kept]] = {}
+    for row in rows:
+        partitions.setdefault(row.partitions[index], []).append(row)
+    return partitions
+
+
+def _window(own: list[_Kept], row: _Kept, frame: Frame) -> list[_Kept]:
+    """Return the rows of a partition that are in a row's window."""
+    if frame.range_ms is None:
+        at = own.index(row)
+        return own[max(at - (frame.rows or 0), 0) : at + 1]
+    # A row as old as the window is long is out of it, as AWS's guide counts.
+    first = row.row.time - timedelta(milliseconds=frame.range_ms)
+    return [one for one in own if first < one.row.time <= row.row.time]
+
+
+def _needed_later(own: list[_Kept], newest: datetime, frame: Frame) -> list[_Kept]:
+    """Return the rows of a partition that may be in the window of a row that is still to come."""
+    if frame.range_ms is None:
+        return own[max(len(own) - (frame.rows or 0), 0) :]
+    reach = timedelta(milliseconds=frame.range_ms)
+    return [one for one in own if newest - one.row.time < reach]
+
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class RunningMatches(RunningQuery):
+    """A query whose rows wait until the watermark has passed them: then they are in order."""
+
+    def __init__(self, query: QueryPlan, dialect: str) -> None:
+        super().__init__(query, dialect)
+        assert query.match is not None
+        self._match: MatchPlan = query.match
+        self._by = [evaluator(one.expression) for one in self._match.partition]
+        where = self._match.where
+        self._filter = None if where is None else evaluator(where)
+        self._columns = [evaluator(one.expression) for one in self._match.columns]
+        self._measures = [(one.name, evaluator(one.expression)) for one in self._match.measures]
+        self._matchers: dict[str, Matcher] = {}
+        self._count = 0
+
+    def take(self, side: int, row: Row) -> list[Row]:
+        """Keep a row, unless it is late."""
+        scope = super()._scope([row])
+        if self._filter is not None and self._filter(scope) is not True:
+            return []
+        # Spark too filters first: a row that WHERE leaves out is not late.
+        if row.time <= self._late_until:
+            self.late += 1
+            self.late_rows += [row] if self.query.late else []
+            return []
+        key = json.dumps([conversions.as_json(part(scope)) for part in self._by])
+        matcher = self._matchers.get(key)
+        if matcher is None:
+            matcher = self._matchers[key] = Matcher(self._match.spec())
+        self._count += 1
+        values = [_carried(part(scope)) for part in self._columns]
+        time = (row.time - conversions.EPOCH) // _MICROSECOND
+        matcher.take(time, self._count, values)
+        self._newest[0] = max(self._newest[0], row.time)
+        return []
+
+    def _watermark(self) -> datetime:
+        return self._newest[0] - timedelta(milliseconds=self._match.grace_ms)
+
+    def _close(self, until: datetime | None) -> list[Row]:
+        """Return the rows of the matches that are certain at the watermark `until`; None ends all."""
+        micros = None if until is None else (until - conversions.EPOCH) // _MICROSECOND
+        found: list[tuple[int, int, dict[tuple[str, str], Any]]] = []
+        for key, matcher in list(self._matchers.items()):
+            due = matcher.next_time()
+            if micros is not None and (due is None or due > micros):
+                continue
+            for first, last, measures in matcher.advance(micros):
+                found.append((last[1], first[1], self._of_match(last[0], measures)))
+            self.given_up += matcher.given_up
+            matcher.given_up = 0
+            if matcher.is_empty():
+                del self._matchers[key]
+        results: list[Row] = []
+        for _, _, scope in sorted(found, key=lambda one: one[:2]):
+            if self._where is None or self._where(scope) is True:
+                time = conversions.EPOCH + scope["", ROWTIME] * _MICROSECOND
+                for part in self._with_elements(scope):
+                    results += self._result(part, self._key(scope), time)
+        return results
+
+    def _of_match(self, time: int, values: list[Any]) -> dict[tuple[str, str], Any]:
+        """Return a match's columns."""
+        of_navigations: dict[tuple[str, str], Any] = {
+            ("", self._match.navigations[index].name): _restored(
+                value, self._match.navigations[index].type.name
+            )
+            for index, value in zip(self._match.results, values, strict=True)
+        }
+        alias = self._match.relation.alias
+        scope: dict[tuple[str, str], Any] = {("", ROWTIME): time}
+        for name, measure in self._measures:
+            scope[alias, name] = measure(of_navigations)
+        at = conversions.EPOCH + time * _MICROSECOND
+        scope[alias, ROWTIME] = at if self._times_are_timestamps else conversions.millis(at)
+        return scope
+
+    def _key(self, scope: dict[tuple[str, str], Any]) -> str:
+        alias = self._match.relation.alias
+        values = [scope[alias, one.name] for one in self._match.relation.relation.key_columns()]
+        texts = [conversions.text(value) for value in values if value is not None]
+        return "|".join(texts) if values else "all"
+
+
+def _carried(value: Any) -> Any:
+    """Return a row's value as the matcher has it in Spark too, where a DATE is text."""
+    return (
+        value.isoformat() if isinstance(value, date) and not isinstance(value, datetime) else value
+    )
+
+
+def _restored(value: Any, type_name: str) -> Any:
+    return date.fromisoformat(value) if type_name == "DATE" and value is not None else value

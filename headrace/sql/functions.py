@@ -15,8 +15,7 @@ import re2
 
 from headrace.sql.expressions import Call
 from headrace.sql.function import Function, element, first, present, unique
-from headrace.sql.functions_groups import GROUP_FUNCTIONS
-from headrace.sql.functions_text import TEXT_FUNCTIONS, json_text, literal_split
+from headrace.sql.functions_text import GROUP_FUNCTIONS, TEXT_FUNCTIONS, json_text, literal_split
 from headrace.sql.functions_times import TIME_FUNCTIONS
 from headrace.sql.types import (
     BIGINT,

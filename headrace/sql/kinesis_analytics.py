@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from headrace.sql.errors import Place, SqlError
+from headrace.sql.types import Place, SqlError
 
 _SIMPLE_PATH = re.compile(r"\$\.(\w+)")
 

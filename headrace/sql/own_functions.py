@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from headrace.sql.errors import SqlError, near
 from headrace.sql.function import Function, OwnFunction
 from headrace.sql.inference import Outside
 from headrace.sql.statements import CreateFunction
-from headrace.sql.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, SqlType
+from headrace.sql.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, SqlError, SqlType, near
 
 _SCALARS = (BOOLEAN, INT, BIGINT, DOUBLE, STRING)
 _MOST_PARAMETERS = 100

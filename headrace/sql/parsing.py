@@ -18,11 +18,10 @@ from lark.tree import Meta
 
 from headrace.sql.building import Builder
 from headrace.sql.building_expressions import place_of
-from headrace.sql.errors import Place, SqlError, near
 from headrace.sql.statements import (
     Statement,
 )
-from headrace.sql.types import SqlType
+from headrace.sql.types import Place, SqlError, SqlType, near
 
 MOST_BYTES = 1_000_000
 _WORDS = {

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from headrace.sql import avro, matching, operators, patterns, python_function
 from headrace.sql.checkpoints import progress_problem, state_of
-from headrace.sql.errors import SqlError
 from headrace.sql.expressions import Call, walk
 from headrace.sql.function import Function
 from headrace.sql.functions import function_of
@@ -23,6 +22,7 @@ from headrace.sql.plan import (
 )
 from headrace.sql.pyspark_query import Names, QueryWriter, is_with_table
 from headrace.sql.spark_text import literal, name, string
+from headrace.sql.types import SqlError
 
 _TABLES_MARK, _VIEWS_MARK, _AVRO_MARK, _FUNCTIONS_MARK = (
     f"# --- {what} ---\n" for what in ("tables", "views", "avro", "functions")

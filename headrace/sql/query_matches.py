@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 from headrace.sql.building import MOST_STEPS
-from headrace.sql.errors import Place, SqlError
 from headrace.sql.expressions import (
     MOST_LEVELS,
     Call,
@@ -25,13 +24,21 @@ from headrace.sql.expressions import (
     walk,
 )
 from headrace.sql.functions import FUNCTIONS
+from headrace.sql.join_chains import rewrite
 from headrace.sql.operators import BINARY
-from headrace.sql.plan import ROWTIME, Input, MatchPlan, Named, Navigation, Relation, RelationColumn
+from headrace.sql.plan import (
+    ROWTIME,
+    Input,
+    MatchPlan,
+    Named,
+    Navigation,
+    Relation,
+    RelationColumn,
+    Scope,
+)
 from headrace.sql.query_outputs import kind_of, outputs_of, refuse_aggregates
-from headrace.sql.rewriting import rewrite
-from headrace.sql.scope import Scope
 from headrace.sql.statements import MatchRecognize, Select
-from headrace.sql.types import BIGINT, DOUBLE, STRING, SqlType
+from headrace.sql.types import BIGINT, DOUBLE, STRING, Place, SqlError, SqlType
 from headrace.sql.typing import condition, near, resolve
 
 _NAVIGATIONS = ("PREV", "FIRST", "LAST")

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from headrace.sql.errors import Place, SqlError, near
 from headrace.sql.inference import (
     Outside,
     avro_schema,
@@ -26,7 +25,7 @@ from headrace.sql.statements import (
     CreateSource,
     Property,
 )
-from headrace.sql.types import BIGINT, STRING, TIMESTAMP
+from headrace.sql.types import BIGINT, STRING, TIMESTAMP, Place, SqlError, near
 from headrace.sql.typing import check_pattern
 
 _STREAM_NAMES, _FORMAT_NAMES = ("stream", "kafka_topic", "object"), ("format", "value_format")

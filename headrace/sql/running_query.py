@@ -13,7 +13,7 @@ from headrace.sql import conversions
 from headrace.sql.conversions import millis
 from headrace.sql.expressions import Call, Column, Expression
 from headrace.sql.functions import function_of
-from headrace.sql.join_chains import is_part
+from headrace.sql.join_chains import is_part, rewrite
 from headrace.sql.operators import moment
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
@@ -26,7 +26,6 @@ from headrace.sql.plan import (
     QueryPlan,
 )
 from headrace.sql.records import Row, shard_of
-from headrace.sql.rewriting import rewrite
 from headrace.sql.values import Evaluator, evaluator
 
 # Micro-batches without records after which nothing more closes.

@@ -8,16 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.sql.analysis import Analysis
-from headrace.sql.errors import SqlError, near
 from headrace.sql.explain import explain
 from headrace.sql.expressions import Cast, Column, walk
 from headrace.sql.fold import Fold, ResultRow, result_of
 from headrace.sql.function import result_word, signature
 from headrace.sql.functions import FUNCTIONS, find_function
 from headrace.sql.parsing import parse
-from headrace.sql.plan import QueryPlan, Relation, Script
+from headrace.sql.plan import QueryPlan, Relation, Scope, Script
 from headrace.sql.records import Record, record_of
-from headrace.sql.scope import Scope
 from headrace.sql.statements import (
     Describe,
     Explain,
@@ -27,7 +25,7 @@ from headrace.sql.statements import (
     Statement,
     Terminate,
 )
-from headrace.sql.types import NULL, common
+from headrace.sql.types import NULL, SqlError, common, near
 from headrace.sql.typing import resolve
 from headrace.sql.values import evaluator
 from headrace.sql.views import View, pull, push

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.sql.errors import Place
 from headrace.sql.expressions import Expression, Frame, Literal
-from headrace.sql.types import SqlType
+from headrace.sql.types import Place, SqlType
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from zoneinfo import available_timezones
 
-from headrace.sql import java_times
-from headrace.sql.constants import check_constants, check_escape
+from headrace.sql import functions_times
 from headrace.sql.conversions import millis
-from headrace.sql.errors import Place, SqlError, near
 from headrace.sql.expressions import (
     Array,
     Call,
@@ -32,8 +30,15 @@ from headrace.sql.function import Function, OwnFunction
 from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SLIDING_FUNCTIONS, find_function
 from headrace.sql.functions_text import ENCODINGS
 from headrace.sql.functions_times import DATE_UNITS, UNITS
-from headrace.sql.plan import ROWTIME, WINDOW_END, WINDOW_START
-from headrace.sql.scope import Scope, fits, may_be_cast, resolve_column
+from headrace.sql.plan import (
+    ROWTIME,
+    WINDOW_END,
+    WINDOW_START,
+    Scope,
+    fits,
+    may_be_cast,
+    resolve_column,
+)
 from headrace.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -41,11 +46,15 @@ from headrace.sql.types import (
     NULL,
     STRING,
     TIMESTAMP,
+    Place,
+    SqlError,
     SqlType,
     array_of,
     common,
     map_of,
+    near,
 )
+from headrace.sql.values import check_constants, check_escape
 
 _LETTERS = {
     "S": "text", "I": "a whole number", "N": "a number", "B": "a condition", "T": "a TIMESTAMP", "X": "BYTES",
@@ -436,7 +445,7 @@ def _check_pattern(function: Function, arguments: list[Expression]) -> None:
         raise SqlError(f"{function.name}'s pattern is a text, not a column", pattern.place)
     check_pattern(str(pattern.value), pattern.place)
     if zones and any(
-        is_run and text[0] in "XZ" for is_run, text in java_times.pieces(str(pattern.value))
+        is_run and text[0] in "XZ" for is_run, text in functions_times.pieces(str(pattern.value))
     ):
         raise SqlError("a pattern with a zone of its own goes without a time zone", pattern.place)
 
@@ -444,6 +453,6 @@ def _check_pattern(function: Function, arguments: list[Expression]) -> None:
 def check_pattern(pattern: str, place: Place) -> None:
     """Refuse a time's pattern with letters that are not known."""
     try:
-        java_times.pieces(pattern)
+        functions_times.pieces(pattern)
     except ValueError as error:
         raise SqlError(str(error), place) from None

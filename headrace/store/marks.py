@@ -14,8 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headrace.store.damage import damage_in
-from headrace.store.database import Database
+from headrace.store.database import Database, damage_in
 from headrace.store.losses import NOTHING_KNOWN, KnownLog, Loss
 from headrace.store.segment_index import boot_id
 from headrace.store.shard_log import ShardLog

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.store import frame
-from headrace.store.check import identity_of_folder, log_folders
+from headrace.store.check import FrameRun, Inspection, identity_of_folder, inspect, log_folders
 from headrace.store.database import Database
 from headrace.store.fsync import sync_path
-from headrace.store.inspect import FrameRun, Inspection, inspect
 from headrace.store.losses import NOTHING_KNOWN, KnownLog
 from headrace.store.marks import accept
 from headrace.store.segment import SUFFIX, Segment

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headrace.store.damage import damage_in
 from headrace.store.data_dir import REPAIRED_SUFFIX
+from headrace.store.database import damage_in
 from headrace.store.fsync import sync_path
 from headrace.store.repair import QUARANTINE_FOLDER
 

@@ -19,7 +19,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from headrace.store import frame
-from headrace.store.batch import Batch, SharedFrame
+from headrace.store.frame import Batch, SharedFrame
 from headrace.store.fsync import sync_path
 from headrace.store.losses import (
     NOTHING_KNOWN,
@@ -30,10 +30,9 @@ from headrace.store.losses import (
     describe,
     end_of_gap,
 )
-from headrace.store.opening import open_segments
 from headrace.store.segment import Segment, SegmentDeleted
 from headrace.store.sequence import STEP, SequenceBase
-from headrace.store.walk import first_arrived_at, frames
+from headrace.store.walk import first_arrived_at, frames, open_segments
 
 log = logging.getLogger(__name__)
 

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from headrace.testing.convergence import assert_converges as assert_converges
     from headrace.testing.guard import AwsUnreachable as AwsUnreachable
     from headrace.testing.handlers import FunctionNotLoadable as FunctionNotLoadable
-    from headrace.testing.reading import Record as Record
-    from headrace.testing.reading import objects_under as objects_under
-    from headrace.testing.reading import records_of as records_of
     from headrace.testing.simulated.chances import CALM as CALM
     from headrace.testing.simulated.chances import ROUGH as ROUGH
     from headrace.testing.simulated.chances import Chances as Chances
     from headrace.testing.simulated.entering import simulation as simulation
     from headrace.testing.waiting import NotInTime as NotInTime
+    from headrace.testing.waiting import Record as Record
     from headrace.testing.waiting import RecordsExpired as RecordsExpired
     from headrace.testing.waiting import RecordsLost as RecordsLost
+    from headrace.testing.waiting import objects_under as objects_under
+    from headrace.testing.waiting import records_of as records_of
     from headrace.testing.waiting import until as until
     from headrace.testing.waiting import until_drained as until_drained
 

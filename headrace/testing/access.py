@@ -1,8 +1,11 @@
-"""How tests reach any cloud: an account's boto3 sessions and clients, and headrace's pages."""
-# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+"""How tests reach any cloud: an account's boto3 sessions and clients, and headrace's pages.
+
+A cloud seen from one account: a test that has its own account works with this view.
+"""
 
 from __future__ import annotations
 
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 import functools
 import json
 import urllib.error
@@ -12,9 +15,15 @@ from typing import Any
 import boto3
 
 from headrace.core.config import DEFAULT_ACCOUNT_ID, DEFAULT_REGION
-from headrace.testing import environment
-from headrace.testing.reading import Record, objects_under, records_of
-from headrace.testing.waiting import DEFAULT_TIMEOUT_S, NoSuchPage, until_drained
+from headrace.testing import function_variables
+from headrace.testing.waiting import (
+    DEFAULT_TIMEOUT_S,
+    NoSuchPage,
+    Record,
+    objects_under,
+    records_of,
+    until_drained,
+)
 
 _ANSWER_WITHIN_S = 30.0
 
@@ -47,9 +56,9 @@ class CloudAccess:
         """Return an account's boto3 session; its clients reach this cloud whatever the environment says."""
         if self.endpoint_url is None:
             return boto3.Session(region_name=region or self.region)
-        session = environment.session(
+        session = function_variables.session(
             aws_access_key_id=account or self.account,
-            aws_secret_access_key=environment.SECRET,
+            aws_secret_access_key=function_variables.SECRET,
             region_name=region or self.region,
         )
         endpoint_url = self.endpoint_url
@@ -112,3 +121,32 @@ def _bind(method: Any, endpoint_url: str) -> Any:
         return method(*args, **kwargs)
 
     return call_method
+
+
+class AccountView(CloudAccess):
+    """A view of `cloud` whose clients use one account."""
+
+    def __init__(self, cloud: CloudAccess, account: str) -> None:
+        super().__init__(cloud.endpoint_url, account=account, region=cloud.region)
+        self.product = cloud.product
+        self.cloud = cloud
+
+    def page(self, path: str) -> Any:
+        """See `CloudAccess.page`."""
+        return self.cloud.page(path)
+
+    @property
+    def can_advance(self) -> bool:
+        """See `CloudAccess.can_advance`."""
+        return self.cloud.can_advance
+
+    @property
+    def runs_folders(self) -> bool:
+        """See `CloudAccess.runs_folders`."""
+        return self.cloud.runs_folders
+
+    def advance(
+        self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
+    ) -> None:
+        """See `CloudAccess.advance`."""
+        self.cloud.advance(seconds=seconds, minutes=minutes, hours=hours, days=days)

@@ -1,12 +1,18 @@
-"""Runs a cloud in the test's own process, without a socket: `cloud()` is a context manager and a decorator."""
-# pyright: reportMissingTypeStubs=false
+"""Runs a cloud in the test's own process, without a socket: `cloud()` is a context manager and a decorator.
+
+Serves a cloud of this process on a socket too: for the AWS CLI, other processes and clients without botocore.
+"""
 
 from __future__ import annotations
 
+import asyncio
+
+# pyright: reportMissingTypeStubs=false
 import contextlib
 import functools
 import inspect
 import shutil
+import threading
 import unittest
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -14,13 +20,14 @@ from typing import Any, Self, TypeVar, cast
 
 import boto3
 
+from headrace.aws.server.server import bind
 from headrace.aws.signatures.sessions import Credentials
-from headrace.cloud import Cloud
+from headrace.cloud import Cloud, server_for
 from headrace.core.config import DEFAULT_ACCOUNT_ID, DEFAULT_REGION, Config
 from headrace.core.ids import Ids
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.testing import clock as clocks
-from headrace.testing import environment, transport
+from headrace.testing import function_variables, in_process
 from headrace.testing.denials import collect
 from headrace.testing.functions import FunctionRules, InProcessEnvironment
 from headrace.testing.in_process import (
@@ -91,15 +98,15 @@ class LocalCloud(InProcessAccess):
         super().__init__(config.endpoint_url, account=account, region=region)
 
     @property
-    def route(self) -> transport.Route:
+    def route(self) -> in_process.Route:
         """The route by which requests of this process reach this cloud."""
         assert self.endpoint_url is not None
-        return transport.Route(self.handle, self.endpoint_url.partition("://")[2])
+        return in_process.Route(self.handle, self.endpoint_url.partition("://")[2])
 
     def session(self, *, account: str | None = None, region: str | None = None) -> boto3.Session:
         """See `CloudAccess.session`."""
         session = super().session(account=account, region=region)
-        transport.bind(session, self.route)
+        in_process.bind(session, self.route)
         return session
 
     def advance(
@@ -186,15 +193,15 @@ def send_requests_to(local_cloud: LocalCloud) -> Generator[None]:
     """Send this process's AWS requests to a cloud inside the block."""
     assert local_cloud.endpoint_url is not None
     route = local_cloud.route
-    variables_given = environment.pointing_at(
+    variables_given = function_variables.pointing_at(
         local_cloud.endpoint_url, account=local_cloud.account, region=local_cloud.region
     )
-    with environment.variables(variables_given), environment.fresh_default_session():
-        transport.enter(route)
+    with function_variables.variables(variables_given), function_variables.fresh_default_session():
+        in_process.enter(route)
         try:
             yield
         finally:
-            transport.leave(route)
+            in_process.leave(route)
 
 
 def _decorate_class(decorated: type[Any], options: dict[str, Any]) -> type[Any]:
@@ -214,3 +221,45 @@ def _decorate_class(decorated: type[Any], options: dict[str, Any]) -> type[Any]:
         if name.startswith("test") and inspect.isfunction(method):
             setattr(decorated, name, _Entering(options)(method))
     return decorated
+
+
+_STARTS_WITHIN_S = 30.0
+
+
+class ServedCloud(LocalCloud):
+    """A `LocalCloud` on a free port of 127.0.0.1."""
+
+    def __init__(self, *, account: str = DEFAULT_ACCOUNT_ID, **options: Any) -> None:
+        """Start the cloud and listen. Raises UnknownOption, OSError."""
+        check_options(account, {k: v for k, v in options.items() if k not in _OF_THE_CLOUD})
+        bound = bind("127.0.0.1", 0)
+        super().__init__(port=int(bound.getsockname()[1]), account=account, **options)
+        self._server = server_for(self.cloud)
+        self._stop = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        listening = threading.Event()
+
+        async def serve() -> None:
+            self._loop = asyncio.get_running_loop()
+            await self._server.start(bound)
+            listening.set()
+            await self._stop.wait()
+            await self._server.stop()
+
+        self._thread = threading.Thread(
+            target=asyncio.run, args=(serve(),), name="headrace", daemon=True
+        )
+        self._thread.start()
+        if not listening.wait(_STARTS_WITHIN_S):
+            raise OSError(f"The cloud did not listen within {_STARTS_WITHIN_S:.0f} s.")
+
+    def close(self) -> None:
+        """See `LocalCloud.close`."""
+        self.cloud.prepare_stop()
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(_STARTS_WITHIN_S)
+        super().close()
+
+
+_OF_THE_CLOUD = ("region", "data_dir", "seed")

@@ -23,15 +23,16 @@ from typing import Any, TextIO
 from headrace.aws.signatures.sessions import Credentials
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.services.lambda_.limits import CREDENTIALS_LEFT_SECONDS
+from headrace.services.lambda_.errors import CREDENTIALS_LEFT_SECONDS
 from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.environment import (
     ProcessPaths,
     SandboxSpec,
     build_environment,
 )
-from headrace.services.lambda_.runtime.outcome import AnswerSink, Outcome
 from headrace.services.lambda_.runtime.platform_log import (
+    AnswerSink,
+    Outcome,
     OutputLog,
     PlatformLog,
     ProcessBroken,
@@ -41,7 +42,7 @@ from headrace.services.lambda_.runtime.platform_log import (
     build_timeout_error,
     format_iso_time,
 )
-from headrace.testing import environment as variables_of
+from headrace.testing import function_variables as variables_of
 from headrace.testing.function_variables import FunctionVariables, Modules, default_session_of
 from headrace.testing.handlers import (
     FunctionNotLoadable,

@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from headrace.services.lambda_.limits import RESPONSE_PAYLOAD_BYTES
+from headrace.services.lambda_.errors import RESPONSE_PAYLOAD_BYTES
 from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.services.lambda_.runtime.platform_log import (

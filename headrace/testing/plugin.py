@@ -129,7 +129,7 @@ def _list_denied() -> list[dict[str, Any]]:
     return [] if denials is None else denials.take()
 
 
-# With these variables no SDK finds an account of the user. `headrace.testing.environment` imports too much to use here.
+# With these variables no SDK finds an account of the user; `headrace.testing.function_variables` imports too much here.
 _HARMLESS: dict[str, str | None] = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
@@ -176,8 +176,8 @@ def headrace_cloud(
         _OptionsOf.options[remote] = dict(headrace_options)
         yield remote
         return
+    from headrace.testing.clouds import ServedCloud
     from headrace.testing.in_process import UnknownOption
-    from headrace.testing.served import ServedCloud
 
     try:
         cloud = ServedCloud(**headrace_options)
@@ -223,8 +223,8 @@ def headrace_account(
 @pytest.fixture
 def headrace_aws(headrace_cloud: CloudAccess, headrace_account: str) -> Generator[CloudAccess]:
     """The cloud as this test's account sees it: clients, records_of(), until_drained(). SDKs find it by themselves."""
-    from headrace.testing.account import AccountView
-    from headrace.testing.environment import fresh_default_session, pointing_at, variables
+    from headrace.testing.access import AccountView
+    from headrace.testing.function_variables import fresh_default_session, pointing_at, variables
 
     view = AccountView(headrace_cloud, headrace_account)
     if view.endpoint_url is None:
@@ -259,7 +259,7 @@ def headrace_function(headrace_aws: CloudAccess) -> Callable[..., TestedFunction
 @pytest.fixture(scope="session")
 def headrace_stack(headrace_cloud: CloudAccess) -> Callable[..., DeployedStacks]:
     """Deploys a CDK app's folder or a template, once per session, into its own account."""
-    from headrace.testing.account import AccountView
+    from headrace.testing.access import AccountView
     from headrace.testing.stacks import StackFailed, deploy
 
     done: dict[str, Any] = {}

@@ -17,9 +17,9 @@ from typing import Any
 import boto3
 
 from headrace.client.clock import Clock, SystemClock
+from headrace.shards.loads import Settings
 from headrace.shards.policy import name_of
 from headrace.shards.scaling import Report, Scaler, pause
-from headrace.shards.settings import Settings
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)

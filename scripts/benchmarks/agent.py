@@ -23,8 +23,7 @@ from rich.table import Table
 
 from headrace.agent.config.kinesis_agent import read_agent_json
 from headrace.agent.files.positions import PositionStore
-from headrace.agent.flume.building import build
-from headrace.agent.flume.running import FlumeRun
+from headrace.agent.flume.building import FlumeRun, build
 from headrace.agent.running import FlowRunner
 from headrace.agent.senders import KinesisSender
 from headrace.cli.options import client_options

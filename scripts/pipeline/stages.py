@@ -308,18 +308,22 @@ def total(windows: pd.DataFrame) -> int:
 def read_results(run: Run, key: list[str]) -> pd.DataFrame:
     """Return the job's Parquet output, in the order of its key."""
     s3, bucket = run.client("s3"), run.output("analytics", "ResultsBucketName")
-    frames: list[pd.DataFrame] = []
     pages = s3.get_paginator("list_objects_v2").paginate(
         Bucket=bucket, Prefix=run.output("analytics", "ResultsPrefix")
     )
-    for page in pages:
-        for item in page.get("Contents", []):
-            if item["Key"].endswith(".parquet"):
-                body = s3.get_object(Bucket=bucket, Key=item["Key"])["Body"].read()
-                frames.append(pq.read_table(io.BytesIO(body)).to_pandas())
+    names = [item["Key"] for page in pages for item in page.get("Contents", [])]
+
+    def read(name: str) -> bytes:
+        return s3.get_object(Bucket=bucket, Key=name)["Body"].read()
+
+    frames = [
+        pq.read_table(io.BytesIO(read(name))).to_pandas()
+        for name in reference.table_files(names, read)
+    ]
     if not frames:
-        raise StageError("The Spark step left no Parquet.")
-    return pd.concat(frames, ignore_index=True).sort_values(key, ignore_index=True)
+        raise StageError("The Spark step left no table.")
+    rows = reference.latest_rows(pd.concat(frames, ignore_index=True), key)
+    return rows.sort_values(key, ignore_index=True)
 
 
 def malformed(run: Run) -> int:

@@ -9,7 +9,7 @@ from collections import Counter
 import pandas as pd
 from rich.table import Table
 
-from headrace.client.iam import Iam
+from headrace.client.pages import Iam
 from headrace.permissions.decisions.report import in_words
 from scripts.pipeline.run import DEVICES, FLIGHTS, ROOT, Check, Run, console
 from scripts.pipeline.targets import HEADRACE

@@ -1,8 +1,8 @@
 """Reads events from a stream's records; separates unreadable records, and drops late and repeated events.
 
 **Input.** A record's `data` is a JSON object. A record that is not a JSON object, lacks a required field, or has a
-value of another type is *unreadable*: the job counts it and, with `--quarantine`, a separate query writes it there with
-the reason. When the producers' schema drifts, a change is handled in one of these ways:
+value of another type is *unreadable*: the job counts it and, with `--quarantine`, the same micro-batch writes it there
+with the reason. When the producers' schema drifts, a change is handled in one of these ways:
 
 - ignored: a field that no job knows;
 - null: a missing field that the job does not require;
@@ -86,12 +86,6 @@ def readable_events(
         .where(readable(required))
         .drop(*records.columns, _MALFORMED, _AHEAD)
     )
-
-
-def unreadable(records: DataFrame, schema: str, required: tuple[str, ...]) -> DataFrame:
-    """Return the unreadable records: `reason`, and the source's columns with `data` untouched."""
-    rows = with_reason(records, schema, required).where(F.col("reason").isNotNull())
-    return rows.select("reason", *records.columns)
 
 
 def with_reason(records: DataFrame, schema: str, required: tuple[str, ...]) -> DataFrame:

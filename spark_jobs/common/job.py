@@ -19,6 +19,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.common import batches, events, kinesis, options, outputs, queries
+from spark_jobs.common.day_tables import DayTable
+from spark_jobs.common.options import DRAIN
 
 # Each of a job's own options, such as `--planes`, with argparse's keywords for it.
 Options = Mapping[str, Mapping[str, Any]]
@@ -32,7 +34,7 @@ class Source:
         argument: the argument that names the stream.
         schema, required: its events' fields, and those that must be there.
         observation: the name under which the job's transform counts its events.
-        part: the subfolder of its unreadable records, for a job with several streams.
+        part: the subfolder of its unreadable records, with a slash, for a job with several streams.
     """
 
     argument: str = "stream"
@@ -44,18 +46,24 @@ class Source:
 
 @dataclass(frozen=True)
 class Job:
-    """A job on streams: one run takes what they hold, from the checkpoint on, and ends.
+    """A job on streams: one query, from the checkpoint on, which reads each stream once.
+
+    With `--trigger available-now`, the default, a run takes what they hold, and ends; with a time between micro-batches
+    it runs on. With `--metrics NAMESPACE` CloudWatch gets the query's: the lag, rows and rates of its streams, the rows
+    in state, those dropped as late, and the counts of events.
 
     Attributes:
         name: the job's name, which is its file's.
         about: a sentence for `--help`.
         transform: returns the query's rows from each source's records, and the watermark.
         results: the rows' names and order; without them the output is a table of the job's own, never a stream.
-        sink: returns what writes a micro-batch's rows; by default they go to `--output` as `results` says.
+        sink: returns what writes a micro-batch's rows; by default they go to `--output` as `results` says. Writing a
+            micro-batch again must change nothing.
         options: the options that only this job has.
         sources: the streams.
         settings: Spark's settings during the query.
-        waits: whether results wait in the state for events or for the watermark; the run then counts the state's rows.
+        waits: whether results wait in the state for events or for the watermark; the run then counts these rows.
+        trigger: the default of `--trigger`.
     """
 
     name: str
@@ -67,67 +75,92 @@ class Job:
     sources: tuple[Source, ...] = (Source(),)
     settings: Mapping[str, str] = field(default_factory=dict)
     waits: bool = False
+    trigger: str = DRAIN
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Parse a step's arguments; exits with a sentence for invalid ones."""
-        parser = options.parser(self.name, self.about)
+        parser = options.parser(self.name, self.about, self.trigger)
         options.add(parser, self.options)
         return options.parse(parser, argv, to_stream=self.results is not None)
+
+    @property
+    def mode(self) -> str:
+        """The query's output mode."""
+        return "update" if self.results and self.results.corrects else "append"
+
+    def query(
+        self, spark: SparkSession, arguments: argparse.Namespace, *records: DataFrame
+    ) -> tuple[DataFrame, batches.Sink]:
+        """Return the query's rows from each source's `records`, and what writes its micro-batches."""
+        sink = self._sink(spark, arguments)
+        if arguments.quarantine is None:
+            return self.transform(*records, arguments.watermark), sink
+        once = [queries.read_once(rows) for rows in records]
+        bad = [
+            queries.unreadable(rows, source.schema, source.required, source.part)
+            for source, rows in zip(self.sources, once)
+        ]
+        quarantine = queries.Quarantine(self._parts(arguments))
+        rows = quarantine.with_results(self.transform(*once, arguments.watermark), bad)
+        return rows, quarantine.sink(spark, arguments, sink)
 
     def run(
         self, spark: SparkSession, arguments: argparse.Namespace, *records: DataFrame
     ) -> dict[str, int]:
-        """Run the query on each source's `records` until they are drained, and return its counts of events."""
+        """Run the query on each source's `records` to its end, and return its counts of events."""
         before = {name: spark.conf.get(name) for name in self.settings}
         _set(spark, self.settings)
         try:
-            counts = queries.run_query(
+            rows, sink = self.query(spark, arguments, *records)
+            return queries.run_query(
                 spark,
-                self.transform(*records, arguments.watermark),
+                rows,
                 self.name,
-                "update" if self.results and self.results.corrects else "append",
+                self.mode,
                 arguments,
-                self._sink(spark, arguments),
+                sink,
                 tuple(source.observation for source in self.sources),
+                self._parts(arguments),
                 waits=self.waits,
             )
         finally:
             _set(spark, before)
-        if self.results:
-            outputs.publish(spark, arguments, self.results)
-        for source, rows in zip(self.sources, records):
-            schema, required, part = source.schema, source.required, source.part
-            counts.update(queries.quarantine(spark, rows, arguments, schema, required, part))
-        return counts
 
     def main(self, argv: Sequence[str] | None = None) -> int:
         """Run the job in a new session, on the command line's arguments by default, and return the exit status."""
         arguments = self.parse(sys.argv[1:] if argv is None else argv)
 
         def run(spark: SparkSession) -> dict[str, int]:
+            if arguments.metrics:
+                from headrace.spark.cloudwatch import publish_progress
+
+                publish_progress(spark, namespace=arguments.metrics, region=arguments.region)
             streams = [getattr(arguments, source.argument) for source in self.sources]
             records = [kinesis.source(spark, arguments, stream) for stream in streams]
             return self.run(spark, arguments, *records)
 
         return _in_session(self.name, run)
 
+    def _parts(self, arguments: argparse.Namespace) -> tuple[str, ...]:
+        return tuple(source.part for source in self.sources) if arguments.quarantine else ()
+
     def _sink(self, spark: SparkSession, arguments: argparse.Namespace) -> batches.Sink:
         if self.sink is not None:
             return self.sink(spark, arguments)
         if self.results is None:
             raise ValueError(f"Job {self.name} has neither results nor a sink.")
-        return outputs.sink(arguments, self.results)
+        return outputs.sink(spark, arguments, self.results)
 
 
 @dataclass(frozen=True)
 class TableJob:
-    """A job that makes a Parquet table, `--output`, from stored tables; a run replaces it.
+    """A job that makes a table, `--output`, of `day_tables.py` from stored tables; a run replaces it at once.
 
     Attributes:
         name: the job's name, which is its file's.
         about: a sentence for `--help`.
         table: returns the table's rows.
-        schema: the table's columns.
+        schema: the table's columns; one is `day`.
         options: its options.
     """
 
@@ -145,8 +178,9 @@ class TableJob:
 
     def run(self, spark: SparkSession, arguments: argparse.Namespace) -> dict[str, int]:
         """Write the table, and return the number of its rows."""
-        self.table(spark, arguments).write.mode("overwrite").parquet(arguments.output)
-        return {"rows": spark.read.schema(self.schema).parquet(arguments.output).count()}
+        table = DayTable(spark, arguments.output.rstrip("/") + "/", self.schema)
+        table.replace(self.table(spark, arguments))
+        return {"rows": table.read().count()}
 
     def main(self, argv: Sequence[str] | None = None) -> int:
         """Run the job in a new session, on the command line's arguments by default, and return the exit status."""

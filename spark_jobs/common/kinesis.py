@@ -6,18 +6,15 @@ import argparse
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.common.options import DRAIN
+
 
 def source(
     spark: SparkSession,
     arguments: argparse.Namespace,
     stream: str,
-    *,
-    available_now: bool = True,
 ) -> DataFrame:
-    """Return a frame of `stream` from its oldest record, or from the checkpoint.
-
-    It goes to the stream's end at the query's start; without `available_now`, on and on.
-    """
+    """Return a frame of `stream` from its oldest record, or from the checkpoint; `--trigger` says how far it goes."""
     options = {
         **_place(arguments, stream),
         "kinesis.startingposition": "TRIM_HORIZON",
@@ -27,7 +24,8 @@ def source(
         return spark.readStream.format(arguments.source_format).options(**options).load()
     from headrace.spark.streams import kinesis_stream
 
-    return kinesis_stream(spark, available_now=available_now, **options)
+    drains = arguments.trigger == DRAIN
+    return kinesis_stream(spark, available_now=drains, **options)
 
 
 def write(records: DataFrame, arguments: argparse.Namespace, stream: str) -> None:

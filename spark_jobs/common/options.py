@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+# The trigger of a run that takes what the stream holds, and ends.
+DRAIN = "available-now"
 
-def parser(name: str, description: str) -> argparse.ArgumentParser:
+
+def parser(name: str, description: str, trigger: str = DRAIN) -> argparse.ArgumentParser:
     """Return a parser of the arguments that every job takes."""
     result = argparse.ArgumentParser(prog=f"{name}.py", description=description)
     result.add_argument("--stream", required=True)
@@ -21,6 +24,12 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     result.add_argument("--source-format", choices=["kinesis", "aws-kinesis"], default="kinesis")
     result.add_argument("--watermark", default="2 days", help="how late an event may come")
     result.add_argument("--max-records-per-shard", type=int, default=10_000_000)
+    result.add_argument(
+        "--trigger",
+        default=trigger,
+        help=f"time between micro-batches of a query that runs on, such as '10 seconds', or {DRAIN} (%(default)s)",
+    )
+    result.add_argument("--metrics", help="CloudWatch's namespace for the query's metrics")
     return result
 
 

@@ -1,4 +1,7 @@
-"""Writes a job's rows to `--output`: as Parquet folders (`s3://...`) or as events in a stream (`kinesis://STREAM`).
+"""Writes a job's rows to `--output`: as a table (`s3://...`) or as events in a stream (`kinesis://STREAM`).
+
+**Tables.** They are those of `day_tables.py`, by the day of the row's time: `read()` reads one. Rows that correct
+earlier ones also have the column `batch`; of a key the row with the highest one counts.
 
 **Events.** Each row is one JSON record: `{"event_id", "job", "batch", "row": {...}}`, with times in UTC with their zone
 and explicit nulls; the partition key is one of the row's columns, so that an airport's or an aircraft's rows stay in
@@ -19,6 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.common import batches, kinesis
+from spark_jobs.common.day_tables import DayTable, day_of
 
 STREAM = "kinesis://"
 _TIMES = {
@@ -36,14 +40,15 @@ class Results:
         job: the job's name.
         folder: the folder of the rows under the output folder.
         key: the columns that identify a row.
+        time: the column by whose day a row lies in the table.
         partition_key: the column by which rows keep their order in a stream; never null.
-        corrects: whether a row replaces an earlier micro-batch's row with the same key; in a folder, `windows/` is then
-            the table of each key's latest row.
+        corrects: whether a row replaces an earlier micro-batch's row with the same key.
     """
 
     job: str
     folder: str
     key: tuple[str, ...]
+    time: str
     partition_key: str
     corrects: bool = False
 
@@ -53,19 +58,38 @@ def stream_of(output: str) -> str | None:
     return output.removeprefix(STREAM).rstrip("/") if output.startswith(STREAM) else None
 
 
-def sink(arguments: argparse.Namespace, results: Results) -> batches.Sink:
+def sink(spark: SparkSession, arguments: argparse.Namespace, results: Results) -> batches.Sink:
     """Return the sink for `--output`."""
     stream = stream_of(arguments.output)
-    if stream is None:
-        return batches.into(f"{arguments.output}{results.folder}")
-    return lambda rows, batch_id: kinesis.write(events(rows, batch_id, results), arguments, stream)
+    if stream is not None:
+        return lambda rows, batch_id: kinesis.write(
+            events(rows, batch_id, results), arguments, stream
+        )
+    table = table_of(spark, arguments.output, results, arguments.checkpoint)
+
+    def write(rows: DataFrame, batch_id: int) -> None:
+        rows = rows.withColumn("day", day_of(results.time))
+        if results.corrects:
+            rows = rows.withColumn("batch", F.lit(batch_id).cast("bigint"))
+        table.add(rows, batch_id)
+
+    return write
 
 
-def publish(spark: SparkSession, arguments: argparse.Namespace, results: Results) -> None:
-    """Write `windows/`, if the rows correct earlier ones, are in a folder, and there are any."""
-    if results.corrects and stream_of(arguments.output) is None:
-        updates, windows = (f"{arguments.output}{name}" for name in (results.folder, "windows/"))
-        batches.publish(spark, updates, windows, results.key)
+def table_of(
+    spark: SparkSession, output: str, results: Results, checkpoint: str | None = None
+) -> DayTable:
+    """Return the table of a job's rows under its output folder; who writes it gives the query's checkpoint."""
+    folder = f"{output}{results.folder}"
+    if not results.corrects:
+        return DayTable(spark, folder, checkpoint=checkpoint)
+    return DayTable(spark, folder, None, lambda rows: batches.latest(rows, results.key), checkpoint)
+
+
+def read(spark: SparkSession, output: str, results: Results) -> DataFrame:
+    """Return a job's rows under its output folder, each key's latest. Raises ValueError when there are none yet."""
+    rows = table_of(spark, output, results).read()
+    return rows.drop("day", "batch")
 
 
 def events(rows: DataFrame, batch_id: int, results: Results) -> DataFrame:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 WAIT_S = 60.0
 LATE = "dropped as late"
-IN_STATE = "rows in state"
+WAITING = "rows waiting in state"
+# The operators whose state is the ids that repeated rows are told by.
+_REMEMBERS = "dedupe"
 
 
 class Totals(StreamingQueryListener):
@@ -31,7 +33,7 @@ class Totals(StreamingQueryListener):
         self._changed = threading.Condition()
         self._observed: Counter[tuple[str, str, str]] = Counter()
         self._batches: Counter[str] = Counter()
-        self._in_state: dict[str, int] = {}
+        self._waiting: dict[str, int] = {}
         self._ended: set[str] = set()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
@@ -46,7 +48,11 @@ class Totals(StreamingQueryListener):
             for name, row in progress.observedMetrics.items():
                 for what, count in row.asDict().items():
                     self._observed[run, name, what] += count
-            self._in_state[run] = sum(state.numRowsTotal for state in progress.stateOperators)
+            self._waiting[run] = sum(
+                state.numRowsTotal
+                for state in progress.stateOperators
+                if not state.operatorName.startswith(_REMEMBERS)
+            )
             for state in progress.stateOperators:
                 self._observed[run, "", LATE] += state.numRowsDroppedByWatermark
 
@@ -77,6 +83,6 @@ class Totals(StreamingQueryListener):
         """Return the number of rows that `run` dropped as late."""
         return self._observed[run, "", LATE]
 
-    def in_state(self, run: str) -> int:
-        """Return the number of rows in the state after the last micro-batch of `run`; 0 if it had none."""
-        return self._in_state.get(run, 0)
+    def waiting(self, run: str) -> int:
+        """Return the number of rows that wait in the state after the last micro-batch of `run`; 0 if it had none."""
+        return self._waiting.get(run, 0)

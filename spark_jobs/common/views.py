@@ -8,8 +8,10 @@ before it, the speed view the flights from it on; a flight is in exactly one of 
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from spark_jobs.common.day_tables import DayTable, day_of
 
 KEY = ("day", "origin")
 NUMBERS = ("flights", "cancellations", "departures", "delay_minutes")
@@ -22,9 +24,7 @@ VIEW_SCHEMA = (
 def view(flights: DataFrame) -> DataFrame:
     """Return the view of `flights` (events.flights' columns, each flight once)."""
     departed = ~F.col("cancelled")
-    # From whole days since the epoch, which does not depend on the session's time zone.
-    day = F.date_from_unix_date(F.floor(F.unix_seconds("event_time") / 86_400).cast("int"))
-    return flights.groupBy(day.alias("day"), "origin").agg(
+    return flights.groupBy(day_of("event_time").alias("day"), "origin").agg(
         F.count(F.lit(1)).alias("flights"),
         F.count_if("cancelled").alias("cancellations"),
         F.count_if(departed).alias("departures"),
@@ -35,6 +35,11 @@ def view(flights: DataFrame) -> DataFrame:
 def added(views: DataFrame) -> DataFrame:
     """Return the sum of several views' rows."""
     return views.groupBy(*KEY).agg(*(F.sum(name).alias(name) for name in NUMBERS))
+
+
+def table_of(spark: SparkSession, folder: str, checkpoint: str | None = None) -> DayTable:
+    """Return the table of a view under `folder`; the query that writes it gives its checkpoint."""
+    return DayTable(spark, folder, VIEW_SCHEMA, added, checkpoint)
 
 
 def before(cut: str) -> Column:

@@ -20,7 +20,7 @@ import pytest
 
 from headrace.cli.flights import iter_events
 from headrace.permissions.decisions.report import report_of
-from headrace.testing.served import ServedCloud
+from headrace.testing.clouds import ServedCloud
 from headrace.testing.stacks import DeployedStacks, deploy
 from tests.cdk.test_permissions import Ran, mutations, own_policies, short
 from tests.support.emr import cluster_request

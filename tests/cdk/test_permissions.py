@@ -22,7 +22,7 @@ from headrace.permissions.decisions.identity import identity_of
 from headrace.permissions.decisions.report import report_of
 from headrace.permissions.policies.evaluate import evaluate
 from headrace.permissions.policies.model import NamedPolicy, Policies
-from headrace.testing.served import ServedCloud
+from headrace.testing.clouds import ServedCloud
 from headrace.testing.stacks import DeployedStacks, deploy
 from tests.support.server import wait_until
 

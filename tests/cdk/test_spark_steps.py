@@ -18,7 +18,7 @@ EVERY = (
     "weather_delays --weather-stream weather, fleet_enrich --planes s3://fleet/planes/, "
     "airport_board, cascades, sketches, "
     "batch_view --archive=s3://archive/flights/ --before 2013-02-01T00:00:00Z, "
-    "speed_view --since 2013-02-01T00:00:00Z, serve, replay"
+    "speed_view --since 2013-02-01T00:00:00Z, serve, replay, live_view --metrics Headrace/Jobs"
 )
 
 

@@ -215,9 +215,11 @@ def _http_answer(step: dict[str, Any], world: World, known: dict[str, str]) -> d
             body.encode() if isinstance(body, str) else body,
         )
     )
-    headers = {name.lower(): value for name, value in got.headers}
-    wanted = step.get("answer", {}).get("headers", {})
     assert isinstance(got.body, bytes)
+    # What the server's writer adds.
+    headers = {"content-length": str(len(got.body))}
+    headers |= {name.lower(): value for name, value in got.headers}
+    wanted = step.get("answer", {}).get("headers", {})
     return {
         "status": got.status,
         **({"headers": {name: headers.get(name.lower()) for name in wanted}} if wanted else {}),
@@ -239,8 +241,9 @@ def _has(got: Any, part: Any, known: dict[str, str]) -> bool:
 
 
 def member(value: Any, path: str) -> Any:
-    """Return the member of a path such as `Shards[0].ShardId`."""
+    """Return the member of a path such as `Shards[0].ShardId`; texts of JSON have members too."""
     for name in re.findall(r"[^.\[\]]+", path):
+        value = json.loads(value) if isinstance(value, str) else value
         value = value[int(name)] if isinstance(value, list) else value[name]
     return value
 
@@ -281,7 +284,7 @@ def _archive(files: dict[str, str]) -> bytes:
     with zipfile.ZipFile(out, "w") as archive:
         for name, text in files.items():
             info = zipfile.ZipInfo(name)  # of 1980, so that the bytes are the same every time
-            info.external_attr = 0o644 << 16
+            info.external_attr = (0o755 if text.startswith("#!") else 0o644) << 16
             archive.writestr(info, text)
     return out.getvalue()
 

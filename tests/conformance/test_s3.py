@@ -19,7 +19,9 @@ SCENARIOS = list(load(Path(__file__).parent / "s3"))
 
 
 def is_alone(scenario: Scenario) -> bool:
-    return all(step.get("service", "s3") == "s3" for step in scenario["steps"])
+    return all(
+        step.get("service", "s3") == "s3" and "region" not in step for step in scenario["steps"]
+    )
 
 
 ALONE = [one for one in SCENARIOS if is_alone(one)]
@@ -51,8 +53,8 @@ class WholeCloud:
         self.cloud = InProcessCloud(data_dir, clock=self._clock)
         self.world = World("s3", self._client, self._clock.advance, self.cloud.handle)
 
-    def _client(self, service: str) -> Any:
-        return client_of(service, self._sized, account=ACCOUNT, region=REGION)
+    def _client(self, service: str, region: str = REGION) -> Any:
+        return client_of(service, self._sized, account=ACCOUNT, region=region)
 
     def _sized(self, request: HttpRequest) -> HttpResponse:
         answer = self.cloud.handle(request)

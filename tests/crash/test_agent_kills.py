@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.testing.reading import records_of
+from headrace.testing.waiting import records_of
 from tests.support.server import ServerProcess, wait_until
 
 pytestmark = pytest.mark.crash

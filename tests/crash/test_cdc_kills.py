@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headrace.cdc.compaction import Compaction
-from headrace.testing.reading import records_of
+from headrace.testing.waiting import records_of
 from tests.support.logical_postgres import LogicalPostgres
 from tests.support.server import ServerProcess, wait_until
 from tests.unit.cdc.test_compaction import plain_event

@@ -12,7 +12,7 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from headrace.testing.reading import records_of
+from headrace.testing.waiting import records_of
 from tests.support.server import ServerProcess, wait_until
 
 pytestmark = pytest.mark.crash

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headrace.aws.calls.http import HttpRequest
-from headrace.dashboard import payloads
+from headrace.dashboard import records
 from tests.support.cloud import InProcessCloud
 
 ORDER = {
@@ -164,7 +164,7 @@ def test_without_protobuf_one_sentence_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "google.protobuf", None)
-    program = Path(payloads.__file__).with_name("decode_child.py")
+    program = Path(records.__file__).with_name("decode_child.py")
     asked = {"format": "protobuf", "schema": "", "message": "A", "data": ""}
     answer = runpy.run_path(str(program))["answer"](json.dumps(asked).encode())
     assert json.loads(answer) == {

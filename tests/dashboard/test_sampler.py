@@ -13,9 +13,7 @@ import pytest
 from headrace.dashboard.account import CallRefused
 from headrace.dashboard.api import events
 from headrace.dashboard.inventory import Inventory
-from headrace.dashboard.meter import Totals
-from headrace.dashboard.rings import MINUTES_KEPT, SECONDS_KEPT, Rings
-from headrace.dashboard.sampler import Sampler
+from headrace.dashboard.sampler import MINUTES_KEPT, SECONDS_KEPT, Rings, Sampler, Totals
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 

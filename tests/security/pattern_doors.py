@@ -23,7 +23,7 @@ from botocore.exceptions import ClientError
 from headrace.aws.calls.http import HttpRequest
 from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
 from headrace.core.ports import StreamRecord
-from headrace.services.lambda_.mappings.filters import Filter, InvalidPattern
+from headrace.services.lambda_.mappings.checks import Filter, InvalidPattern
 from tests.support.cloud import ACCOUNT, InProcessCloud
 
 TEXT = "a" * 60 + "-"

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 from headrace.cli.check import check
 from headrace.moto.storage import pickles
-from headrace.moto.storage.inspection import foreign_names
+from headrace.moto.storage.stored_names import foreign_names
 from headrace.store.database import Database
 from tests.support.moto_lab import MotoLab
 

@@ -19,7 +19,7 @@ import pytest
 
 import headrace
 from headrace.core.event_patterns.compiling import TOO_COMPLEX
-from headrace.services.events.inputs import InputTooLarge, fill_template
+from headrace.services.events.rules import InputTooLarge, fill_template
 from tests.security.child import rows_of
 from tests.security.moto_patterns import REVIEWED
 from tests.security.pattern_doors import DOORS, TEXT
@@ -175,7 +175,7 @@ ALLOWED = {
     "moto/requests/conversion.py _import_url_table": "moto's own table of URLs",
     "permissions/requests/table.py _resource_type": "the forms of ARNs in our own table",
     "services/firehose/joda.py _build_expression": "each part once, so the work on a text is bounded",
-    "sql/constants.py check_constants": "RE2, which is linear; of a query's own writer",
+    "sql/values.py check_constants": "RE2, which is linear; of a query's own writer",
     "sql/functions.py _replace": "RE2, which is linear; of a query's own writer",
     "sql/functions.py _extract": "RE2, which is linear; of a query's own writer",
     "sql/functions_text.py _matches": "RE2, which is linear; of a query's own writer",
@@ -183,7 +183,7 @@ ALLOWED = {
     "sql/functions_text.py _split_by": "RE2, which is linear; of a query's own writer",
     "sql/parsing.py _tables": "the grammar's own terminals",
     "sql/values.py _like": "RE2, which is linear; of a query's own writer",
-    "sql/java_times.py _reader": "each part once, of a known length",
+    "sql/functions_times.py _reader": "each part once, of a known length",
     "sql/kinesis_analytics.py _bind": "a name, escaped",
     "spark/option_table.py page_with_tables": "marks in our own documentation",
 }

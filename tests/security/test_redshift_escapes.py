@@ -10,8 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from headrace.services.redshift.clusters.ports import HOST
-from headrace.services.redshift.clusters.postgres import SUPERUSER
+from headrace.services.redshift.clusters.postgres import HOST, SUPERUSER
 from headrace.walls.walled_server import refusal
 from tests.security.postgres_escapes import ESCAPES
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud

@@ -14,9 +14,9 @@ import pytest
 from headrace.adapters.job_credentials import RoleCredentials
 from headrace.spark_submit.access import CLASSES, FILE_SYSTEM
 from headrace.spark_submit.configuration import spark_properties
-from headrace.spark_submit.spark_home import find_spark_home
-from headrace.spark_submit.spark_versions import traits_of
-from headrace.testing.served import ServedCloud
+from headrace.spark_submit.emr_releases import traits_of
+from headrace.spark_submit.sparks import find_spark_home
+from headrace.testing.clouds import ServedCloud
 from tests.support.emr import cluster_request
 from tests.support.iam import ACCOUNT, REGION, allow, statements, trust
 from tests.support.server import wait_until

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from scripts import reference
 from tests.support.flights import Event, flights, late
 
 __all__ = ["Event", "Feed", "arguments", "cut", "flights", "late", "stream", "table"]
@@ -55,8 +56,17 @@ def stream(spark: SparkSession, folder: Path) -> DataFrame:
     return reader.parquet(str(folder))
 
 
-def table(path: Path) -> pd.DataFrame:
-    return pq.read_table(path).to_pandas()
+def table(path: Path, *key: str) -> pd.DataFrame:
+    """The rows of a job's table, by `key` its latest ones; of a plain folder all."""
+    if not (path / "versions").exists():
+        return pq.read_table(path).to_pandas()
+    names = [name.as_posix() for name in path.rglob("*")]
+    files = reference.table_files(names, lambda name: Path(name).read_bytes())
+    # By the files' own columns: not by those that the folders' names would be.
+    frames = [pq.ParquetFile(name).read().to_pandas() for name in files]
+    rows = pd.concat(frames, ignore_index=True)
+    assert "batch" not in rows or key
+    return reference.latest_rows(rows, list(key))
 
 
 def arguments(folder: Path, *more: str) -> list[str]:

@@ -101,11 +101,13 @@ def run_job_on(
 
 
 def reader_of(folder: Path) -> Callable[..., list[dict[str, Any]]]:
-    """Return what reads the rows that a job has written into a stream."""
+    """Return what reads the rows that a job has written into a stream, in this order."""
 
     def read(stream: str, schemas: Sequence[tuple[str, str]] = ()) -> list[dict[str, Any]]:
         load = avro_decoder(dict(schemas)) if schemas else json.loads
-        files = sorted((folder / "out" / stream).rglob("*.parquet"))
+        files = sorted(
+            (folder / "out" / stream).rglob("*.parquet"), key=lambda file: file.stat().st_mtime_ns
+        )
         records = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
         values = [(load(row["data"]) or {}) | {"_key": row["partitionKey"]} for row in records]
         return [{k: v for k, v in value.items() if k != "_event_id"} for value in values]
@@ -155,4 +157,15 @@ def differences(
                 [row for row in of_job if row not in of_fold],
                 [row for row in of_fold if row not in of_job],
             )
+        elif query.target.is_table:
+            latest = [
+                _latest(one) for one in (read(query.target.stream, query.target.schemas), rows)
+            ]
+            if latest[0] != latest[1]:
+                result[query.name] = "a key's changes are in another order"
     return result
+
+
+def _latest(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the last row of each key, and of each window of it."""
+    return in_order(list({(row["_key"], row.get("WINDOWSTART")): row for row in rows}.values()))

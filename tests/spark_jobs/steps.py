@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from scripts import reference
 from tests.spark_jobs.feed import Event
 from tests.support.emr import cluster_request
 from tests.support.environments import cloud_python
@@ -182,15 +183,16 @@ class Steps:
         return gzip.decompress(self.s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()).decode()
 
     def rows(self, prefix: str) -> list[dict[str, Any]]:
-        """The rows of all Parquet files under a prefix."""
+        """The rows of the job's table under a prefix; without one, of all Parquet files."""
         pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
-        bodies = [
-            self.s3.get_object(Bucket=BUCKET, Key=item["Key"])["Body"].read()
-            for page in pages
-            for item in page.get("Contents", [])
-            if item["Key"].endswith(".parquet")
-        ]
-        return pa.concat_tables(pq.read_table(io.BytesIO(body)) for body in bodies).to_pylist()
+        names = [item["Key"] for page in pages for item in page.get("Contents", [])]
+
+        def read(name: str) -> bytes:
+            return self.s3.get_object(Bucket=BUCKET, Key=name)["Body"].read()
+
+        files = reference.table_files(names, read)
+        files = files or [name for name in names if name.endswith(".parquet")]
+        return pa.concat_tables(pq.read_table(io.BytesIO(read(name))) for name in files).to_pylist()
 
 
 def arguments(job: str, *more: str, stream: str = "departed") -> list[str]:

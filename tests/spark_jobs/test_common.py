@@ -71,7 +71,7 @@ def test_drifted_events_pass_with_null_or_go_to_quarantine(spark: SparkSession) 
     records = spark.createDataFrame(rows, "data BINARY, approximateArrivalTimestamp TIMESTAMP")
 
     passed = {row["event_id"]: row for row in events.flights(records).collect()}
-    refused = events.unreadable(records, events.FLIGHT_SCHEMA, events.FLIGHT_REQUIRED).collect()
+    refused = queries.unreadable(records, events.FLIGHT_SCHEMA, events.FLIGHT_REQUIRED).collect()
 
     assert {name: passed[name][field] for name, _, field, _ in PASSES} == {
         name: value for name, _, _, value in PASSES
@@ -110,7 +110,7 @@ def test_a_malformed_time_is_quarantined_whatever_the_mode(spark: SparkSession, 
     try:
         passed = events.flights(records).selectExpr("event_id", "unix_seconds(event_time) AS at")
         found = {row["event_id"]: row["at"] for row in passed.collect()}
-        refused = events.unreadable(records, events.FLIGHT_SCHEMA, events.FLIGHT_REQUIRED)
+        refused = queries.unreadable(records, events.FLIGHT_SCHEMA, events.FLIGHT_REQUIRED)
         reasons = [row["reason"] for row in refused.collect()]
     finally:
         spark.conf.set("spark.sql.ansi.enabled", str(before))
@@ -133,7 +133,7 @@ def test_a_text_that_is_no_utf8_is_no_json_and_a_replacement_character_is(
     ]
     records = spark.createDataFrame([(bytearray(text), "") for text in texts], SCHEMA)
 
-    refused = events.unreadable(records, "event_time TIMESTAMP, a STRING", ("event_time",))
+    refused = queries.unreadable(records, "event_time TIMESTAMP, a STRING", ("event_time",))
 
     assert [row["reason"] for row in refused.collect()] == [
         *("no JSON object", "no JSON object", "missing: event_time"),
@@ -160,7 +160,7 @@ def test_a_field_fewer_is_null_or_quarantined(spark: SparkSession) -> None:
     records = spark.createDataFrame(rows, SCHEMA)
 
     assert [row["tailnum"] for row in events.flights(records).collect()] == [None]
-    refused = events.unreadable(records, events.FLIGHT_SCHEMA, events.FLIGHT_REQUIRED)
+    refused = queries.unreadable(records, events.FLIGHT_SCHEMA, events.FLIGHT_REQUIRED)
     assert [row["reason"] for row in refused.collect()] == ["missing: dest"]
 
 
@@ -189,7 +189,7 @@ def _nowhere(rows: Any, batch_id: int) -> None:
     rows.write.format("noop").mode("overwrite").save()
 
 
-RESULTS = outputs.Results("job", "rows/", ("origin",), "origin")
+RESULTS = outputs.Results("job", "rows/", ("origin",), "at", "origin")
 
 
 def event_of(spark: SparkSession, row: Row, batch: int, results: outputs.Results) -> Event:
@@ -212,7 +212,10 @@ def test_an_event_has_its_row_with_nulls_and_times_in_utc(spark: SparkSession) -
 def test_a_final_rows_id_is_its_keys_and_a_correction_has_its_micro_batchs(
     spark: SparkSession,
 ) -> None:
-    final, corrects = RESULTS, outputs.Results("job", "rows/", ("origin",), "origin", corrects=True)
+    final, corrects = (
+        RESULTS,
+        outputs.Results("job", "rows/", ("origin",), "at", "origin", corrects=True),
+    )
 
     def event_id(origin: str, batch: int, results: outputs.Results) -> str:
         return event_of(spark, Row(origin=origin, at=None, delay=1), batch, results)["event_id"]

@@ -18,6 +18,7 @@ from headrace.cdc.iceberg import IcebergRows
 from headrace.client.clock import SystemClock
 from spark_jobs import compact
 from spark_jobs.common import iceberg
+from spark_jobs.common.day_tables import DayTable
 from spark_jobs.common.files import Files
 from spark_jobs.common.iceberg import LINES
 from tests.spark_jobs.feed import Feed, arguments
@@ -188,7 +189,7 @@ def test_another_record_fails_the_run_or_is_set_aside(spark: SparkSession, tmp_p
         "unreadable": 1,
         "rows": 1,
     }
-    (row,) = spark.read.parquet(f"{aside}/batch=0/").collect()
+    (row,) = DayTable(spark, f"{aside}/").read().collect()
     assert bytes(row["data"]) == b"hello"
 
 

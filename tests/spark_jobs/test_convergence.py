@@ -43,7 +43,7 @@ def rows_of(path: Path) -> list[tuple[Any, ...]]:
     """Return a table's rows, sorted; nothing when there is no table."""
     if not path.exists():
         return []
-    found = feed.table(path).sort_values(["window_start", "origin"])
+    found = feed.table(path, *departures.KEY).sort_values(["window_start", "origin"])
     return [tuple(None if cell != cell else cell for cell in row) for row in found.to_numpy()]
 
 

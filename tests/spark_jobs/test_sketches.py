@@ -31,7 +31,7 @@ def test_merged_sketches_are_within_the_error_of_their_theory(
     sketches.JOB.run(spark, sketches.JOB.parse(argv), feed.stream())
 
     def written(name: str) -> DataFrame:
-        return spark.read.parquet((tmp_path / "output" / name).as_uri())
+        return sketches.read(spark, (tmp_path / "output").as_uri() + "/", name)
 
     distinct = {
         r["origin"]: r["aircraft"]
@@ -143,7 +143,7 @@ def test_the_job_finds_the_frequent_aircraft_of_all_its_micro_batches(
     sketches.JOB.run(spark, sketches.JOB.parse(argv), feed.stream())
 
     def written(name: str) -> DataFrame:
-        return spark.read.parquet((tmp_path / "output" / name).as_uri())
+        return sketches.read(spark, (tmp_path / "output").as_uri() + "/", name)
 
     found = sketches.heavy_hitters(written("counts"), written("heavy"), 3).collect()
 

@@ -124,7 +124,8 @@ def test_a_micro_batch_that_runs_again_changes_no_state(
     script = read_script(GROUPS)
     batches = [[flight(number) for number in range(at, at + 6)] for at in (0, 6)]
     fold = fold_of(script, batches)
-    run_job(script, batches, tmp_path)
+    read = run_job(script, batches, tmp_path)
+    records = {query.name: read(query.name) for query in script.queries}
     manifests = {}
     for query in script.queries:
         assert in_order(state(tmp_path, query)) == in_order(latest(fold, query)), query.name
@@ -145,6 +146,8 @@ def test_a_micro_batch_that_runs_again_changes_no_state(
             query.name
         ]
         assert in_order(state(tmp_path, query)) == in_order(latest(fold, query)), query.name
+        # Nor does it put its records once more.
+        assert read(query.name) == records[query.name]
     changed = read_script(GROUPS.replace("SUM(delay) AS total FROM", "MAX(delay) AS total FROM"))
     (tmp_path / "job.py").write_text(compile_script(changed, "A test."), encoding="utf-8")
     with pytest.raises(SystemExit, match=r"closed cannot go on from .*aggregates was sum\(delay\)"):

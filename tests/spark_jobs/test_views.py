@@ -73,12 +73,16 @@ def test_batch_of_the_old_and_stream_of_the_new_are_batch_of_all_and_replay_of_a
     served = (tmp_path / "served").as_uri()
     argv = ["--batch", old, "--speed", new, "--output", served]
     serve.JOB.run(spark, serve.JOB.parse(argv))
-    batch_all = collected(spark.read.parquet(batch_of(END, "all")))
+    batch_all = collected(views.table_of(spark, batch_of(END, "all") + "/").read())
     replay_all = collected(speed_view.read_view(spark, stream_of("replayed") + "/"))
 
-    lambda_all = collected(spark.read.parquet(served))
+    lambda_all = collected(views.table_of(spark, served + "/").read())
     assert lambda_all == batch_all == replay_all == plainly(some)
-    assert 0 < sum(row[0] for row in collected(spark.read.parquet(old)).values()) < 1500
+    assert (
+        0
+        < sum(row[0] for row in collected(views.table_of(spark, old + "/").read()).values())
+        < 1500
+    )
 
 
 def test_a_stream_not_yet_read_serves_the_batch_view(spark: SparkSession, tmp_path: Path) -> None:

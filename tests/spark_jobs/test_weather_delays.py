@@ -46,7 +46,7 @@ def test_late_flights_with_late_weather_are_those_of_pandas(
     )
 
     # The flights that still wait for a report, and more.
-    assert said.pop("rows in state") > 20
+    assert said.pop("rows waiting in state") > 20
     assert kept[0].dropped > 20
     assert kept[1].dropped > 2
     assert said == {
@@ -71,7 +71,7 @@ def test_poison_is_quarantined_by_stream_and_counted(spark: SparkSession, tmp_pa
         spark, weather_delays.JOB.parse(argv), feeds[0].stream(), feeds[1].stream()
     )
 
-    assert said.pop("rows in state") > 0
+    assert said.pop("rows waiting in state") > 0
     assert said == {
         "read": 5,
         "unreadable": 3,

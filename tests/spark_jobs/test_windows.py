@@ -8,11 +8,12 @@ from typing import Any
 import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from scripts import reference_streams as reference
 from scripts import simulated_devices
 from spark_jobs import aircraft_days, device_sessions, rolling_delays
-from spark_jobs.common import events
+from spark_jobs.common import events, queries
 from tests.spark_jobs.feed import Feed, arguments, cut, flights, late, table
 
 pytestmark = [
@@ -42,7 +43,7 @@ def test_rolling_windows_of_late_flights_are_those_of_pandas_and_of_no_dropped_o
 
     assert expected.dropped > 20
     assert said == {"read": 1650, "unreadable": 0, "dropped as late": expected.dropped}
-    windows = table(tmp_path / "output" / "windows")
+    windows = table(tmp_path / "output" / "windows", "window_start", "origin")
     wanted = reference.rolling_delays(expected.rows)
     assert reference.differing(wanted, windows, ["window_start", "origin"]).empty
     assert (windows["window_end"] - windows["window_start"]).eq(pd.Timedelta(hours=1)).all()
@@ -105,9 +106,16 @@ def test_sessions_of_devices_are_those_of_pandas(spark: SparkSession, tmp_path: 
     assert reference.differing(wanted, found, ["device", "session_start"]).empty
 
 
-def test_what_is_no_flight_is_quarantined_with_its_reason_and_counted(
-    spark: SparkSession, tmp_path: Path
+def test_what_is_no_flight_is_quarantined_with_its_reason_and_counted_by_one_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    started: list[StreamingQuery] = []
+
+    def start(*parts: Any, start: Any = queries.start) -> StreamingQuery:
+        started.append(start(*parts))
+        return started[-1]
+
+    monkeypatch.setattr(queries, "start", start)
     flight = flights(1)[0]
     poison = {
         b"": "empty",
@@ -131,6 +139,9 @@ def test_what_is_no_flight_is_quarantined_with_its_reason_and_counted(
     assert said == {"read": 9, "unreadable": 8, "dropped as late": 0, "quarantined": 8}
     found = table(tmp_path / "quarantine")
     assert dict(zip(found["data"], found["reason"])) == poison
+    # A source that two parts of a plan read has its rows counted twice.
+    (query,) = started
+    assert sum(progress["numInputRows"] for progress in query.recentProgress) == 9
 
 
 def test_fields_unknown_and_fields_dispensable_do_not_matter(

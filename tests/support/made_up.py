@@ -33,7 +33,7 @@ from headrace.aws.calls.model import operation_model
 from headrace.aws.gateway.dispatch import Gateway
 from headrace.moto.dropped_members import TRIED_FILE, dropped_members
 from headrace.moto.storage.changes import CHANGES
-from headrace.services.iam.fidelity import moto_tables
+from headrace.services.iam.answers import moto_tables
 from tests.support.cloud import InProcessCloud
 from tests.support.read_back import leaves_of
 from tests.support.read_whole import Recorded, is_write, unread

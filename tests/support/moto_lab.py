@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ from headrace.aws.gateway.dispatch import Gateway
 from headrace.composition.foundation import build_moto
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import CallerIdentity
+from headrace.core.ports import CallerIdentity, Metric
 from headrace.moto.current_cloud import Connections
 from headrace.store.database import Database
 from tests.support.clients import client_of
@@ -57,6 +57,7 @@ class MotoLab:
         self.ids = ids or Ids(1)
         self.outside = Outside(self)
         self.invoked: list[tuple[str, bytes]] = []
+        self.metrics: list[Metric] = []
         self.start()
 
     def start(self) -> None:
@@ -70,6 +71,7 @@ class MotoLab:
                 control=self.outside,
                 functions=self._invoke,
                 executions=parts.executions,
+                metrics=self,
                 stream_changed=parts.table_streams.changed,
             )
         )
@@ -79,6 +81,10 @@ class MotoLab:
 
     def _invoke(self, function_arn: str, payload: bytes, *, service: str, source_arn: str) -> None:
         self.invoked.append((function_arn, payload))
+
+    def put(self, metrics: Sequence[Metric], *, account: str, region: str) -> None:
+        """See `MetricSink.put`."""
+        self.metrics += metrics
 
     def __enter__(self) -> Self:
         return self

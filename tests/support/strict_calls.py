@@ -9,7 +9,7 @@ from botocore.model import ListShape, MapShape, Shape, StructureShape
 
 from headrace.aws.calls.model import operation_model
 from headrace.aws.protocols.newer_parameters import with_newer
-from headrace.services.iam.fidelity import moto_tables
+from headrace.services.iam.answers import moto_tables
 from tests.support.cloud import InProcessCloud
 
 _ARN = "arn:aws:iam::000000000000:role/a-role-of-mine"

@@ -21,9 +21,8 @@ from headrace.agent.config.errors import (
     blank_comments,
     lines_of_keys,
 )
-from headrace.agent.converters import ConverterError, converter_of
-from headrace.agent.files.names import FilePattern
-from headrace.agent.patterns import JavaPattern, compile_java
+from headrace.agent.converters import ConverterError, JavaPattern, compile_java, converter_of
+from headrace.agent.files.lines import FilePattern
 
 # What the Java agent uses for itself and has no meaning here: its threads, connections and log.
 _WITHOUT_EFFECT = frozenset(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.agent.config.errors import ConfigurationError
-from headrace.agent.patterns import JavaPattern, compile_java
+from headrace.agent.converters import JavaPattern, compile_java
 
 _BLANKS = " \t\f"
 _KEY = re.compile(r"((?:\\.|[^\\:=\s])*)[ \t\f]*[:=]?[ \t\f]*", re.DOTALL)

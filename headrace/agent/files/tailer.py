@@ -18,10 +18,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headrace.agent.files.content import Content, PlainContent, open_content
-from headrace.agent.files.lines import Splitter
-from headrace.agent.files.names import Entry, FilePattern
-from headrace.agent.files.positions import MARK_BYTES, Position
+from headrace.agent.files.lines import Entry, FilePattern, Splitter
+from headrace.agent.files.positions import MARK_BYTES, Content, PlainContent, Position, open_content
 from headrace.core.clock import Clock
 
 # A rotated file, or the last line of a file without its newline, is whole once nothing was added for so long.

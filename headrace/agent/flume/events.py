@@ -1,4 +1,7 @@
-"""Events: headers and a body. And what may go wrong on their way."""
+"""Events: headers and a body. And what may go wrong on their way.
+
+What every source is.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,21 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import repeat
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+
+
+class Source(Protocol):
+    """A source. Its intake counts what it does."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether it comes to an end by itself: `--once` waits for it."""
+        ...
+
+    def run(self, *, once: bool) -> None:
+        """Put events until the intake stops, or, `once`, until there are no more. Raises OSError, Stopped."""
+        ...
+
 
 Headers = Mapping[str, str]
 NO_HEADERS: Headers = {}

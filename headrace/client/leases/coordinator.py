@@ -15,17 +15,17 @@ from typing import Any, Protocol
 
 from headrace.client.clock import Clock
 from headrace.client.hash_keys import ShardRange
-from headrace.client.leases.leadership import Leadership, Shards
-from headrace.client.leases.lease import (
+from headrace.client.leases.leadership import Leadership, Shards, lease_for
+from headrace.client.leases.stores import (
     SHARD_END,
     TRIM_HORIZON,
     Checkpoint,
     Lease,
+    LeaseStore,
+    StoreError,
     Table,
     Worker,
 )
-from headrace.client.leases.lineage import lease_for
-from headrace.client.leases.stores import LeaseStore, StoreError
 
 _WRITERS = 8
 _LOG = logging.getLogger("headrace.client")

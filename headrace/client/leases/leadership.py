@@ -1,18 +1,30 @@
-"""The group as one of its workers sees it: who lives, who leads, and, as the leader, who reads what. No threads."""
+"""The group as one of its workers sees it: who lives, who leads, and, as the leader, who reads what. No threads.
+
+Decides which worker reads which shard. Pure: it sees a picture of the table, and says what to change.
+
+Which leases a stream's shards need, and which are not needed any more. Pure.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 import uuid
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from headrace.client.clock import Clock
 from headrace.client.hash_keys import ShardRange
-from headrace.client.leases.assignment import plan
-from headrace.client.leases.lease import Checkpoint, Leader, Lease, Table
-from headrace.client.leases.lineage import lease_for, missing, unknown, unneeded
-from headrace.client.leases.stores import LeaseStore, StoreError
+from headrace.client.leases.stores import (
+    TRIM_HORIZON,
+    Checkpoint,
+    Leader,
+    Lease,
+    LeaseStore,
+    StoreError,
+    Table,
+)
 
 _LOG = logging.getLogger("headrace.client")
 # The KCL's workers report every 30 s, and are taken for dead after two reports that did not come.
@@ -230,3 +242,221 @@ def _taken(lease: Lease, owner: str) -> Lease:
     return replace(
         lease, owner=owner, checkpoint_owner=None, counter=lease.counter + 1, switches=switches
     )
+
+
+# As the KCL's reBalanceThresholdPercentage: a worker gives leases away when it is this far above the mean.
+REBALANCE_ABOVE = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A lease gets a new owner; gracefully, when the old one still works and shall finish first."""
+
+    lease: Lease
+    owner: str
+    is_graceful: bool
+
+
+class _Load:
+    """The load of each worker: throughput, and the mean throughput for each lease, so that idle shards spread too."""
+
+    def __init__(self, leases: list[Lease], workers: Iterable[str]) -> None:
+        known = [lease.throughput_kbps for lease in leases if lease.throughput_kbps]
+        self._mean = sum(known) / len(known) if known else 0.0
+        self.leases: dict[str, set[Lease]] = {worker: set() for worker in workers}
+        self.total: dict[str, float] = dict.fromkeys(self.leases, 0.0)
+
+    def weight(self, lease: Lease) -> float:
+        """Return what a lease costs its worker."""
+        if not self._mean:
+            return 1.0
+        return self._mean + (self._mean if lease.throughput_kbps is None else lease.throughput_kbps)
+
+    def add(self, lease: Lease, worker: str) -> None:
+        """Give a worker a lease."""
+        self.leases[worker].add(lease)
+        self.total[worker] += self.weight(lease)
+
+    def move(self, lease: Lease, old: str, new: str) -> None:
+        """Take a lease from one worker and give it to another."""
+        self.leases[old].discard(lease)
+        self.total[old] -= self.weight(lease)
+        self.add(lease, new)
+
+
+def plan(
+    leases: Iterable[Lease],
+    *,
+    workers: set[str],
+    strangers: set[str],
+    is_expired: Callable[[Lease], bool],
+) -> list[Move]:
+    """Return the moves that give every lease a living worker, and all workers about the same load.
+
+    Args:
+        leases: those of shards that have not ended.
+        workers: those that live and take what they are given.
+        strangers: owners that live but have no entry (KCL 2, kcl-rs): they take leases by themselves. They are given
+            none, and lose those above a fair share.
+        is_expired: whether a lease's worker has let it rest.
+    """
+    open_leases = sorted(leases, key=lambda lease: lease.key)
+    everybody = sorted(workers | strangers)
+    if not workers:
+        return []
+    load = _Load(open_leases, everybody)
+    homeless: list[Lease] = []
+    for lease in open_leases:
+        owner = lease.owner
+        if lease.worker is None or is_expired(lease) or owner not in load.total:
+            homeless.append(lease)
+        else:
+            load.add(lease, owner)
+    moves: list[Move] = []
+    takers = sorted(workers)
+    for lease in sorted(homeless, key=load.weight, reverse=True):
+        owner = min(takers, key=lambda worker: (load.total[worker], worker))
+        load.add(lease, owner)
+        moves.append(Move(lease, owner, is_graceful=False))
+    return moves + _balanced(load, takers, strangers, set(homeless))
+
+
+def _balanced(
+    load: _Load, takers: list[str], strangers: set[str], assigned: set[Lease]
+) -> list[Move]:
+    moves: list[Move] = []
+    count = sum(map(len, load.leases.values()))
+    fair = math.ceil(count / len(load.total)) if load.total else 0
+    moved: set[Lease] = set(assigned)
+    for _ in range(count):
+        mean = sum(load.total.values()) / len(load.total)
+        givers = [
+            worker
+            for worker, total in load.total.items()
+            if total > mean * REBALANCE_ABOVE
+            and (worker not in strangers or len(load.leases[worker]) > fair)
+        ]
+        if not givers:
+            return moves
+        giver = max(givers, key=lambda worker: (load.total[worker], worker))
+        taker = min(takers, key=lambda worker: (load.total[worker], worker))
+        gap = load.total[giver] - load.total[taker]
+        candidates = [
+            lease
+            for lease in load.leases[giver]
+            if lease not in moved and lease.checkpoint_owner is None and load.weight(lease) < gap
+        ]
+        if not candidates:
+            return moves
+        lease = min(candidates, key=lambda lease: (abs(gap / 2 - load.weight(lease)), lease.key))
+        load.move(lease, giver, taker)
+        moved.add(lease)
+        moves.append(Move(lease, taker, is_graceful=giver not in strangers))
+    return moves
+
+
+def lease_for(shard: ShardRange, checkpoint: Checkpoint, owner: str | None = None) -> Lease:
+    """Return a new lease of a shard."""
+    return Lease(
+        key=shard.shard_id,
+        checkpoint=checkpoint,
+        owner=owner,
+        parents=frozenset(shard.parents),
+        start=shard.start,
+        end=shard.end,
+    )
+
+
+def missing(
+    leases: Mapping[str, Lease],
+    shards: Iterable[ShardRange],
+    open_ids: set[str],
+    initial: Checkpoint,
+) -> list[Lease]:
+    """Return leases for shards that nobody would ever read: children of ended shards, and shards without a lineage.
+
+    A shard whose ancestor has a lease that has not ended is left to that ancestor's worker.
+    """
+    by_id = {shard.shard_id: shard for shard in shards}
+    needed: dict[str, Lease] = {}
+    for shard_id in sorted(open_ids):
+        _need(by_id[shard_id], by_id, leases, initial, needed)
+    return list(needed.values())
+
+
+def _need(
+    shard: ShardRange,
+    by_id: Mapping[str, ShardRange],
+    leases: Mapping[str, Lease],
+    initial: Checkpoint,
+    needed: dict[str, Lease],
+) -> None:
+    """Note the lease that a shard needs: its own, or one of an ancestor."""
+    if shard.shard_id in leases or shard.shard_id in needed:
+        return
+    parents = [by_id[parent] for parent in shard.parents if parent in by_id]
+    unread = [
+        parent
+        for parent in parents
+        if parent.shard_id not in leases and _has_leased_ancestor(parent, by_id, leases)
+    ]
+    known = [leases[parent.shard_id] for parent in parents if parent.shard_id in leases]
+    for parent in unread:
+        _need(parent, by_id, leases, initial, needed)
+    if unread or (known and not any(lease.has_ended for lease in known)):
+        return
+    # Of a parent that has ended, or born by a reshard of shards that nobody knows any more: all of it is new.
+    needed[shard.shard_id] = lease_for(
+        shard, Checkpoint(TRIM_HORIZON) if shard.parents else initial
+    )
+
+
+def _has_leased_ancestor(
+    shard: ShardRange, by_id: Mapping[str, ShardRange], leases: Mapping[str, Lease]
+) -> bool:
+    seen: set[str] = set()
+    todo = [shard]
+    while todo:
+        current = todo.pop()
+        if current.shard_id in leases:
+            return True
+        seen.add(current.shard_id)
+        todo += [by_id[p] for p in current.parents if p in by_id and p not in seen]
+    return False
+
+
+def unneeded(
+    leases: Mapping[str, Lease], shards: Iterable[ShardRange]
+) -> tuple[list[Lease], list[Lease]]:
+    """Return leases to remove: of ended shards whose children are being read, and of shards that are gone unread.
+
+    A lease that is newer than the newest shard stays: see `unknown`.
+    """
+    children: dict[str, list[str]] = {}
+    ids: set[str] = set()
+    for shard in shards:
+        ids.add(shard.shard_id)
+        for parent in shard.parents:
+            children.setdefault(parent, []).append(shard.shard_id)
+    done: list[Lease] = []
+    gone: list[Lease] = []
+    newest_id = max(ids, default="")
+    for lease in leases.values():
+        if lease.key not in ids:
+            if lease.key > newest_id:
+                continue
+            (done if lease.has_ended else gone).append(lease)
+        elif lease.has_ended and lease.key in children:
+            heirs = [leases.get(child) for child in children[lease.key]]
+            if all(h is not None and (h.checkpoint.is_number or h.has_ended) for h in heirs):
+                done.append(lease)
+    return done, gone
+
+
+def unknown(leases: Mapping[str, Lease], shards: Iterable[ShardRange]) -> list[Lease]:
+    """Return leases that are newer than the newest shard, which every stream still has.
+
+    They are another stream's: two applications have one name. Or the list of shards is older than the leases.
+    """
+    newest_id = max((shard.shard_id for shard in shards), default="")
+    return [lease for lease in leases.values() if lease.key > newest_id]

@@ -1,14 +1,5 @@
 """Lists all rules, for `cfn-lint --append-rules headrace.lint.rules`; each file holds the rules of one kind."""
 
-from headrace.lint.rules.alarms import AlarmWatchesNothing, NoAlarmOnIteratorAge
-from headrace.lint.rules.emr import StepMayNotRead
-from headrace.lint.rules.firehose import (
-    ConvertedAndCompressed,
-    ConvertedBufferTooSmall,
-    ErrorPrefixWithoutType,
-    PartitionedBufferTooSmall,
-    PartitionKeyFromNowhere,
-)
 from headrace.lint.rules.limits import TooManyConsumers, TooManyShards, TooMuchConcurrency
 from headrace.lint.rules.mappings import (
     MappingDropsSilently,
@@ -17,10 +8,13 @@ from headrace.lint.rules.mappings import (
     ParallelBatchesAboveConcurrency,
     SwappedSettings,
     TooManyPollers,
+    VisibilityBelowSixTimeouts,
+    VisibilityBelowTimeout,
 )
-from headrace.lint.rules.queues import VisibilityBelowSixTimeouts, VisibilityBelowTimeout
 from headrace.lint.rules.retention import (
+    AlarmWatchesNothing,
     FailuresOutliveRecords,
+    NoAlarmOnIteratorAge,
     RecordAgeBeyondRetention,
     RetriesOutlastRetention,
 )
@@ -30,8 +24,18 @@ from headrace.lint.rules.roles import (
     RoleAllowsUnused,
     RoleLacksTrigger,
     RoleNobodyTakes,
+    StepMayNotRead,
 )
-from headrace.lint.rules.streams import OneHotShard, StreamNobodyReads, StreamNotEncrypted
+from headrace.lint.rules.streams import (
+    ConvertedAndCompressed,
+    ConvertedBufferTooSmall,
+    ErrorPrefixWithoutType,
+    OneHotShard,
+    PartitionedBufferTooSmall,
+    PartitionKeyFromNowhere,
+    StreamNobodyReads,
+    StreamNotEncrypted,
+)
 
 RULES = (
     VisibilityBelowTimeout,

@@ -8,9 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from headrace.lint.rule import Finding, StreamingRule
-from headrace.lint.sources import CONSUMER, STREAM, shards_of
-from headrace.lint.template import Resource, Template
+from headrace.lint.template import (
+    CONSUMER,
+    STREAM,
+    Finding,
+    Resource,
+    StreamingRule,
+    Template,
+    shards_of,
+)
 
 _STREAMS_PAGE = "https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html"
 # Documented, read 2026: 500 in three regions, 200 in the others; 50 on-demand streams; 20 consumers a stream.

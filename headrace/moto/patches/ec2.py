@@ -21,7 +21,26 @@ def correct_networks(module: Any) -> None:
 
 
 def _dhcp_options(backend: Any) -> None:
-    """Delete DHCP options that no VPC has: moto remembers the VPC that had them last, also after it got others."""
+    """Delete DHCP options that no VPC has: moto remembers the VPC that had them last, also after it got others.
+
+    Options have an owner, and the tags that they are created with.
+    """
+    from moto.ec2.models.dhcp_options import DHCPOptionsSet
+    from moto.ec2.responses.dhcp_options import DHCPOptions
+
+    options_type: Any = DHCPOptionsSet
+    options_type.owner_id = property(lambda self: self.ec2_backend.account_id)
+    responses: Any = DHCPOptions
+    create = responses.create_dhcp_options
+
+    @functools.wraps(create)
+    def create_dhcp_options(self: Any) -> Any:
+        answer = create(self)
+        tags = self._parse_tag_specification().get("dhcp-options", {})
+        answer.result["DhcpOptions"].add_tags(tags)
+        return answer
+
+    responses.create_dhcp_options = create_dhcp_options
     delete = backend.delete_dhcp_options_set
 
     @functools.wraps(delete)
@@ -117,6 +136,7 @@ def _route_tables(backend: Any) -> None:
 
     table_type: Any = RouteTable
     table_type.associations = property(associations)
+    table_type.propagating_vgws = ()  # DescribeRouteTables shows the empty list (recorded)
 
     associate, reassociate = backend.associate_route_table, backend.replace_route_table_association
 

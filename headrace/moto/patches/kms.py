@@ -8,24 +8,27 @@ import functools
 from typing import Any
 
 _MANAGED_KEYS = {
-    "alias/aws/s3": "Default key that protects my S3 objects when no other key is defined"
+    "alias/aws/s3": "Default key that protects my S3 objects when no other key is defined",
+    "alias/aws/dynamodb": "Default key that protects my DynamoDB data when no other key is defined",
+    "alias/aws/ebs": "Default key that protects my EBS volumes when no other key is defined",
 }
 
 
 def correct_keys(module: Any) -> None:
     """Mark AWS managed keys as AWS's (observed in DescribeKey's recorded answers), and accept ARNs of keys."""
-    generate = module.KmsBackend._generate_default_keys
+    create = module.KmsBackend.create_alias
 
-    @functools.wraps(generate)
-    def generate_managed(self: Any, alias_name: str) -> Any:
-        key_id = generate(self, alias_name)
-        if key_id is not None:
-            key = self.keys[key_id]
+    @functools.wraps(create)
+    def create_alias(self: Any, target_key_id: str, alias_name: str) -> Any:
+        # Only services come here with such an alias: the answer to CreateAlias refuses it before.
+        alias = create(self, target_key_id, alias_name)
+        if alias_name.startswith("alias/aws/"):
+            key = self.keys[self.get_key_id(target_key_id)]
             key.key_manager = "AWS"
             key.description = _MANAGED_KEYS.get(alias_name, key.description)
-        return key_id
+        return alias
 
-    module.KmsBackend._generate_default_keys = generate_managed
+    module.KmsBackend.create_alias = create_alias
     for name in ("enable_key", "disable_key", "cancel_key_deletion", "schedule_key_deletion"):
         setattr(module.KmsBackend, name, _of_any_name(getattr(module.KmsBackend, name)))
 

@@ -104,6 +104,51 @@ _NOT_RUN: dict[str, tuple[str, dict[str, str]]] = {
         "BedrockResponse",
         {"create_model_customization_job": _MODELS.format(what="train Bedrock's models")},
     ),
+    "moto.dynamodb.responses": (
+        "DynamoHandler",
+        {
+            "export_table_to_point_in_time": (
+                "headrace does not export tables to S3: scan the table, or send its changes to a stream and Firehose."
+            ),
+            "import_table": "headrace does not import tables from S3: create the table and write its items.",
+        },
+    ),
+    "moto.logs.responses": (
+        "LogsResponse",
+        {
+            "create_export_task": (
+                "headrace does not export log groups to S3: subscribe a delivery stream to the group."
+            )
+        },
+    ),
+    "moto.kinesisvideo.responses": (
+        "KinesisVideoResponse",
+        {"get_data_endpoint": "headrace stores no video: there is no endpoint to which media could be put."},
+    ),
+    "moto.kinesisvideoarchivedmedia.responses": (
+        "KinesisVideoArchivedMediaResponse",
+        dict.fromkeys(
+            ("get_hls_streaming_session_url", "get_dash_streaming_session_url", "get_clip"),
+            "headrace stores no video: there is nothing to play.",
+        ),
+    ),
+    "moto.osis.responses": (
+        "OpenSearchIngestionResponse",
+        {
+            "create_pipeline": (
+                "headrace does not run OpenSearch Ingestion's pipelines: deliver to the domain with Firehose, or by a "
+                "function."
+            )
+        },
+    ),
+    "moto.timestreamwrite.responses": (
+        "TimestreamWriteResponse",
+        {
+            "query": (
+                "headrace does not run Timestream's queries: deliver the records to S3 too, and query them with Athena."
+            )
+        },
+    ),
     "moto.polly.responses": ("PollyResponse", {"speech": _MODELS.format(what="run Polly")}),
     "moto.comprehend.responses": (
         "ComprehendResponse",

@@ -1,25 +1,58 @@
-"""Converts requests to moto's form, finds moto's function for each, and carries botocore's requests."""
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false
+"""Converts requests to moto's form, finds moto's function for each, and carries botocore's requests.
+
+How requests name those of moto's services whose names differ from botocore's, and their faults on demand.
+"""
 
 from __future__ import annotations
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
 import functools
 import io
 import re
 import sys
+from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import parse_qs, unquote_to_bytes
 
 from botocore.awsrequest import AWSResponse
 
 from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.fault_errors import FaultErrors
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.protocols.codec_moto import without_controls
 from headrace.aws.protocols.moto_imports import IMPORTING
+from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.credential_scopes import SIGV4, scope_of
 from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.moto.storage.journal import Entry
+
+PROFILES: Mapping[str, Profile] = {
+    "cloudcontrol": Profile(signing_scopes=("cloudcontrolapi",)),
+    # Users of pools and identities sign nothing.
+    "cognito-identity": Profile(target_prefix="AWSCognitoIdentityService"),
+    "cognito-idp": Profile(target_prefix="AWSCognitoIdentityProviderService"),
+    "cloudwatch": Profile(signing_scopes=("monitoring",)),
+    "dynamodb": Profile(
+        fault_errors=FaultErrors(
+            throttle=(
+                "ProvisionedThroughputExceededException",
+                "The level of configured provisioned throughput for the table was exceeded.",
+                400,
+            ),
+            error=("InternalServerError", "Internal server error", 500),
+            callers_errors_are_400=True,
+        )
+    ),
+    "iam": Profile(query_version="2010-05-08"),
+    "redshift": Profile(signing_scopes=("redshift",), query_version="2012-12-01"),
+    "ses": Profile(signing_scopes=("email",)),
+    "sns": Profile(query_version="2010-03-31"),
+    "sqs": Profile(query_version="2012-11-05"),
+    "stepfunctions": Profile(signing_scopes=("states",)),
+    "sts": Profile(query_version="2011-06-15"),
+}
+
 
 # Services whose AWS host name differs from the signing scope.
 SCOPE_TO_HOST = {

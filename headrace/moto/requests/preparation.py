@@ -1,8 +1,12 @@
-"""Prepares a request for moto: checks it, and finds the function of moto's that answers it."""
+"""Prepares a request for moto: checks it, and finds the function of moto's that answers it.
+
+Classifies requests to moto: those that only read, and those that change only rows.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -27,13 +31,117 @@ from headrace.moto.requests.conversion import (
     method_for,
     operation_of,
 )
-from headrace.moto.requests.kinds import Kind, changes_rows_only, kind_of
 from headrace.moto.storage.journal import Entry
 from headrace.permissions.policies.document import UnreadableDocument, parse_document
 from headrace.permissions.policies.grammar import PolicyError
 from headrace.permissions.policies.model import Principal
 from headrace.permissions.policies.principals import Grant, grant_of
 from headrace.permissions.policies.resource_grammar import check_resource_policy
+
+READ_ONLY = re.compile(
+    r"^(Get|List|Describe|Head|BatchGet|Query|Scan|Filter|Lookup|Search|Simulate|Validate|Verify"
+    r"|Decrypt|Encrypt|GenerateDataKey|GenerateRandom|BatchCheck|CheckIfPhone|ReEncrypt|Sign"
+    r"|TestEventPattern|StartQuery|StartLiveTail)"
+)
+# moto's services whose reads are known to change nothing; other services' reads are treated like writes.
+QUIET = frozenset(
+    {
+        "cloudwatch", "dynamodb", "dynamodbstreams", "ec2", "ecr", "events", "glue", "iam", "logs",
+        "s3", "sns", "ssm", "sts",
+    }
+)  # fmt: skip
+# Requests that wait inside moto for an event or for a function: other requests must not wait for them. They run without
+# moto's lock.
+WAITS = re.compile(
+    r"^Poll|^StartSyncExecution$|^TestState$"
+    # A user pool's triggers (services/cognito).
+    r"|^(Admin)?ConfirmSignUp$|^SignUp$|^AdminCreateUser$|^(Admin)?InitiateAuth$|^(Admin)?RespondToAuthChallenge$"
+    r"|^(Confirm)?ForgotPassword$|^ResendConfirmationCode$"
+)
+# Requests that free disk space, and are allowed when the disk is full.
+FREES = re.compile(r"^(Delete|BatchDelete|Purge)")
+
+# Requests that change permissions: all of IAM's except reads, and those for resource policies.
+_POLICIES = re.compile(
+    r"Policy|Policies|Permission|^SetQueueAttributes|^SetTopicAttributes|^(Create|Delete)(Queue|Topic|Key|Repository|Grant)"
+    r"|^CreateEventBus|^RevokeGrant|^RetireGrant"
+)
+
+# moto's package -> frequent requests that change nothing but rows.
+ROWS_ONLY: dict[str, frozenset[str]] = {
+    "dynamodb": frozenset(
+        {
+            "PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems", "TransactGetItems",
+            "ExecuteStatement", "BatchExecuteStatement", "ExecuteTransaction",
+        }
+    ),
+    "sqs": frozenset(
+        {
+            "SendMessage", "SendMessageBatch", "ReceiveMessage", "DeleteMessage", "DeleteMessageBatch",
+            "ChangeMessageVisibility", "ChangeMessageVisibilityBatch", "GetQueueAttributes", "GetQueueUrl",
+            "ListQueues", "ListQueueTags", "ListDeadLetterSourceQueues",
+        }
+    ),
+    "sns": frozenset({"Publish", "PublishBatch"}),
+    "events": frozenset({"PutEvents"}),
+    "logs": frozenset({"PutLogEvents", "CreateLogStream", "DeleteLogStream"}),
+    "cloudwatch": frozenset({"PutMetricData"}),
+    "sts": frozenset({"AssumeRole", "AssumeRoleWithSAML", "AssumeRoleWithWebIdentity"}),
+    "glue": frozenset(
+        {
+            "CreatePartition", "UpdatePartition", "DeletePartition", "BatchCreatePartition",
+            "BatchUpdatePartition", "BatchDeletePartition",
+        }
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a request is run.
+
+    Attributes:
+        is_concurrent: it only reads, in a service whose reads change nothing, so it runs beside others.
+        waits: it waits inside moto for an event.
+        frees: it frees disk space.
+        changes_policies: it may change callers' permissions.
+        changes_rows_only: it changes nothing but rows.
+    """
+
+    is_concurrent: bool
+    waits: bool
+    frees: bool
+    changes_policies: bool
+    changes_rows_only: bool
+
+
+def kind_of(package: str, operation: str) -> Kind:
+    """Return the kind of a request to an operation of moto's package."""
+    return Kind(
+        package in QUIET and only_reads(package, operation),
+        bool(WAITS.match(operation)),
+        bool(FREES.match(operation)),
+        changes_policies(package, operation),
+        changes_rows_only(package, operation),
+    )
+
+
+def only_reads(package: str, operation: str) -> bool:
+    """Whether a request may run concurrently with others."""
+    return package != "sqs" and bool(READ_ONLY.match(operation))
+
+
+def changes_rows_only(package: str, operation: str) -> bool:
+    """Whether a request changes nothing but rows."""
+    return operation in ROWS_ONLY.get(package, ())
+
+
+def changes_policies(package: str, operation: str) -> bool:
+    """Whether a request may change callers' permissions."""
+    if READ_ONLY.match(operation):
+        return False
+    return package == "iam" or bool(_POLICIES.search(operation))
+
 
 log = logging.getLogger(__name__)
 

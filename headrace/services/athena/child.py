@@ -24,10 +24,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.services.athena.described_table import Table
 from headrace.services.athena.hive_types import NoHiveType, athena_name, hive_name, literal, quote
 from headrace.services.athena.parsing import parse
-from headrace.services.athena.statements import INFORMATION, Statement, StatementRefused
+from headrace.services.athena.statements import INFORMATION, Statement, StatementRefused, Table
 
 _ROWS_AT_ONCE = 10_000
 _MOST_VIEWS = 100

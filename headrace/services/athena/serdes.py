@@ -18,9 +18,8 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from headrace.services.athena.described_table import Table, read_scalar
 from headrace.services.athena.hive_types import HiveType
-from headrace.services.athena.statements import StatementRefused
+from headrace.services.athena.statements import StatementRefused, Table, read_scalar
 
 _MOST_FIELD_CHARACTERS = 2**31 - 1
 _OPENX = "org.openx.data.jsonserde.JsonSerDe"

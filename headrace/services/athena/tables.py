@@ -15,7 +15,6 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from headrace.services.athena.described_table import Table, read_scalar
 from headrace.services.athena.hive_types import HiveType, information_name, literal, quote
 from headrace.services.athena.serdes import read_rows
 from headrace.services.athena.statements import (
@@ -24,6 +23,8 @@ from headrace.services.athena.statements import (
     PATH,
     WITH_PATH,
     StatementRefused,
+    Table,
+    read_scalar,
 )
 
 ROWS_AT_ONCE = 50_000

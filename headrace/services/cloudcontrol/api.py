@@ -1,8 +1,11 @@
-"""Builds Cloud Control from its parts and registers its operations with the gateway."""
+"""Builds Cloud Control from its parts and registers its operations with the gateway.
+
+How the gateway recognizes requests to Cloud Control.
+"""
 
 from __future__ import annotations
 
-from headrace.aws.protocols.service import ServiceApi
+from headrace.aws.protocols.service import Profile, ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.resource_types import ResourceTypes
@@ -11,9 +14,10 @@ from headrace.services.cloudcontrol.actions import ACTIONS
 from headrace.services.cloudcontrol.backend import CloudControl
 from headrace.services.cloudcontrol.errors import translate
 from headrace.services.cloudcontrol.fidelity import FIDELITY
-from headrace.services.cloudcontrol.profile import PROFILE
 from headrace.services.cloudcontrol.store import ControlStore
 from headrace.store.database import Database
+
+PROFILE = Profile(signing_scopes=("cloudcontrolapi",), target_prefix="CloudApiService")
 
 
 def build_cloudcontrol(

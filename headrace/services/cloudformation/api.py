@@ -1,33 +1,38 @@
-"""Assembles CloudFormation: builds its parts, and describes it to the gateway."""
+"""Assembles CloudFormation: builds its parts, and describes it to the gateway.
+
+How requests name CloudFormation, and what it answers to faults on demand.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.aws.protocols.service import ServiceApi
+from headrace.aws.calls.fault_errors import FaultErrors
+from headrace.aws.protocols.service import Profile, ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, FunctionInvoker, ObjectStore
 from headrace.core.workers import Supervisor
 from headrace.services.cloudformation.actions import ACTIONS
-from headrace.services.cloudformation.backend import CloudFormation
-from headrace.services.cloudformation.custom_responses import Responses
+from headrace.services.cloudformation.backend import CloudFormation, Notifications
 from headrace.services.cloudformation.deployment.operations import Operations
-from headrace.services.cloudformation.deployment.parallel import AT_ONCE
 from headrace.services.cloudformation.errors import translate
 from headrace.services.cloudformation.fidelity import FIDELITY
 from headrace.services.cloudformation.ports import Ports
-from headrace.services.cloudformation.profile import PROFILE
-from headrace.services.cloudformation.signals import Signals
+from headrace.services.cloudformation.signals import Responses, Signals
 from headrace.services.cloudformation.single_resources import SingleResources
 from headrace.services.cloudformation.stack_sets import StackSets
-from headrace.services.cloudformation.stacks.exports import Exports
-from headrace.services.cloudformation.stacks.notifications import Notifications
-from headrace.services.cloudformation.stacks.scope import Lookups
 from headrace.services.cloudformation.store import Stacks
-from headrace.services.cloudformation.template.template_source import read_included_text
-from headrace.services.cloudformation.transforms.run import Transforms
+from headrace.services.cloudformation.template.graph import AT_ONCE
+from headrace.services.cloudformation.template.scope import Exports, Lookups
+from headrace.services.cloudformation.template.template_text import read_included_text
+from headrace.services.cloudformation.template.transforms import Transforms
 from headrace.store.database import Database
+
+PROFILE = Profile(
+    query_version="2010-05-15",
+    fault_errors=FaultErrors(throttle=("Throttling", "Rate exceeded", 400)),
+)
 
 
 def build_cloudformation(

@@ -14,13 +14,13 @@ from headrace.core.arn import make_arn
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.values import iso_of
-from headrace.services.cloudformation.stacks.change_details import remove_values
 from headrace.services.cloudformation.state import (
     STACK_TYPE,
     ChangeSet,
     DriftDetection,
     Resource,
     Stack,
+    remove_values,
 )
 from headrace.store.database import Database
 

@@ -2,7 +2,7 @@
 
 moto sends no messages and takes any confirmation code; so a custom message is asked for, checked, and sent to nobody.
 
-A function may call any service, moto's too: no lock is held while one runs (`headrace.moto.requests.kinds`: these
+A function may call any service, moto's too: no lock is held while one runs (`headrace.moto.requests.preparation`: these
 operations wait), and moto's own methods run under the lock here.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -19,8 +19,15 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import MOTO_LOCK
-from headrace.services.cognito.sign_in import check_secret, respond, sign_in
-from headrace.services.cognito.triggers import PoolClient, attributes_of, client_of, flat
+from headrace.services.cognito.sign_in import (
+    PoolClient,
+    attributes_of,
+    check_secret,
+    client_of,
+    flat,
+    respond,
+    sign_in,
+)
 
 _CODE = "{####}"
 _NEW_IDS = threading.local()

@@ -14,9 +14,9 @@ from typing import Any
 
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import CHANGES
-from headrace.services.dynamodb import legacy_conditions as legacy
+from headrace.services.dynamodb import expressions as legacy
 from headrace.services.dynamodb.expressions import plain_assignments
-from headrace.services.dynamodb.kinesis_destinations import destinations_of, tell
+from headrace.services.dynamodb.stream_consumers import destinations_of, tell
 
 # Documented: 400 KB, names and values.
 MOST_ITEM_BYTES = 400 * 1024

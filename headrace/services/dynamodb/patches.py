@@ -18,13 +18,11 @@ from typing import Any
 
 import msgspec
 
-from headrace.moto.clock import use_clock
-from headrace.moto.current_cloud import CURRENT
+from headrace.moto.current_cloud import CURRENT, use_clock
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.dynamodb import checks
-from headrace.services.dynamodb import legacy_conditions as legacy
+from headrace.services.dynamodb import expressions
 from headrace.services.dynamodb.items import (
     Copies,
     NoCopies,
@@ -82,7 +80,7 @@ def patch() -> None:
         background: Any = thread
         # Now, under the request's lock, so that its changes are stored with the request.
         background.start = _run_now
-    checks.patch(handler)
+    expressions.patch(handler)
     handler.create_table = _answer_creation(DynamoHandler.create_table)
     handler.update_table = _answer_updating(DynamoHandler.update_table)
     for name in ("batch_write_item", "batch_get_item", "transact_write_items"):
@@ -308,9 +306,9 @@ def _with_legacy(action: Any) -> Any:
         from moto.dynamodb.exceptions import ConditionalCheckFailed
 
         body = self.body
-        legacy.check_expected(body)
+        expressions.check_expected(body)
         if body.get("AttributeUpdates"):
-            legacy.check_updates(body["AttributeUpdates"])
+            expressions.check_updates(body["AttributeUpdates"])
         expected, operator = body.pop("Expected", None), body.pop("ConditionalOperator", None)
         if expected:
             table = self.dynamodb_backend.get_table(body["TableName"])
@@ -318,7 +316,7 @@ def _with_legacy(action: Any) -> Any:
             # Without a whole key, the operation itself reports the error.
             if all(name in attributes for name in table.table_key_attrs):
                 current = table.get_item(*key_of(table, attributes))
-                if not legacy.holds(expected, operator, current):
+                if not expressions.holds(expected, operator, current):
                     raise ConditionalCheckFailed
         return action(self)
 

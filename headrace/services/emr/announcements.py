@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.ports import BusEvent, EventBusSender
-from headrace.services.emr.state import Cluster, ClusterState, StateChange, Step, StepState
-from headrace.services.emr.store import Store
+from headrace.services.emr.state import Cluster, ClusterState, StateChange, Step, StepState, Store
 
 log = logging.getLogger(__name__)
 

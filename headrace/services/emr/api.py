@@ -1,4 +1,7 @@
-"""Builds EMR from its parts and registers its operations with the gateway."""
+"""Builds EMR from its parts and registers its operations with the gateway.
+
+How the gateway recognizes requests to EMR.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.aws.protocols.service import ServiceApi
+from headrace.aws.protocols.service import Profile, ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import (
@@ -21,17 +24,17 @@ from headrace.core.ports import (
 from headrace.core.workers import Supervisor
 from headrace.services.emr.actions import ACTIONS
 from headrace.services.emr.announcements import Announcer
-from headrace.services.emr.app_uis import AppUis
+from headrace.services.emr.app_uis import AppUis, Ports
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import translate
 from headrace.services.emr.fidelity import FIDELITY, FIDELITY_NOTES
-from headrace.services.emr.ports import Ports
-from headrace.services.emr.profile import PROFILE
-from headrace.services.emr.store import Store
-from headrace.spark_submit.access import AnyAccess, JobAccess
-from headrace.spark_submit.context import JobContext
+from headrace.services.emr.state import Store
+from headrace.spark_submit.access import AnyAccess, JobAccess, JobContext
 from headrace.spark_submit.sparks import Sparks
 from headrace.store.database import Database
+
+PROFILE = Profile(signing_scopes=("elasticmapreduce",), target_prefix="ElasticMapReduce")
+
 
 # Below the data directory: a folder for each cluster, with a folder for each step.
 FOLDER = "emr"

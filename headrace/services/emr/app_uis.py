@@ -1,4 +1,7 @@
-"""Clusters' persistent application UIs, and the URLs of application UIs in this cloud."""
+"""Clusters' persistent application UIs, and the URLs of application UIs in this cloud.
+
+The dependencies of cluster workers: clock, store, metrics, and the jobs' access to the cloud.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,34 @@ from pathlib import Path
 
 import msgspec
 
-from headrace.services.emr.state import Cluster, Step, StepState
-from headrace.services.emr.steps.yarn import application_of
-from headrace.services.emr.store import Store
+from headrace.core.clock import Clock
+from headrace.core.ports import Guard, MetricSink, NoGuard
+from headrace.services.emr.state import Cluster, Step, StepState, Store
+from headrace.services.emr.step_logs import application_of
+from headrace.spark_submit.access import JobContext
+from headrace.spark_submit.configuration import event_logs, live_url
 from headrace.spark_submit.page_paths import HISTORY_PATH, STATUS_PATH, history_path
-from headrace.spark_submit.ui import event_logs, live_url
 from headrace.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What all runners share.
+
+    Attributes:
+        context: how jobs reach this cloud.
+        folder: EMR's folder, with a folder for each cluster.
+        guard: decides what a cluster's service role may do.
+        run_bootstrap_actions: whether clusters run their bootstrap actions on this machine.
+    """
+
+    clock: Clock
+    store: Store
+    context: JobContext
+    metrics: MetricSink
+    folder: Path
+    guard: Guard = field(default_factory=NoGuard)
+    run_bootstrap_actions: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

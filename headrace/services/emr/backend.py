@@ -5,14 +5,12 @@ from __future__ import annotations
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
 from headrace.services.emr.announcements import Announcer
-from headrace.services.emr.app_uis import AppUis
-from headrace.services.emr.clusters.runner import ClusterRunner
+from headrace.services.emr.app_uis import AppUis, Ports
+from headrace.services.emr.cluster_runner import ClusterRunner
 from headrace.services.emr.errors import unknown_cluster, unknown_job_flow
-from headrace.services.emr.permits import check_service_role
-from headrace.services.emr.ports import Ports
-from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step
-from headrace.services.emr.store import Store
-from headrace.spark_submit.job_workers import JobWorkers
+from headrace.services.emr.nodes import check_service_role
+from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step, Store
+from headrace.spark_submit.job import JobWorkers
 
 
 class Emr:

@@ -1,12 +1,26 @@
-"""The records of clusters, steps and their state changes."""
+"""The records of clusters, steps and their state changes.
+
+Stores clusters, steps and security configurations: reads come from memory; every write is in the database first.
+
+The store also queues the state changes that are to be sent as events.
+"""
 
 from __future__ import annotations
 
+import copy
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NotRequired, TypedDict, cast
 
+import msgspec
+
 from headrace.aws.shapes import emr as shapes
+from headrace.core.clock import Clock
+from headrace.store.database import Database
 
 
 class ClusterState(StrEnum):
@@ -168,3 +182,180 @@ class StateChange:
     cluster: Cluster
     step: Step | None
     at_ms: int
+
+
+log = logging.getLogger(__name__)
+
+# The limit of queued state changes; the oldest are dropped first.
+MOST_CHANGES = 10_000
+
+
+class Store:
+    """All clusters of all accounts and regions.
+
+    Thread-safe. Hold `lock` for every change and for reads that must be consistent with each other. A change is durable
+    when `save_*` returns. `on_change` is called after each change of state, with the lock held; it must not block.
+    """
+
+    def __init__(self, clock: Clock, database: Database) -> None:
+        self.lock = threading.RLock()
+        self.on_change: Callable[[], None] = lambda: None
+        self._clock = clock
+        self._changes: deque[StateChange] = deque(maxlen=MOST_CHANGES)
+        self._database = database
+        self._cluster_documents = database.documents("emr_clusters")
+        self._step_documents = database.documents("emr_steps")
+        self._access_documents = database.documents("emr_public_access")
+        self._security_documents = database.documents("emr_security_configurations")
+        self._clusters: dict[str, Cluster] = {}
+        self._steps: dict[str, list[Step]] = {}
+
+    def load(self) -> None:
+        """Read everything from the database."""
+        with self.lock:
+            self._clusters = {
+                key: msgspec.convert(value, Cluster)
+                for key, value in self._cluster_documents.items()
+            }
+            self._steps = {key: [] for key in self._clusters}
+            for _, value in self._step_documents.items():  # noqa: PERF102 - not a dict
+                step = msgspec.convert(value, Step)
+                self._steps[step.cluster_id].append(step)
+
+    # --- clusters -----------------------------------------------------------------------------
+
+    def clusters(self) -> list[Cluster]:
+        """Return all clusters, oldest first."""
+        with self.lock:
+            return sorted(self._clusters.values(), key=lambda cluster: cluster.created_ms)
+
+    def find(self, cluster_id: str, *, account: str, region: str) -> Cluster | None:
+        """Return a cluster of an account and region, or None."""
+        with self.lock:
+            cluster = self._clusters.get(cluster_id)
+        if cluster is None or (cluster.account, cluster.region) != (account, region):
+            return None
+        return cluster
+
+    def cluster(self, cluster_id: str) -> Cluster:
+        """Return a cluster that exists."""
+        with self.lock:
+            return self._clusters[cluster_id]
+
+    def add(self, cluster: Cluster, steps: list[Step]) -> None:
+        """Store a new cluster with its first steps, all or nothing."""
+        with self.lock:
+            with self._database.transaction():
+                self.save(cluster)
+                for step in steps:
+                    self.save_step(step)
+            self._clusters[cluster.id] = cluster
+            self._steps[cluster.id] = list(steps)
+            self._announce(cluster)
+            for step in steps:
+                self._announce(cluster, step)
+
+    def change_cluster(
+        self, cluster: Cluster, state: ClusterState, *, code: str = "", message: str = ""
+    ) -> None:
+        """Store a cluster's new state and its reason."""
+        with self.lock:
+            cluster.state, cluster.reason_code, cluster.reason_message = state, code, message
+            if state is not ClusterState.WAITING:
+                cluster.idle_since_ms = None
+            self.save(cluster)
+            self._announce(cluster)
+        log.info("cluster %s is %s", cluster.id, state)
+
+    def save(self, cluster: Cluster) -> None:
+        """Store a changed cluster."""
+        self._cluster_documents.put(cluster.id, msgspec.to_builtins(cluster))
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def steps(self, cluster_id: str) -> list[Step]:
+        """Return a cluster's steps, oldest first."""
+        with self.lock:
+            return list(self._steps[cluster_id])
+
+    def step(self, cluster_id: str, step_id: str) -> Step | None:
+        """Return a step, or None."""
+        with self.lock:
+            return next((s for s in self._steps[cluster_id] if s.id == step_id), None)
+
+    def add_steps(self, cluster: Cluster, steps: list[Step]) -> None:
+        """Store new steps of a cluster, all or nothing."""
+        with self.lock:
+            with self._database.transaction():
+                for step in steps:
+                    self.save_step(step)
+            for step in steps:
+                self._steps[cluster.id].append(step)
+                self._announce(cluster, step)
+
+    def change_step(
+        self, cluster: Cluster, step: Step, state: StepState, message: str = ""
+    ) -> None:
+        """Store a step's new state and its reason; if storing fails, the step is unchanged."""
+        with self.lock:
+            before = step.state, step.reason_message, step.started_ms
+            step.state, step.reason_message = state, message
+            if state is StepState.PENDING:
+                step.started_ms = None
+            try:
+                self.save_step(step)
+            except Exception:
+                step.state, step.reason_message, step.started_ms = before
+                raise
+            self._announce(cluster, step)
+        log.info("step %s of cluster %s is %s", step.id, step.cluster_id, state)
+
+    def save_step(self, step: Step) -> None:
+        """Store a changed step."""
+        key = f"{step.cluster_id}/{step.number:09d}"
+        self._step_documents.put(key, msgspec.to_builtins(step))
+
+    # --- changes of state ---------------------------------------------------------------------
+
+    def _announce(self, cluster: Cluster, step: Step | None = None) -> None:
+        change = StateChange(copy.copy(cluster), copy.copy(step), self._clock.now_ms())
+        self._changes.append(change)
+        self.on_change()
+
+    def next_change(self) -> StateChange | None:
+        """Remove and return the oldest queued state change; None when there is none."""
+        try:
+            return self._changes.popleft()
+        except IndexError:
+            return None
+
+    # --- block public access ------------------------------------------------------------------
+
+    def public_access(self, account: str, region: str) -> PublicAccess | None:
+        """Return an account's block-public-access setting, or None when it was never set."""
+        return self._access_documents.get(f"{account}/{region}")
+
+    def put_public_access(self, value: PublicAccess, *, account: str, region: str) -> None:
+        """Store an account's block-public-access setting."""
+        self._access_documents.put(f"{account}/{region}", value)
+
+    # --- security configurations --------------------------------------------------------------
+
+    def security_configurations(
+        self, account: str, region: str
+    ) -> dict[str, SecurityConfiguration]:
+        """Return an account's security configurations, sorted by name."""
+        prefix = f"{account}/{region}/"
+        return {
+            key.removeprefix(prefix): value for key, value in self._security_documents.items(prefix)
+        }
+
+    def put_security_configuration(
+        self, name: str, value: SecurityConfiguration | None, *, account: str, region: str
+    ) -> None:
+        """Store a security configuration; None removes it."""
+        key = f"{account}/{region}/{name}"
+        if value is None:
+            self._security_documents.delete(key)
+        else:
+            self._security_documents.put(key, value)

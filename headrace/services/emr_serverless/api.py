@@ -1,4 +1,7 @@
-"""Builds EMR Serverless from its parts and registers its operations with the gateway."""
+"""Builds EMR Serverless from its parts and registers its operations with the gateway.
+
+How the gateway recognizes requests to EMR Serverless: by the service name in their signatures alone.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,29 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.aws.protocols.service import ServiceApi
+from headrace.aws.protocols.service import Profile, ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import Guard, JobCredentials, NoGuard, ObjectStore, any_credentials
+from headrace.core.ports import (
+    Guard,
+    JobCredentials,
+    NoGuard,
+    ObjectStore,
+    any_credentials,
+)
 from headrace.core.workers import Supervisor
 from headrace.services.emr_serverless.actions import ACTIONS
-from headrace.services.emr_serverless.backend import EmrServerless
+from headrace.services.emr_serverless.backend import EmrServerless, IdleWatch
 from headrace.services.emr_serverless.errors import translate
 from headrace.services.emr_serverless.fidelity import FIDELITY, FIDELITY_NOTES
-from headrace.services.emr_serverless.idle import IdleWatch
-from headrace.services.emr_serverless.profile import PROFILE
 from headrace.services.emr_serverless.runner import Ports
-from headrace.services.emr_serverless.store import Store
-from headrace.spark_submit.access import AnyAccess, JobAccess
-from headrace.spark_submit.context import JobContext
+from headrace.services.emr_serverless.state import Store
+from headrace.spark_submit.access import AnyAccess, JobAccess, JobContext
 from headrace.spark_submit.sparks import Sparks
 from headrace.store.database import Database
+
+PROFILE = Profile()
+
 
 # Below the data directory: a folder for each application, job run and attempt.
 FOLDER = "emr-serverless"

@@ -1,18 +1,22 @@
-"""EMR Serverless' state and rules: the applications of all accounts, and the workers of their job runs."""
+"""EMR Serverless' state and rules: the applications of all accounts, and the workers of their job runs.
+
+Stops applications that have had no job run for as long as their autoStopConfiguration says.
+"""
 
 from __future__ import annotations
 
+import logging
+import math
 import shutil
 from collections.abc import Callable
 
+from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
 from headrace.services.emr_serverless.errors import not_found
-from headrace.services.emr_serverless.idle import IdleWatch
 from headrace.services.emr_serverless.runner import JobRunner, Ports
-from headrace.services.emr_serverless.state import Application, JobRun
-from headrace.services.emr_serverless.store import Store
-from headrace.spark_submit.job_workers import JobWorkers
+from headrace.services.emr_serverless.state import Application, ApplicationState, JobRun, Store
+from headrace.spark_submit.job import JobWorkers
 from headrace.spark_submit.page_paths import SERVERLESS_PATH
 
 
@@ -90,3 +94,46 @@ class EmrServerless:
     def dashboard_url(self, run: JobRun) -> str:
         """Return the URL of a job run's page."""
         return f"{self._endpoint_url()}{SERVERLESS_PATH}/{run.application_id}/{run.id}"
+
+
+log = logging.getLogger(__name__)
+
+
+class IdleWatch:
+    """The worker that stops idle applications. `step` is called by one thread at a time.
+
+    `wake` does nothing at first; the code that starts the worker replaces it with the handle's `wake`.
+    """
+
+    name = "emr-serverless-idle"
+
+    def __init__(self, clock: Clock, store: Store) -> None:
+        self.wake: Callable[[], None] = lambda: None
+        self._clock = clock
+        self._store = store
+
+    def step(self) -> float:
+        """Stop idle applications; return the seconds until one may be due. Every change wakes this worker."""
+        with self._store.lock:
+            waits = [self._look_at(application) for application in self._store.applications()]
+        return min(waits, default=math.inf)
+
+    def _look_at(self, application: Application) -> float:
+        timeout_s = application.idle_timeout_s
+        if application.state is not ApplicationState.STARTED or timeout_s is None:
+            return math.inf
+        runs = self._store.runs(application.id)
+        if any(not run.ended for run in runs):
+            return math.inf
+        now_ms = self._clock.now_ms()
+        since_ms = max([application.started_ms, *(run.ended_ms or 0 for run in runs)])
+        left_s = timeout_s - (now_ms - since_ms) / 1000
+        if left_s > 0:
+            return left_s
+        application.state, application.updated_ms = ApplicationState.STOPPED, now_ms
+        application.details = (
+            f"The application was stopped after {timeout_s / 60:g} minutes without a job."
+        )
+        self._store.save_application(application)
+        log.info("application %s is STOPPED: it was idle", application.id)
+        return math.inf

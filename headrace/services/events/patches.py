@@ -30,13 +30,11 @@ from headrace.aws.calls.errors import AwsError
 from headrace.deliveries.input_templates import compact
 from headrace.deliveries.outbox import Delivery, give_up
 from headrace.deliveries.schedule_worker import ScheduleEntry, build_scheduled_event
-from headrace.moto.clock import use_clock
-from headrace.moto.current_cloud import CURRENT
+from headrace.moto.current_cloud import CURRENT, use_clock
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.events.inputs import whole_event
-from headrace.services.events.patterns import patch_events
+from headrace.services.events.rules import patch_events, whole_event
 from headrace.services.events.targets import dead_letter_arn, send_on
 
 

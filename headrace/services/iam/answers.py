@@ -1,19 +1,28 @@
 """Answers IAM and STS operations that moto lacks or answers wrongly: sessions, and the policy simulator.
 
 The policy simulator answers from the policies that moto stores.
+
+`headrace up --strict` for moto's services: refuses the members that they ignore, by their fidelity tables.
+
+What moto's services accept without acting on it, for `/_headrace/fidelity` and `--strict`: IAM and STS by hand.
+
+Of the others it is what moto certainly drops.
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 from collections.abc import Mapping
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.protocols import codec_moto
+from headrace.aws.protocols import codec_moto, operation_parser
+from headrace.aws.protocols.strictness import Strictness
 from headrace.aws.protocols.validate import validate
 from headrace.aws.signatures.sessions import RoleSessions
+from headrace.core.ports import FidelityLevel
+from headrace.moto.dropped_members import dropped_members
 from headrace.moto.memory import iam
 from headrace.permissions.policies.document import UnreadableDocument
 from headrace.permissions.policies.model import NamedPolicy, Policies, Principal
@@ -23,9 +32,88 @@ from headrace.permissions.policies.simulate import (
     parse_policies,
     simulate,
 )
-from headrace.services.iam.sts.caller_identity import answer_of_session
 from headrace.services.iam.sts.sessions import OPERATIONS as STS_SESSIONS
-from headrace.services.iam.sts.sessions import answer_of_sts
+from headrace.services.iam.sts.sessions import answer_of_session, answer_of_sts
+
+_SIZE: dict[str, FidelityLevel] = {"MinimumSessionTokenSize": "ignored"}
+_IDENTITY_OF_OTHERS = (
+    "The signature is not verified. The provider, the audience, the time and the trust policy are,"
+    " with --iam enforce."
+)
+FIDELITY: dict[str, dict[str, dict[str, FidelityLevel]]] = {
+    "sts": {
+        "AssumeRole": {**_SIZE, "ProvidedContexts": "ignored"},
+        "GetSessionToken": _SIZE,
+        "GetFederationToken": _SIZE,
+        "AssumeRoleWithWebIdentity": {**_SIZE, "WebIdentityToken": "stored", "ProviderId": "ignored"},
+        "AssumeRoleWithSAML": {**_SIZE, "SAMLAssertion": "stored"},
+    },
+    "iam": {
+        "UpdateAccountPasswordPolicy": {"HardExpiry": "stored", "MaxPasswordAge": "stored"},
+        "CreateLoginProfile": {"Password": "stored", "PasswordResetRequired": "stored"},
+        "EnableMFADevice": {"AuthenticationCode1": "ignored", "AuthenticationCode2": "ignored"},
+        "CreateSAMLProvider": {"SAMLMetadataDocument": "stored"},
+        "CreateOpenIDConnectProvider": {"ThumbprintList": "stored"},
+        "SimulatePrincipalPolicy": {"ResourceHandlingOption": "ignored"},
+        "SimulateCustomPolicy": {"ResourceHandlingOption": "ignored"},
+    },
+}  # fmt: skip
+NOTES: dict[str, str] = {
+    "AssumeRoleWithWebIdentity.WebIdentityToken": _IDENTITY_OF_OTHERS,
+    "AssumeRoleWithSAML.SAMLAssertion": _IDENTITY_OF_OTHERS,
+}
+
+
+def moto_tables() -> dict[str, dict[str, dict[str, FidelityLevel]]]:
+    """Return the fidelity tables of moto's services, by botocore's name of the service."""
+    tables = {
+        name: {call: dict(levels) for call, levels in table.items()}
+        for name, table in FIDELITY.items()
+    }
+    for name, dropped in dropped_members().items():
+        table = tables.setdefault(name, {})
+        for call, levels in dropped.items():
+            table[call] = {**levels, **table.get(call, {})}
+    return tables
+
+
+# botocore's names of services whose requests name themselves otherwise, in their signature's scope.
+_SCOPES = {
+    "apigatewayv2": "apigateway",
+    "cloudwatch": "monitoring",
+    "efs": "elasticfilesystem",
+    "elbv2": "elasticloadbalancing",
+    "kinesisanalyticsv2": "kinesisanalytics",
+    "opensearch": "es",
+    "opensearchserverless": "aoss",
+    "sesv2": "ses",
+}
+# Of services that share their scope's protocol with an older one: what the bodies of their requests have.
+_VERSIONS = {"elbv2": b"Version=2015-12-01"}
+
+
+class StrictChecks:
+    """Refuses calls with members that would be ignored. Thread-safe. Services without a table refuse nothing."""
+
+    def __init__(self) -> None:
+        # By the names in signatures, and by botocore's.
+        self._named: dict[str, list[tuple[str, Strictness]]] = {}
+        for name, table in moto_tables().items():
+            one = (name, Strictness(name, table))
+            for known in {name, _SCOPES.get(name, name)}:
+                self._named.setdefault(known, []).append(one)
+
+    def check(self, service: str, request: HttpRequest) -> None:
+        """Raise AwsError when a request to `service` has a member that would be ignored."""
+        for name, strictness in self._named.get(service, ()):
+            if _VERSIONS.get(name, b"") not in request.body:
+                continue
+            try:
+                operation, params = operation_parser.operation_of(name, request)
+            except operation_parser.Unreadable:
+                continue  # the service itself reports the error
+            strictness.check(operation, params)
+
 
 SIMULATIONS = frozenset(
     {

@@ -1,19 +1,27 @@
-"""IoT on moto: the calls of the data plane that moto lacks or answers otherwise, and the endpoint of devices."""
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportMissingTypeStubs=false
+"""IoT on moto: the calls of the data plane that moto lacks or answers otherwise, and the endpoint of devices.
+
+IoT: queries of things match by wildcards in bounded time.
+"""
 
 from __future__ import annotations
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportMissingTypeStubs=false
+# pyright: reportPrivateUsage=false
 import base64
 import functools
 import json
+import re
 import ssl
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.wildcards import glob_matches
 from headrace.moto.current_cloud import CURRENT
 from headrace.services.iot import rules
+from headrace.services.iot.sql import refusal_of
 
 _MOST_LISTED = 200
 _OF_DEVICES = ("iot:Data", "iot:Data-ATS")
@@ -190,3 +198,53 @@ def _summary(message: dict[str, Any]) -> dict[str, Any]:
 
 def _bytes(body: bytes | str) -> bytes:
     return body.encode() if isinstance(body, str) else body
+
+
+def match_by_wildcards(models: ModuleType) -> None:
+    """Match queries of things by wildcards instead of regular expressions."""
+    thing: Any = models.FakeThing
+    matches: Any = thing._matches_single_query
+
+    @functools.wraps(matches)
+    def matches_by_wildcard(self: Any, query_string: str) -> bool:
+        kind, separator, pattern = query_string.partition(":")
+        if separator and kind == "thingName":
+            return glob_matches(pattern, self.thing_name)
+        if separator and kind == "thingTypeName":
+            return bool(self.thing_type) and glob_matches(pattern, self.thing_type.thing_type_name)
+        if not separator or kind != "thingGroupNames":
+            return bool(matches(self, query_string))
+        backend: Any = models.iot_backends[self.account_id][self.region_name]
+        groups = [group.thing_group_name for group in backend.list_thing_groups(None, None, None)]
+        names = [*groups, *filter(None, [self.billing_group_name])]
+        return any(
+            matches(self, f"thingGroupNames:{re.escape(name)}")
+            for name in names
+            if glob_matches(pattern, name)
+        )
+
+    thing._matches_single_query = matches_by_wildcard
+
+
+def check_statements(models: ModuleType) -> None:
+    """Refuse rules whose SQL is too long or nests too deeply when they are made."""
+    backend: Any = models.IoTBackend
+    backend.create_topic_rule = _check_statement(backend.create_topic_rule)
+    # moto replaces a rule by deleting it first.
+    backend.replace_topic_rule = _check_statement(backend.replace_topic_rule)
+
+
+def _check_statement(store: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse a rule's statement that is too long or nests too deeply; others fail when they select a message."""
+
+    @functools.wraps(store)
+    def check_and_store(self: Any, rule_name: str, **named: Any) -> Any:
+        refusal = refusal_of(str(named.get("sql", "")))
+        if refusal:
+            from moto.iot.exceptions import IoTClientError
+
+            # Documented: API_CreateTopicRule; the sentence is assumed.
+            raise IoTClientError("SqlParseException", refusal)
+        return store(self, rule_name, **named)
+
+    return check_and_store

@@ -16,7 +16,7 @@ import json
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
-from headrace.moto.clock import utcnow
+from headrace.moto.current_cloud import utcnow
 
 # Computes a Managed Flink application's configuration after UpdateApplication, in the form of a description.
 #
@@ -150,6 +150,14 @@ def _with_network(networks: list[dict[str, Any]], update: dict[str, Any]) -> lis
     ]
 
 
+def _refuse_start(_self: Any) -> None:
+    raise AwsError(
+        "NotImplemented",
+        "headrace does not run Flink: say the application in SQL (headrace sql), or as a Spark job and a step of EMR.",
+        501,
+    )
+
+
 def patch(module: Any) -> None:
     """Replace methods of `moto.kinesisanalyticsv2.responses`."""
     response = module.KinesisAnalyticsV2Response
@@ -181,6 +189,7 @@ def patch(module: Any) -> None:
     response.delete_application_vpc_configuration = _delete_network
     response.tag_resource = _tag_resource
     response.untag_resource = _untag_resource
+    response.start_application = _refuse_start
 
 
 def _update_application(self: Any) -> str:

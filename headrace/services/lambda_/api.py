@@ -1,4 +1,7 @@
-"""Builds Lambda from its parts, and describes it to the gateway and the cloud."""
+"""Builds Lambda from its parts, and describes it to the gateway and the cloud.
+
+How requests address Lambda, and which errors it returns for injected faults.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.aws.protocols.service import ServiceApi
+from headrace.aws.calls.fault_errors import FaultErrors
+from headrace.aws.protocols.service import Profile, ServiceApi
 from headrace.aws.protocols.strictness import Strictness
 from headrace.aws.signatures.sessions import RoleSessions
 from headrace.core.clock import Clock
@@ -27,30 +31,41 @@ from headrace.core.ports import (
 )
 from headrace.core.workers import Supervisor
 from headrace.services.lambda_.actions import ACTIONS
-from headrace.services.lambda_.async_events.queue import AsyncQueue
-from headrace.services.lambda_.async_events.waiting import WaitingEvents
+from headrace.services.lambda_.async_events.event import Destinations
+from headrace.services.lambda_.async_events.queue import AsyncQueue, WaitingEvents
 from headrace.services.lambda_.backend import Lambda, Parts
 from headrace.services.lambda_.code_signing import CodeSigning
-from headrace.services.lambda_.destinations import Destinations
 from headrace.services.lambda_.errors import translate
-from headrace.services.lambda_.fast_path import answer_raw
+from headrace.services.lambda_.fast_path import answer_raw, backlog_page, trace_page
 from headrace.services.lambda_.fidelity import FIDELITY
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher, Invoker
 from headrace.services.lambda_.invocations.pools import MakeEnvironment, Pools
 from headrace.services.lambda_.mappings.mappings import Mappings, Transitions
-from headrace.services.lambda_.mappings.ports import Ports
-from headrace.services.lambda_.mappings.store import MappingStore
+from headrace.services.lambda_.mappings.progress import MappingStore, Ports
 from headrace.services.lambda_.mappings.trace import Trace
 from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.packages.layers import LayerStore, PublicLayers
 from headrace.services.lambda_.permits import Permits
-from headrace.services.lambda_.profile import PROFILE
 from headrace.services.lambda_.runtime.environment import trust_the_machine
 from headrace.services.lambda_.store import FunctionStore
-from headrace.services.lambda_.trace_page import backlog_page, trace_page
-from headrace.services.lambda_.urls.front import FunctionUrls
+from headrace.services.lambda_.url_calls import FunctionUrls
 from headrace.services.lambda_.wording import WORDING
 from headrace.store.database import Database
+
+PROFILE = Profile(
+    paths=("/2015-03-31/", "/2018-10-31/", "/2017-03-31/", "/2026-07-09/"),
+    exposed_headers=(
+        "x-amzn-RequestId,x-amzn-ErrorType,x-amzn-ErrorMessage,Date,x-amz-log-result,x-amz-function-error"
+    ),
+    fault_errors=FaultErrors(
+        throttle=("TooManyRequestsException", "Rate Exceeded.", 429),
+        error=(
+            "ServiceException",
+            "An error occurred and the request cannot be processed.",
+            500,
+        ),
+    ),
+)
 
 
 def build_lambda(

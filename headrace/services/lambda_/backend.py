@@ -13,13 +13,12 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionInvoker, InvokeResult, PrincipalCheck, accept_principal
 from headrace.core.workers import Supervisor, WorkerHandle
-from headrace.services.lambda_.async_events.queue import AsyncQueue
-from headrace.services.lambda_.async_events.waiting import WaitingEvents
+from headrace.services.lambda_.async_events.event import Destinations
+from headrace.services.lambda_.async_events.queue import AsyncQueue, WaitingEvents
 from headrace.services.lambda_.code_signing import CodeSigning
-from headrace.services.lambda_.destinations import Destinations
+from headrace.services.lambda_.errors import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher
 from headrace.services.lambda_.invocations.pools import Pools
-from headrace.services.lambda_.limits import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.mappings.mappings import Mappings
 from headrace.services.lambda_.names import parse_function
 from headrace.services.lambda_.packages.code import CodeStore
@@ -28,8 +27,12 @@ from headrace.services.lambda_.permits import EVERYTHING, Permits
 from headrace.services.lambda_.policy import INVOKE, Caller, allows
 from headrace.services.lambda_.runtime.namespaces import NO_WALLS
 from headrace.services.lambda_.store import FunctionStore
-from headrace.services.lambda_.urls.cors import FunctionUrlRules
-from headrace.services.lambda_.urls.front import FunctionUrls, has_own_host, is_function_url
+from headrace.services.lambda_.url_calls import (
+    FunctionUrlRules,
+    FunctionUrls,
+    has_own_host,
+    is_function_url,
+)
 
 log = logging.getLogger(__name__)
 

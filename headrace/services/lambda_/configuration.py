@@ -16,17 +16,15 @@ from headrace.core.ids import Ids
 from headrace.core.system_tags import count_tags, is_refused
 from headrace.core.values import section
 from headrace.services.lambda_.errors import (
-    NO_IMAGES,
-    access_denied,
-    invalid_parameter,
-    validation,
-)
-from headrace.services.lambda_.limits import (
     ENVIRONMENT_BYTES,
     LAYERS_PER_FUNCTION,
     MOST_TAGS,
+    NO_IMAGES,
     TIMEOUT_SECONDS,
     UPDATE_LASTS_MS,
+    access_denied,
+    invalid_parameter,
+    validation,
 )
 from headrace.services.lambda_.names import LATEST, LONGEST_NAME, FunctionRef, format_lambda_time
 from headrace.services.lambda_.packages.code import Package

@@ -1,23 +1,33 @@
-"""Invoke, InvokeAsync and InvokeWithResponseStream, whose HTTP bodies are payloads, and downloads of packages."""
+"""Invoke, InvokeAsync and InvokeWithResponseStream, whose HTTP bodies are payloads, and downloads of packages.
+
+The pages about event source mappings: what happened to a record, and how many records wait.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 
 from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.protocols import event_stream
+from headrace.aws.protocols.service import DataPage, NothingToShow
 from headrace.services.lambda_.actions.invoke import bad_type, run
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import access_denied, too_large, validation
-from headrace.services.lambda_.invocations.answer_stream import AnswerStream, Part
-from headrace.services.lambda_.invocations.payloads import check_payload, most_bytes
+from headrace.services.lambda_.invocations.dispatcher import (
+    AnswerStream,
+    Part,
+    check_payload,
+    most_bytes,
+)
+from headrace.services.lambda_.mappings.mappings import Mappings
 from headrace.services.lambda_.names import FunctionRef, check_reachable, parse_function
 from headrace.services.lambda_.packages.code import CODE_PATH
 from headrace.services.lambda_.policy import INVOKE, Caller, allows
@@ -197,3 +207,30 @@ _RAW_POSTS = (
     (_STREAM_PATH, _invoke_streaming),
     (_ASYNC_PATH, _invoke_async),
 )
+
+
+def trace_page(mappings: Mappings) -> DataPage:
+    """Return the page of a record. Parameters: `mapping` (an id or a function's name) and `sequence` (a number)."""
+
+    def data(params: Mapping[str, str]) -> dict[str, Any]:
+        name = params.get("mapping", "")
+        reports = mappings.traces(name, params.get("sequence"))
+        if not reports:
+            raise NothingToShow(f"No mapping or mapped function {name}.")
+        return {"mappings": reports}
+
+    return DataPage(
+        "lambda/trace",
+        "Lambda: what a mapping did with a record (JSON)",
+        data,
+        query="?mapping=<id or function>",
+    )
+
+
+def backlog_page(mappings: Mappings) -> DataPage:
+    """Return the page that lists every mapping with the number of records that wait for it."""
+    return DataPage(
+        "lambda/mappings",
+        "Lambda: each mapping's waiting records (JSON)",
+        lambda _: {"mappings": mappings.backlogs()},
+    )

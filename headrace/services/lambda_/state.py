@@ -11,7 +11,7 @@ from typing import Any, NotRequired, TypedDict
 
 from headrace.aws.shapes.lambda_ import Cors, DestinationConfig
 from headrace.core.ports import FunctionNotFound
-from headrace.services.lambda_.limits import SANDBOXES_AT_MOST, SANDBOXES_PER_FUNCTION
+from headrace.services.lambda_.errors import SANDBOXES_AT_MOST, SANDBOXES_PER_FUNCTION
 from headrace.services.lambda_.names import LATEST, FunctionRef
 
 

@@ -17,7 +17,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.ports import CallerIdentity
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.memory.keys import state_of_key
+from headrace.moto.memory.memory import state_of_key
 
 # The actions of the documented key policy that a log group needs.
 _USES = ("kms:GenerateDataKey", "kms:Decrypt")

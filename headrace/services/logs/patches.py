@@ -3,12 +3,14 @@
 Events are in memory only. moto keeps all events of every group for ever.
 
 Drops log events that are older than their group's retention; moto keeps them for ever.
+
+Limits on the data that moto's services hold only in memory.
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 import base64
 import functools
 import gzip
@@ -21,15 +23,31 @@ from datetime import datetime
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.config import DEFAULT_LOG_GROUP_EVENTS, DEFAULT_LOG_GROUP_MIB
 from headrace.deliveries.outbox import OUTBOX, Delivery
-from headrace.moto.clock import use_clock
-from headrace.moto.current_cloud import CURRENT
+from headrace.moto.current_cloud import CURRENT, use_clock
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.logs import checks, insights_calls, query_definitions
+from headrace.services.logs import checks, insights_calls, metric_filters, query_definitions
 from headrace.services.logs import keys as log_keys
-from headrace.services.logs.bounds import BOUNDS
+
+
+@dataclass(slots=True)
+class Bounds:
+    """How much of a log group is kept; the oldest events are dropped first."""
+
+    events: int = DEFAULT_LOG_GROUP_EVENTS
+    bytes: int = DEFAULT_LOG_GROUP_MIB * 1024 * 1024
+
+
+BOUNDS = Bounds()
+
+
+def keep_log_groups_within(*, events: int, mib: int) -> None:
+    """Set the limits of a log group, for all clouds of this process."""
+    BOUNDS.events, BOUNDS.bytes = events, mib * 1024 * 1024
+
 
 log = logging.getLogger(__name__)
 
@@ -56,31 +74,13 @@ def patch() -> None:
     backend: Any = models.LogsBackend
     insights_calls.patch()
     backend.put_subscription_filter = _without_looking(backend.put_subscription_filter)
-    backend.put_metric_filter = _in_its_place(backend.put_metric_filter)
+    metric_filters.patch()
     checks.patch()
     log_keys.patch()
     query_definitions.patch()
     pickles.register_reducer(models.LogGroup, _reduce_group)
     pickles.register_filter("logs", lambda _, state: {**state, "queries": {}})
     pickles.register_carrier("logs", _keep_events)
-
-
-def _in_its_place(put_metric_filter: Any) -> Any:
-    """Replace a metric filter with the same name (documented: API_PutMetricFilter); moto keeps both."""
-
-    @functools.wraps(put_metric_filter)
-    def put(
-        self: Any, filter_name: str, filter_pattern: str, log_group_name: str, *args: Any
-    ) -> None:
-        kept = self.filters.metric_filters
-        kept[:] = [
-            filter_
-            for filter_ in kept
-            if (filter_["filterName"], filter_["logGroupName"]) != (filter_name, log_group_name)
-        ]
-        put_metric_filter(self, filter_name, filter_pattern, log_group_name, *args)
-
-    return put
 
 
 class LogEvent:
@@ -331,8 +331,6 @@ def _send_to_subscriber(
     log_events: list[dict[str, Any]],
 ) -> None:
     """Send events to a subscription's destination, in CloudWatch Logs' compressed form. Never raises."""
-    from moto.logs.utils import EventMessageFilter
-
     group = stream.log_group
     role_arn = str(getattr(group.subscription_filters[filter_name], "role_arn", "") or "")
     if service == "logs":
@@ -343,8 +341,9 @@ def _send_to_subscriber(
         # A destination delivers to its own target with its own role.
         destination_arn, role_arn = str(destination.target_arn), str(destination.role_arn or "")
         service = destination_arn.split(":")[2]
-    event_message_filter = EventMessageFilter(
-        group.subscription_filters[filter_name].filter_pattern
+    pattern = group.subscription_filters[filter_name].filter_pattern or ""
+    matches = metric_filters.match_events(
+        pattern, log_events, what=f"{group.arn}: the subscription {filter_name}"
     )
     payload = {
         "messageType": "DATA_MESSAGE",
@@ -352,11 +351,7 @@ def _send_to_subscriber(
         "logGroup": group.name,
         "logStream": stream.log_stream_name,
         "subscriptionFilters": [filter_name],
-        "logEvents": [
-            {**event, "id": str(event["id"])}
-            for event in log_events
-            if event_message_filter.matches(event["message"])
-        ],
+        "logEvents": [{**event, "id": str(event["id"])} for event, _ in matches or ()],
     }
     if not payload["logEvents"] or CURRENT.control is None:
         return

@@ -1,8 +1,11 @@
-"""Builds the Redshift Data API from its parts and registers its operations with the gateway."""
+"""Builds the Redshift Data API from its parts and registers its operations with the gateway.
+
+How the gateway recognizes requests to the Redshift Data API.
+"""
 
 from __future__ import annotations
 
-from headrace.aws.protocols.service import ServiceApi
+from headrace.aws.protocols.service import Profile, ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import EventBusSender, Guard
@@ -12,9 +15,10 @@ from headrace.services.redshift_data.actions import ACTIONS
 from headrace.services.redshift_data.backend import RedshiftData, SecretReader
 from headrace.services.redshift_data.errors import translate
 from headrace.services.redshift_data.fidelity import FIDELITY
-from headrace.services.redshift_data.profile import PROFILE
-from headrace.services.redshift_data.store import Statements
+from headrace.services.redshift_data.state import Statements
 from headrace.store.database import Database
+
+PROFILE = Profile(target_prefix="RedshiftData")
 
 
 def build_redshift_data(

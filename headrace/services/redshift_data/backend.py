@@ -17,13 +17,15 @@ from headrace.core.ids import Ids
 from headrace.core.ports import BusEvent, CallerIdentity, EventBusSender, Guard
 from headrace.core.ports.warehouses import Login, Session, Warehouses, user_of
 from headrace.core.workers import Supervisor, WorkerDone
-from headrace.services.redshift_data.active_statements import Active
-from headrace.services.redshift_data.errors import invalid, no_target, not_found
-from headrace.services.redshift_data.execution import StatementRun
-from headrace.services.redshift_data.limits import KEPT_MS, STATEMENT_BYTES
-from headrace.services.redshift_data.sessions import Sessions
-from headrace.services.redshift_data.state import ENDED, Part, Statement, Target
-from headrace.services.redshift_data.store import Statements
+from headrace.services.redshift_data.errors import (
+    KEPT_MS,
+    STATEMENT_BYTES,
+    invalid,
+    no_target,
+    not_found,
+)
+from headrace.services.redshift_data.execution import Active, Sessions, StatementRun
+from headrace.services.redshift_data.state import ENDED, Part, Statement, Statements, Target
 
 log = logging.getLogger(__name__)
 

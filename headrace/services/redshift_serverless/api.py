@@ -1,17 +1,21 @@
-"""Builds Redshift Serverless from its parts and registers its operations with the gateway."""
+"""Builds Redshift Serverless from its parts and registers its operations with the gateway.
+
+How the gateway recognizes requests to Redshift Serverless.
+"""
 
 from __future__ import annotations
 
-from headrace.aws.protocols.service import ServiceApi
+from headrace.aws.protocols.service import Profile, ServiceApi
 from headrace.core.ids import Ids
 from headrace.core.ports.warehouses import Warehouses
 from headrace.services.redshift_serverless.actions import ACTIONS
 from headrace.services.redshift_serverless.backend import RedshiftServerless
 from headrace.services.redshift_serverless.errors import translate
 from headrace.services.redshift_serverless.fidelity import FIDELITY
-from headrace.services.redshift_serverless.profile import PROFILE
-from headrace.services.redshift_serverless.store import Store
+from headrace.services.redshift_serverless.state import Store
 from headrace.store.database import Database
+
+PROFILE = Profile(target_prefix="RedshiftServerless")
 
 
 def build_redshift_serverless(

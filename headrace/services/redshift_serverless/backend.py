@@ -12,15 +12,18 @@ from headrace.core.ids import Ids
 from headrace.core.ports.warehouses import ClusterSpec, Warehouses, user_of
 from headrace.core.system_tags import count_tags, is_refused
 from headrace.services.redshift_serverless.errors import (
+    ADMIN,
+    BASE_CAPACITY,
+    DATABASE,
+    PORT,
+    TAGS,
     conflict,
     invalid,
     not_built,
     not_found,
     too_many_tags,
 )
-from headrace.services.redshift_serverless.limits import ADMIN, BASE_CAPACITY, DATABASE, PORT, TAGS
-from headrace.services.redshift_serverless.state import Namespace, Workgroup
-from headrace.services.redshift_serverless.store import Key, Store
+from headrace.services.redshift_serverless.state import Key, Namespace, Store, Workgroup
 
 # Members of requests that namespaces and workgroups only store and show.
 _OF_NAMESPACE = ("kmsKeyId", "logExports")

@@ -1,10 +1,25 @@
-"""Redshift Serverless' errors. The codes are the model's, the sentences are assumed."""
+"""Redshift Serverless' errors. The codes are the model's, the sentences are assumed.
+
+Quotas and defaults of Redshift Serverless.
+
+Source: docs.aws.amazon.com/redshift/latest/mgmt/amazon-redshift-limits.html and the model's texts (documented).
+"""
 
 from __future__ import annotations
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.ports.warehouses import WarehouseError, WarehouseUnavailable
-from headrace.services.redshift_serverless.limits import TAGS
+
+PORT = 5439
+BASE_CAPACITY = 128
+PAGE = 100
+DATABASE = "dev"
+ADMIN = "admin"
+# durationSeconds of GetCredentials (API_GetCredentials, documented).
+LOGIN_SECONDS = 900
+MOST_LOGIN_SECONDS = 3600
+# docs.aws.amazon.com/redshift/latest/mgmt/amazon-redshift-tagging.html (documented).
+TAGS = 50
 
 
 def invalid(message: str) -> AwsError:

@@ -1,15 +1,22 @@
-"""EventBridge Scheduler: its schedules, and what each delivers to its target."""
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
+"""EventBridge Scheduler: its schedules, and what each delivers to its target.
+
+invalid schedule expressions are refused, and an update changes what follows the end.
+"""
 
 from __future__ import annotations
 
+import functools
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 import sys
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from headrace.aws.calls.errors import AwsError
+from headrace.core.schedule_expressions import BadExpression, check_expression
 from headrace.deliveries.input_templates import compact
 from headrace.deliveries.outbox import MOST_AGE_S, MOST_RETRIES, OUTBOX, Delivery
 from headrace.deliveries.schedule_worker import ScheduleEntry, build_scheduled_event
@@ -103,3 +110,42 @@ def _delivery(arn: str, target: dict[str, Any], now: datetime, now_ms: int) -> D
         acting_arn=str(target.get("RoleArn") or ""),
         acting_session=SESSION,
     )
+
+
+def patch(module: Any) -> None:
+    """Patch `moto.scheduler.models`."""
+    backend = module.EventBridgeSchedulerBackend
+    for name in ("create_schedule", "update_schedule"):
+        setattr(backend, name, _checked(getattr(backend, name)))
+
+
+def update_actions(module: Any) -> None:
+    """Let UpdateSchedule set ActionAfterCompletion, which moto takes only at the creation."""
+    update = module.EventBridgeSchedulerResponse.update_schedule
+
+    @functools.wraps(update)
+    def update_schedule(self: Any) -> Any:
+        answer = update(self)
+        name = self.uri.partition("?")[0].rpartition("/")[2]
+        schedule = self.scheduler_backend.get_schedule(self._get_param("GroupName"), name)
+        # Documented: an update replaces the whole schedule.
+        schedule.action_after_completion = self._get_param("ActionAfterCompletion")
+        return answer
+
+    module.EventBridgeSchedulerResponse.update_schedule = update_schedule
+
+
+def _checked(method: Any) -> Any:
+    @functools.wraps(method)
+    def checked(self: Any, *args: Any, **named: Any) -> Any:
+        expression = str(named["schedule_expression"])
+        zone = str(named.get("schedule_expression_timezone") or "UTC")
+        try:
+            check_expression(expression, zone=zone)
+        except BadExpression as error:
+            # Recorded; for an unknown time zone the same sentence is assumed.
+            message = f"Invalid Schedule Expression {expression}."
+            raise AwsError("ValidationException", message) from error
+        return method(self, *args, **named)
+
+    return checked

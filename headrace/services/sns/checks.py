@@ -17,7 +17,6 @@ from headrace.core.event_patterns.tokens import explain_syntax
 from headrace.moto.other_accounts import refusal_of
 from headrace.moto.patching import check_first
 from headrace.permissions.decisions.refusals import refused
-from headrace.services.sns.confirmations import find_by_token
 from headrace.services.sns.message_checks import (
     MOST_BYTES,
     check_attributes,
@@ -27,6 +26,7 @@ from headrace.services.sns.message_checks import (
     invalid,
     size_bytes,
 )
+from headrace.services.sns.notifications import find_by_token
 
 ARN_PARTS = 6
 # arn:PARTITION:sns:REGION:ACCOUNT:TOPIC:ID

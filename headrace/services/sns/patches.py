@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.sns import checks, confirmations, queues
-from headrace.services.sns.signatures import now, post_data, sign
+from headrace.services.sns import checks, notifications
+from headrace.services.sns.notifications import now, post_data, sign
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def patch() -> None:
     responses.publish_batch = _with_sequence_numbers(SNSResponse.publish_batch)
     topic: Any = Topic
     topic.__init__ = _with_nothing(Topic.__init__, "sent_notifications")
-    topic.publish = queues.publish_once(_counted(Topic.publish))
+    topic.publish = notifications.publish_once(_counted(Topic.publish))
     backend: Any = SNSBackend
     backend.get_subscription_attributes = _with_principal(SNSBackend.get_subscription_attributes)
     backend.__init__ = _with_nothing(SNSBackend.__init__, "sms_messages", "sms_message_objects")
@@ -67,7 +67,7 @@ def patch() -> None:
     subscription: Any = Subscription
     subscription.publish = _publish
     subscription.get_post_data = post_data
-    confirmations.patch(backend, responses)
+    notifications.patch(backend, responses)
     checks.patch()
 
 
@@ -118,9 +118,9 @@ def _with_sequence_numbers(publish: Any) -> Any:
         answer = publish(self)
         arn = self._get_param("TopicArn") or self._get_param("TargetArn")
         topic = self.backend.topics.get(arn)
-        if topic is not None and queues.is_fifo(topic):
+        if topic is not None and notifications.is_fifo(topic):
             for sent in answer.result.get("Successful", [answer.result]):
-                sent["SequenceNumber"] = queues.sequence_number(topic, sent["MessageId"])
+                sent["SequenceNumber"] = notifications.sequence_number(topic, sent["MessageId"])
         return answer
 
     return publish_and_tell
@@ -208,10 +208,10 @@ def _publish(
     fifo = {"group_id": group_id, "deduplication_id": deduplication_id}
     data = (subscription, text, message_id, subject, message_attributes, fifo)
     try:
-        queues.to_queue(*data)
+        notifications.to_queue(*data)
     except Exception as error:  # noqa: BLE001 - as above
         try:
-            kept_in = queues.to_dead_letters(*data)
+            kept_in = notifications.to_dead_letters(*data)
         except Exception as refusal:  # noqa: BLE001 - as above
             _log_failure(subscription, refusal, "")
         else:
@@ -247,10 +247,10 @@ def _to_address(
     subject: str | None,
     message_attributes: Mapping[str, Any] | None,
 ) -> None:
-    if CURRENT.control is None or confirmations.token_of(subscription):
+    if CURRENT.control is None or notifications.token_of(subscription):
         return
     notification = subscription.get_post_data(text, message_id, subject, message_attributes)
-    is_raw = queues.is_raw(subscription)
+    is_raw = notifications.is_raw(subscription)
     OUTBOX.add(
         Delivery(
             what=f"A message of {subscription.topic.arn} for {subscription.endpoint}",
@@ -266,7 +266,7 @@ def _to_address(
             },
             most_age_s=HTTP_AGE_S,
             most_retries=HTTP_RETRIES,
-            dead_letter_arn=queues.dead_letter_arn(subscription),
+            dead_letter_arn=notifications.dead_letter_arn(subscription),
             source_arn=subscription.topic.arn,
         )
     )
@@ -286,7 +286,7 @@ def _to_delivery_stream(
     if CURRENT.control is None:
         return
     line = text
-    if not queues.is_raw(subscription):
+    if not notifications.is_raw(subscription):
         whole = subscription.get_post_data(text, message_id, subject, message_attributes)
         unsigned = ("SignatureVersion", "Signature", "SigningCertURL")
         line = json.dumps({name: value for name, value in whole.items() if name not in unsigned})
@@ -304,7 +304,7 @@ def _to_delivery_stream(
             },
             account=parts[4],
             region=parts[3],
-            dead_letter_arn=queues.dead_letter_arn(subscription),
+            dead_letter_arn=notifications.dead_letter_arn(subscription),
             source_arn=subscription.topic.arn,
             acting_arn=str(subscription.attributes.get("SubscriptionRoleArn") or ""),
             acting_session=_FIREHOSE_SESSION,

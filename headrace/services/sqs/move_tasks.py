@@ -18,7 +18,7 @@ import uuid
 from typing import Any
 
 from headrace.moto.current_cloud import CURRENT
-from headrace.services.sqs.message_checks import refuse
+from headrace.services.sqs.checks import refuse
 from headrace.services.sqs.messages import State
 
 # The system attribute of a message that came from another queue, as ReceiveMessage names it (recorded).

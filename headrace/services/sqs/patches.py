@@ -21,9 +21,8 @@ from types import ModuleType
 from typing import Any
 
 from headrace.core.arn import is_account_id, partition_of
-from headrace.moto.clock import use_clock
-from headrace.moto.current_cloud import CURRENT
-from headrace.moto.long_polls import LAST_RECEIVE
+from headrace.moto.current_cloud import CURRENT, use_clock
+from headrace.moto.in_process import LAST_RECEIVE
 from headrace.moto.other_accounts import patch_queues
 from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.permissions.policies.resource_grammar import as_list

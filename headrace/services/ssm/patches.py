@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
-from headrace.moto.bounds.yaml_documents import patch_yaml
+from headrace.moto.bounds import patch_yaml
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as

@@ -1,14 +1,18 @@
-"""Builds the tagging API and registers its operations with the gateway."""
+"""Builds the tagging API and registers its operations with the gateway.
+
+How the gateway recognizes requests to the tagging API.
+"""
 
 from __future__ import annotations
 
-from headrace.aws.protocols.service import ServiceApi
+from headrace.aws.protocols.service import Profile, ServiceApi
 from headrace.core.ports import ControlPlane
 from headrace.services.tagging.actions import ACTIONS
 from headrace.services.tagging.backend import Tagging
 from headrace.services.tagging.errors import translate
 from headrace.services.tagging.fidelity import FIDELITY
-from headrace.services.tagging.profile import PROFILE
+
+PROFILE = Profile(signing_scopes=("tagging",), target_prefix="ResourceGroupsTaggingAPI_20170126")
 
 
 def build_tagging(control: ControlPlane) -> Tagging:

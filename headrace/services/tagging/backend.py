@@ -10,8 +10,7 @@ from headrace.aws.calls.operation import Call
 from headrace.aws.shapes.tagging import FailureInfo, TagFilter
 from headrace.core.arn import Arn
 from headrace.core.ports import ControlPlane
-from headrace.services.tagging.state import TaggedResource
-from headrace.services.tagging.store import KINDS, Kind, RegionServices
+from headrace.services.tagging.store import KINDS, Kind, RegionServices, TaggedResource
 
 
 class Tagging:

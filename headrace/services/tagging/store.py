@@ -1,4 +1,7 @@
-"""Reads and writes tags in the services that own the resources. Each `Kind` is for one type of resource."""
+"""Reads and writes tags in the services that own the resources. Each `Kind` is for one type of resource.
+
+A resource with its tags, as the tagging API shows it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,15 @@ from headrace.aws.calls.model import service_model
 from headrace.core.arn import Arn, make_arn
 from headrace.core.ports import ControlPlane
 from headrace.core.values import get_list, get_mapping
-from headrace.services.tagging.state import TaggedResource
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedResource:
+    """A resource's ARN and its tags."""
+
+    arn: str
+    tags: Mapping[str, str]
+
 
 Answer = dict[str, Any]
 # The states of an EMR cluster that has not terminated.

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.shards.simulation.keyed_load import KeyedLoad
-from headrace.shards.simulation.strategies import Run
+from headrace.shards.simulation.strategies import KeyedLoad, Run
 
 
 def save_plot(path: Path, load: KeyedLoad, runs: Sequence[Run], title: str) -> None:

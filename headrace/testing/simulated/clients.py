@@ -21,7 +21,7 @@ from botocore.endpoint import Endpoint, convert_to_response_dict
 from botocore.exceptions import HTTPClientError
 
 from headrace.aws.calls.http import HttpRequest
-from headrace.testing import environment, transport
+from headrace.testing import function_variables, in_process
 from headrace.testing.in_process import NO_PORT
 
 # S3's bodies are streams, and its answers with status 200 may be errors.
@@ -64,7 +64,7 @@ class _Direct(cast("Any", Endpoint)):
         self, request_dict: dict[str, Any], operation_model: Any
     ) -> tuple[tuple[AWSResponse, Any] | None, Exception | None]:
         try:
-            response = transport.carry_to_entered(request_dict["url"], self._request(request_dict))
+            response = in_process.carry_to_entered(request_dict["url"], self._request(request_dict))
         except HTTPClientError as error:
             return None, error
         response_members = convert_to_response_dict(response, operation_model)
@@ -121,11 +121,11 @@ class _KeptClients(boto3.Session):
 @functools.cache
 def get_session(account: str, region: str) -> boto3.Session:
     """Return an account's session for all simulations of this process: they share one address."""
-    session: Any = environment.session(
+    session: Any = function_variables.session(
         f"http://127.0.0.1:{NO_PORT}",
         kind=_KeptClients,
         aws_access_key_id=account,
-        aws_secret_access_key=environment.SECRET,
+        aws_secret_access_key=function_variables.SECRET,
         region_name=region,
     )
     return session

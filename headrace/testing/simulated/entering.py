@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace.core.extras import install_command
-from headrace.testing import environment, transport
+from headrace.testing import function_variables, in_process
 from headrace.testing.simulated.chances import CALM, Chances
-from headrace.testing.simulated.clock import START_MS, US
+from headrace.testing.simulated.workers import START_MS, US
 from headrace.testing.simulated.world import NotSimulated, SimulatedCloud
 
 
@@ -44,19 +44,19 @@ def simulation(
     An exception from inside gets a note with the seed. Raises UnknownOption.
     """
     cloud = SimulatedCloud(seed, chances=chances, start_from=start_from, **options)
-    variables_given = environment.pointing_at(
+    variables_given = function_variables.pointing_at(
         str(cloud.endpoint_url), account=cloud.account, region=cloud.region
     )
     with contextlib.ExitStack() as stack:
-        stack.enter_context(environment.variables(variables_given))
-        stack.enter_context(environment.default_session(cloud.session()))
+        stack.enter_context(function_variables.variables(variables_given))
+        stack.enter_context(function_variables.default_session(cloud.session()))
         stack.enter_context(_time_of(cloud))
         stack.enter_context(_chance_of(seed))
         stack.enter_context(cloud.disk.watched())
         stack.enter_context(_dataclasses_compiled_once())
         route = cloud.route
-        transport.enter(route)
-        stack.callback(transport.leave, route)
+        in_process.enter(route)
+        stack.callback(in_process.leave, route)
         cloud.boot()
         stack.callback(cloud.close)
         try:

@@ -28,7 +28,7 @@ from headrace.core.ids import Ids
 from headrace.services.lambda_.mappings.backlog import MOST_COUNTED
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.testing import clock as clocks
-from headrace.testing import environment, transport
+from headrace.testing import function_variables, in_process
 from headrace.testing.functions import FunctionDied, FunctionRules, InProcessEnvironment
 from headrace.testing.in_process import (
     NO_PORT,
@@ -38,9 +38,8 @@ from headrace.testing.in_process import (
 )
 from headrace.testing.simulated.chances import CALM, Chances
 from headrace.testing.simulated.clients import get_session
-from headrace.testing.simulated.clock import US, VirtualClock
 from headrace.testing.simulated.disk import Crashed, Disk
-from headrace.testing.simulated.workers import SeededWorkers
+from headrace.testing.simulated.workers import US, SeededWorkers, VirtualClock
 from headrace.testing.waiting import (
     CHANNELS,
     DELIVERIES,
@@ -178,7 +177,7 @@ class SimulatedCloud(InProcessAccess):
                     f"A simulation runs functions in Python, and {spec.name} is {spec.runtime}."
                 )
             # A role's session credentials are random bytes, and would differ in each run.
-            own = Credentials(spec.account, environment.SECRET, "", credentials.expires_ms)
+            own = Credentials(spec.account, function_variables.SECRET, "", credentials.expires_ms)
             return InProcessEnvironment(spec, own, rules)
 
         self._choose_death()
@@ -400,12 +399,12 @@ class SimulatedCloud(InProcessAccess):
             answer = answer.result()
         if answer.waits:
             self.workers.work(None, None)
-        return transport.whole(answer, request)
+        return in_process.whole(answer, request)
 
     @property
-    def route(self) -> transport.Route:
+    def route(self) -> in_process.Route:
         """The route by which requests of this process reach this cloud."""
-        return transport.Route(self.answer, f"127.0.0.1:{NO_PORT}")
+        return in_process.Route(self.answer, f"127.0.0.1:{NO_PORT}")
 
     def session(self, *, account: str | None = None, region: str | None = None) -> boto3.Session:
         """See `CloudAccess.session`: inside the block its clients reach this cloud."""

@@ -20,7 +20,7 @@ from moto.cognitoidp.models import cognitoidp_backends
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.services.apigateway.invocation.functions import Refused
-from headrace.services.apigateway.invocation.mapping_variables import RequestValues
+from headrace.services.apigateway.invocation.mappings import RequestValues
 from headrace.services.apigateway.invocation.validation import check_request
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.services.cloudformation.resources.live_models import without_write_only
+from headrace.services.cloudformation.single_resources import without_write_only
 from tests.api.cloudformation.test_stacks import create, physical, template
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 from tests.support.server import wait_until

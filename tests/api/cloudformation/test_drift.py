@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.cloudformation.changes.drift import differences
+from headrace.services.cloudformation.changes.live_state import differences
 from headrace.services.cloudformation.resources.reading import as_wanted
 from tests.api.cloudformation.test_declared import EXAMPLES, NAMED
 from tests.api.cloudformation.test_stacks import create, physical, refused

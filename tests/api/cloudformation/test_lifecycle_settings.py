@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headrace.services.cloudformation.deployment.stack_operation import Deployment
-from headrace.services.cloudformation.stacks.denials import denial
+from headrace.services.cloudformation.deployment.stack_resources import denial
 from tests.api.cloudformation.helpers import Lab, thing
 from tests.api.cloudformation.test_stacks import create, physical, queue, refused, settled, update
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud

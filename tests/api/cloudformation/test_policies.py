@@ -13,7 +13,7 @@ from headrace.services.cloudformation.deployment import alias_deployments, opera
 from headrace.services.cloudformation.deployment.alias_deployments import execution_id
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources import declared, resource_type
-from headrace.services.cloudformation.resources.snapshots import default_policy
+from headrace.services.cloudformation.resources.base import default_policy
 from headrace.services.cloudformation.resources.types import DECLARED
 from tests.api.cloudformation.test_stacks import create, refused, settled, template, update
 from tests.support.cloud import InProcessCloud

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headrace.services.cloudformation.deployment import operations
-from headrace.services.cloudformation.deployment.rollback_triggers import RollbackTriggers
+from headrace.services.cloudformation.deployment.alias_deployments import RollbackTriggers
 from headrace.services.cloudformation.state import Stack
 from tests.api.cloudformation.helpers import Lab, thing
 from tests.api.cloudformation.test_stacks import create, refused, settled, status

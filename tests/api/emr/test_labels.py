@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 import headrace.spark_submit
-from headrace.spark_submit.connector import packages_folder
 from headrace.spark_submit.environments import (
     CACHE_VARIABLE,
     REUSE_VARIABLE,
     find_cached,
     find_python,
 )
+from headrace.spark_submit.making import packages_folder
 from tests.api.emr.conftest import LOGS, Lab
 from tests.support.cloud import InProcessCloud
 from tests.support.server import wait_until

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.s3_dist_cp import copy_files, parse_copy
+from headrace.spark_submit.node_programs import copy_files, parse_copy
 from tests.api.emr.conftest import Lab
 
 

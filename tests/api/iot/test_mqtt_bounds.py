@@ -12,11 +12,11 @@ import pytest
 from headrace.services.iot import rules
 from headrace.services.iot.mqtt import broker as broker_module
 from headrace.services.iot.mqtt import listener as listener_module
-from headrace.services.iot.mqtt import messages, packets, sessions, store
+from headrace.services.iot.mqtt import messages, packets, sessions
 from headrace.services.iot.mqtt.broker import Broker
+from headrace.services.iot.mqtt.messages import Retained, SessionStore
 from headrace.services.iot.mqtt.packets import Publish
 from headrace.services.iot.mqtt.sessions import Queued, Session, Subscription, Subscriptions
-from headrace.services.iot.mqtt.store import Retained, SessionStore
 from headrace.store.database import Database
 from tests.api.iot.devices import WITHIN_S, TestDevice
 from tests.support.clock import HandClock
@@ -108,7 +108,7 @@ def test_what_a_client_does_not_acknowledge_counts():
 def test_what_is_retained_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(store, "MOST_RETAINED", 2)
+    monkeypatch.setattr(messages, "MOST_RETAINED", 2)
     retained = Retained(SessionStore(Database(tmp_path / "state.sqlite")))
     for number in (1, 2, 3, 1):
         retained.retain(("a", "r"), Publish(f"t{number}", b"x"), 1, 0)

@@ -10,8 +10,16 @@ from typing import Any
 import pytest
 
 from headrace.client.leases.dynamodb import DynamoDbLeaseStore
-from headrace.client.leases.lease import Checkpoint, Leader, Lease, Worker
-from headrace.client.leases.stores import FileLeaseStore, LeaseStore, MemoryLeaseStore, StoreError
+from headrace.client.leases.stores import (
+    Checkpoint,
+    FileLeaseStore,
+    Leader,
+    Lease,
+    LeaseStore,
+    MemoryLeaseStore,
+    StoreError,
+    Worker,
+)
 from tests.support.cloud import InProcessCloud
 
 LEASE = Lease(

@@ -18,8 +18,7 @@ from headrace.core.ports import StreamRecord
 from headrace.services.firehose import transform
 from headrace.services.firehose.records import Record
 from headrace.services.kinesis.data_path.stored_records import cbor_answer
-from headrace.services.lambda_.mappings.event import EventWriter, build_kinesis_event
-from headrace.services.lambda_.mappings.filters import Filter
+from headrace.services.lambda_.mappings.checks import EventWriter, Filter, build_kinesis_event
 from headrace.services.pipes.delivery import event_of_record
 from headrace.spark.get_records import parse_records
 from headrace.store.frame import render

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from headrace.core.ports import InvokeResult
-from headrace.services.lambda_.invocations import answer_stream
-from headrace.services.lambda_.invocations.answer_stream import AnswerStream, Part, ReaderGone
-from headrace.services.lambda_.limits import ASYNC_PAYLOAD_BYTES
+from headrace.services.lambda_.errors import ASYNC_PAYLOAD_BYTES
+from headrace.services.lambda_.invocations import dispatcher
+from headrace.services.lambda_.invocations.dispatcher import AnswerStream, Part, ReaderGone
 from headrace.services.lambda_.names import FunctionRef
 from tests.support.lambda_lab import LambdaLab, zipped
 from tests.support.server import wait_until
@@ -243,7 +243,7 @@ def test_a_function_runs_to_its_end_when_its_reader_goes_away() -> None:
 def test_a_reader_that_stalls_is_told_that_the_end_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(answer_stream, "STALLED_S", 0.02)
+    monkeypatch.setattr(dispatcher, "STALLED_S", 0.02)
     answering = Answering(50)
     stream = stream_of(answering)
     assert answering.ended.wait(10)

@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.services.lambda_.errors import Throttled
-from headrace.services.lambda_.invocations.concurrency import ACCOUNT_REACHED, Concurrency
+from headrace.services.lambda_.invocations.pools import ACCOUNT_REACHED, Concurrency
 from tests.support.lambda_lab import LambdaLab
 from tests.support.processes import WHO, is_running
 from tests.support.server import wait_until

@@ -139,7 +139,7 @@ def test_a_wrapper_of_a_layer_starts_the_runtime(lab: LambdaLab) -> None:
 def test_code_and_layers_have_a_size_together(
     lab: LambdaLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.services.lambda_.actions.function.UNZIPPED_BYTES", 1000)
+    monkeypatch.setattr("headrace.services.lambda_.actions.functions.UNZIPPED_BYTES", 1000)
     arn = layer(lab, "large", {"python/a.py": "#" * 900})
     lab.create("small", "#" * 99)
     for call in (

@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.core.ports import InvokeResult
-from headrace.services.lambda_.invocations.answer_stream import AnswerStream, Part
+from headrace.services.lambda_.invocations.dispatcher import AnswerStream, Part
 from headrace.services.lambda_.names import FunctionRef
 from tests.support.lambda_lab import LambdaLab, zipped
 from tests.support.server import ServerProcess

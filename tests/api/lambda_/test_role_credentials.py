@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from headrace.aws.signatures.sessions import Credentials, RoleSession, RoleSessions
 from headrace.core.clock import SystemClock
-from headrace.services.lambda_.limits import CREDENTIALS_SECONDS
+from headrace.services.lambda_.errors import CREDENTIALS_SECONDS
 from tests.support.cloud import InProcessCloud
 from tests.support.lambda_lab import LambdaLab, wait_for_update, zipped
 from tests.support.policies import TRUST_TEXT

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.iam.fidelity import moto_tables
+from headrace.services.iam.answers import moto_tables
 from tests.api.cloudformation.test_declared import EXAMPLES, NAMED, changed_by
 from tests.api.cloudformation.test_stacks import create, update
 from tests.support.cloud import InProcessCloud

@@ -60,6 +60,18 @@ def test_a_job_run_is_refused_and_leaves_nothing(lab: MotoLab) -> None:
          "S3BucketName": "b", "IamRoleArn": "arn:aws:iam::0:role/r", "KmsKeyId": "k"}, "headrace has no database"),
         ("codepipeline", "start_pipeline_execution", {"name": "p"}, "headrace does not run CodePipeline"),
         ("fis", "start_experiment", {"experimentTemplateId": "e", "clientToken": "t"}, "no fault would be injected"),
+        ("kinesisvideo", "get_data_endpoint", {"APIName": "PUT_MEDIA", "StreamName": "v"}, "headrace stores no video"),
+        ("osis", "create_pipeline", {"PipelineName": "pipe", "MinUnits": 1, "MaxUnits": 1,
+         "PipelineConfigurationBody": "version: 2"}, "deliver to the domain with Firehose"),
+        ("dynamodb", "export_table_to_point_in_time", {"TableArn": "arn:aws:dynamodb:us-east-1:000000000000:table/tab",
+         "S3Bucket": "lake"}, "headrace does not export tables"),
+        ("dynamodb", "import_table", {"S3BucketSource": {"S3Bucket": "lake"}, "InputFormat": "CSV",
+         "TableCreationParameters": {"TableName": "tab", "AttributeDefinitions": [], "KeySchema": [
+             {"AttributeName": "id", "KeyType": "HASH"}]}}, "headrace does not import tables"),
+        ("logs", "create_export_task", {"logGroupName": "g", "fromTime": 0, "to": 1, "destination": "lake"},
+         "subscribe a delivery stream"),
+        ("timestream-query", "query", {"QueryString": "SELECT 1"}, "query them with Athena"),
+        ("kinesisanalyticsv2", "start_application", {"ApplicationName": "a"}, "headrace sql"),
         ("sagemaker-runtime", "invoke_endpoint", {"EndpointName": "e", "Body": b"x"}, "headrace has no models"),
     ],
 )  # fmt: skip

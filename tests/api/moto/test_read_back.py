@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.iam.fidelity import moto_tables
+from headrace.services.iam.answers import moto_tables
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 from tests.support.read_back import Case, Read, check
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.services.redshift_data import active_statements, sessions
+from headrace.services.redshift_data import execution
 from headrace.testing.waiting import until
 from tests.api.redshift.conftest import Run
 from tests.support.cloud import InProcessCloud
@@ -124,8 +124,8 @@ def test_more_than_run_at_once_follow_and_more_than_the_quota_are_refused(
     cloud: InProcessCloud, database: str, monkeypatch: pytest.MonkeyPatch
 ):
     """Documented: 500 active statements of a cluster; the sentence was observed by others in AWS's answer."""
-    monkeypatch.setattr(active_statements, "ACTIVE_STATEMENTS", 3)
-    monkeypatch.setattr(active_statements, "RUNNING_STATEMENTS", 1)
+    monkeypatch.setattr(execution, "ACTIVE_STATEMENTS", 3)
+    monkeypatch.setattr(execution, "RUNNING_STATEMENTS", 1)
     data = cloud.client("redshift-data")
 
     def begin(sql: str) -> str:
@@ -155,8 +155,8 @@ def test_more_sessions_than_the_quota_are_refused(
     cloud: InProcessCloud, database: str, monkeypatch: pytest.MonkeyPatch
 ):
     """Documented: the code; how many, and the sentence, are assumed. What is refused is not active."""
-    monkeypatch.setattr(sessions, "ACTIVE_SESSIONS", 0)
-    monkeypatch.setattr(active_statements, "ACTIVE_STATEMENTS", 1)
+    monkeypatch.setattr(execution, "ACTIVE_SESSIONS", 0)
+    monkeypatch.setattr(execution, "ACTIVE_STATEMENTS", 1)
     data = cloud.client("redshift-data")
     given = {"ClusterIdentifier": "flights", "Database": database, "Sql": "select 1"}
     for _ in range(2):

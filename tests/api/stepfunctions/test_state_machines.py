@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headrace.services.s3 import limits
-from headrace.services.stepfunctions.interpreter import item_reading
+from headrace.services.stepfunctions.interpreter import maps
 from tests.support.cloud import ACCOUNT, InProcessCloud
 from tests.support.server import wait_until
 
@@ -341,7 +341,7 @@ def test_items_that_cannot_be_held_fail_the_map(
     done = reading(cloud, name, body, config)
     assert (done["status"], done["error"]) == ("FAILED", "States.ItemReaderFailed")
     assert cause in done["cause"]
-    assert item_reading.ITEMS._total == 0
+    assert maps.ITEMS._total == 0
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_max_items_are_what_counts(
 ):
     done = reading(cloud, name, body, config)
     assert (done["status"], done.get("output")) == ("SUCCEEDED", "[1,1,1]"), done
-    assert item_reading.ITEMS._total == 0
+    assert maps.ITEMS._total == 0
 
 
 @pytest.mark.parametrize("asks", ["a map", "a task"])

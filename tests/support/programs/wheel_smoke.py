@@ -10,7 +10,7 @@ import boto3
 from botocore.exceptions import ClientError
 
 import headrace.testing
-from headrace.testing.served import ServedCloud
+from headrace.testing.clouds import ServedCloud
 
 for extra in ("pyspark", "pyarrow", "pandas", "aws_cdk"):
     assert importlib.util.find_spec(extra) is None, f"the base install has {extra}"

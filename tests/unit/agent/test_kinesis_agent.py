@@ -20,7 +20,7 @@ from headrace.agent.running import Agent
 from headrace.agent.senders import FirehoseSender, Stopped
 from headrace.client import Producer, PutError, PutsFailed
 from headrace.client.access import AwsAccess, assume_role
-from headrace.client.producer_metrics import RequestCounts
+from headrace.client.receipts import RequestCounts
 from headrace.client.signing import Keys
 from tests.support.clock import FakeClock
 from tests.support.endpoint import Request, answer, endpoint

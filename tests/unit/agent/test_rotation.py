@@ -17,10 +17,8 @@ from hypothesis import strategies as st
 
 from headrace.agent.converters import converter_of
 from headrace.agent.files import tailer
-from headrace.agent.files.content import Content
-from headrace.agent.files.lines import Splitter
-from headrace.agent.files.names import FilePattern
-from headrace.agent.files.positions import PositionStore
+from headrace.agent.files.lines import FilePattern, Splitter
+from headrace.agent.files.positions import Content, PositionStore
 from headrace.agent.files.tailer import Tailer
 from tests.support.clock import FakeClock
 

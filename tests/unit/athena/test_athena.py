@@ -14,12 +14,11 @@ from typing import Any, cast
 import pytest
 
 from headrace.services.athena import serdes
-from headrace.services.athena.described_table import Table
 from headrace.services.athena.hive_types import NoHiveType, parse_type
 from headrace.services.athena.parsing import parse
 from headrace.services.athena.projection import ProjectionRefused, read_projection
 from headrace.services.athena.results import csv_line, read_rows, render
-from headrace.services.athena.statements import StatementRefused
+from headrace.services.athena.statements import StatementRefused, Table
 
 duckdb = pytest.importorskip("duckdb")
 NOW = datetime(2024, 6, 1, 12)

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from headrace.cdc.capture import Capture
+from headrace.cdc.envelopes import LargeValues
 from headrace.cdc.events import CaptureError
-from headrace.cdc.large_values import LargeValues
 from headrace.cdc.server import Replication
 from headrace.client.wire import ServiceError
 from tests.support.server import wait_until

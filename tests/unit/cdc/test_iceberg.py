@@ -17,7 +17,7 @@ from headrace.cdc.compaction import Compaction
 from headrace.cdc.events import CaptureError, Event
 from headrace.cdc.iceberg import IcebergRows
 from headrace.cdc.iceberg_table import glue_catalog, schema
-from headrace.cli.compact import compact
+from headrace.cli.cdc import compact
 from tests.support.clock import FakeClock
 from tests.support.server import ServerProcess
 from tests.unit.cdc.test_compaction import plain_event

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from headrace.cdc.events import CaptureError
-from headrace.cdc.progress import Progress, check
 from headrace.cdc.server import Identity, Replication, Slot
+from headrace.cdc.table_sink import Progress, check
 from tests.support.logical_postgres import LogicalPostgres
 from tests.support.server import wait_until
 from tests.unit.cdc.conftest import Lab

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli.commands import headrace
-from headrace.cli.config_options import config_options
+from headrace.cli.run import config_options
 from headrace.core.config import Config, LayerFolder
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli.commands import headrace
-from headrace.testing.served import ServedCloud
+from headrace.testing.clouds import ServedCloud
 from tests.support.iam import allow, statements, trust
 
 STREAM = "arn:aws:kinesis:us-east-1:000000000000:stream/flights"

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli import redrive as command
-from headrace.cli import redshift_copies
+from headrace.cli import redrive_queues
 from headrace.cli.commands import headrace
-from headrace.deliveries import manifests
+from headrace.deliveries import redrive_records
 from headrace.testing.clock import MovableClock
 from headrace.testing.waiting import until
 from tests.support.cloud import InProcessCloud
@@ -132,7 +132,7 @@ def test_what_was_given_up_is_loaded_once_also_over_kills(
     assert lab.numbers("late") == Counter()
 
     fates = ["before its end", "", "after its end"]
-    end = redshift_copies.Copier._end
+    end = redrive_queues.Copier._end
 
     def killed(self: Any, statement_id: str) -> None:
         described = self.data.describe_statement(Id=statement_id)
@@ -144,7 +144,7 @@ def test_what_was_given_up_is_loaded_once_also_over_kills(
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(redshift_copies.Copier, "_end", killed)
+        patch.setattr(redrive_queues.Copier, "_end", killed)
         for _ in range(2):
             with pytest.raises(Killed):
                 lab.run("s3://lake/late/errors/", "--to", "redshift:late")
@@ -206,11 +206,11 @@ def test_a_mistake_is_one_sentence(lab: Lab, arguments: list[str], words: str, t
     ],
 )
 def test_records_joined_are_the_object(body: bytes, count: int):
-    found = manifests.records_of(body)
+    found = redrive_records.records_of(body)
     assert len(found) == count
     assert b"".join(found) == body
 
 
 def test_what_is_no_manifest():
     for body in (b"", b"{}", b'{"entries": 1}', b'{"entries": [1]}', b'{"rawData": ""}\n{}'):
-        assert manifests.urls_of(body) is None
+        assert redrive_records.urls_of(body) is None

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.commands import headrace
 from headrace.cli.sql_outside import Cloud
-from headrace.sql.errors import Place, SqlError
+from headrace.sql.types import Place, SqlError
 
 DELAYS = """
 CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, origin VARCHAR, dep_delay INT) WITH (

@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.client.leases.assignment import Move, plan
-from headrace.client.leases.lease import Checkpoint, Lease
+from headrace.client.leases.leadership import Move, plan
+from headrace.client.leases.stores import Checkpoint, Lease
 
 
 def lease(number: int, owner: str | None = None, kbps: float | None = None) -> Lease:

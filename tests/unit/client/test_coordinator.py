@@ -12,8 +12,13 @@ import pytest
 
 from headrace.client.hash_keys import ShardRange
 from headrace.client.leases.coordinator import Coordinator
-from headrace.client.leases.lease import TRIM_HORIZON, Checkpoint, Lease
-from headrace.client.leases.stores import MemoryLeaseStore, StoreError
+from headrace.client.leases.stores import (
+    TRIM_HORIZON,
+    Checkpoint,
+    Lease,
+    MemoryLeaseStore,
+    StoreError,
+)
 from tests.support.clock import FakeClock
 from tests.support.fake_stream import FakeStream
 

@@ -14,8 +14,7 @@ from botocore.exceptions import ClientError
 from headrace.client.aggregation import aggregate
 from headrace.client.batches import Batch
 from headrace.client.group import ConsumerGroup, GroupError
-from headrace.client.leases.lease import SHARD_END
-from headrace.client.leases.stores import FileLeaseStore, MemoryLeaseStore, StoreError
+from headrace.client.leases.stores import SHARD_END, FileLeaseStore, MemoryLeaseStore, StoreError
 from headrace.client.processing import Poison, Processor, run
 from headrace.client.records import Record
 from headrace.client.wire import ServiceError, WireError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.client.leases.lease import LATEST, SHARD_END, Checkpoint, Lease
-from headrace.client.leases.lineage import lease_for, missing, unknown, unneeded
+from headrace.client.leases.leadership import lease_for, missing, unknown, unneeded
+from headrace.client.leases.stores import LATEST, SHARD_END, Checkpoint, Lease
 from tests.support.fake_stream import FakeStream
 
 AT_LATEST = Checkpoint(LATEST)

@@ -14,7 +14,7 @@ from headrace.services.cloudformation.deployment.alias_deployments import (
     ALIAS,
     POLICY,
     AliasDeployment,
-    policy_of,
+    alias_policy,
     steps_of,
 )
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
@@ -167,11 +167,11 @@ def test_a_policy_says_all_it_must_and_no_more(policy: dict[str, str]):
 
 def test_the_policy_is_an_alias_s():
     update = {"UpdatePolicy": {POLICY: NAMED}}
-    assert policy_of({"Type": ALIAS, **update}) == NAMED
-    assert policy_of({"Type": "AWS::SQS::Queue", **update}) is None
-    assert policy_of({"Type": ALIAS}) is None
+    assert alias_policy({"Type": ALIAS, **update}) == NAMED
+    assert alias_policy({"Type": "AWS::SQS::Queue", **update}) is None
+    assert alias_policy({"Type": ALIAS}) is None
     with pytest.raises(TemplateError):
-        policy_of({"Type": ALIAS, "UpdatePolicy": {POLICY: "x"}})
+        alias_policy({"Type": ALIAS, "UpdatePolicy": {POLICY: "x"}})
 
 
 def test_only_codedeploys_own_configurations_are_known():

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from headrace.core.ids import Ids
-from headrace.services.cloudformation.custom_responses import TOO_LONG, Responses
+from headrace.services.cloudformation.signals import TOO_LONG, Responses
 from tests.support.clock import FakeClock
 
 

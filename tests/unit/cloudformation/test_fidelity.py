@@ -12,7 +12,7 @@ from headrace.aws.calls.operation import operation_name
 from headrace.moto.dropped_members import dropped_members
 from headrace.services.cloudformation.actions import ACTIONS
 from headrace.services.cloudformation.fidelity import FIDELITY, fidelity_of
-from headrace.services.cloudformation.requests.request_preparation import check_types
+from headrace.services.cloudformation.requests import check_types
 from headrace.services.cloudformation.resources.declared_calls import list_ignored_inside
 from headrace.services.cloudformation.resources.types import DECLARED
 from headrace.services.cloudformation.template.template import Template, template_of

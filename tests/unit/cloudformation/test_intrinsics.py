@@ -9,7 +9,7 @@ import pytest
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate
-from headrace.services.cloudformation.template.values import UNKNOWN
+from headrace.services.cloudformation.template.template import UNKNOWN
 
 
 def scope(**names: Any) -> Scope:

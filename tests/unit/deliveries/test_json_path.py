@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.deliveries.json_path import NoValue, first_value
+from headrace.deliveries.input_templates import NoValue, first_value
 
 EVENT = {
     "detail": {"a-b": 1, "l": [{"v": "x"}, {"v": "y"}], "none": None, "dots.in": 2, "empty": []}

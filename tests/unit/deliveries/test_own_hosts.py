@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.aws.calls.errors import AwsError
-from headrace.deliveries.outside_http import post, request
-from headrace.deliveries.own_hosts import is_aws_host
+from headrace.deliveries.outside_http import is_aws_host, post, request
 from headrace.moto.current_cloud import CURRENT
 from headrace.services.firehose.destinations import exchange as wire
 

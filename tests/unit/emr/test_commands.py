@@ -9,8 +9,8 @@ import pytest
 
 from headrace.core.ports import BucketNotFound, ObjectNotFound
 from headrace.services.emr.state import Cluster, Step
-from headrace.services.emr.steps.commands import prepare
-from headrace.spark_submit.context import JobContext
+from headrace.services.emr.step_runs import prepare
+from headrace.spark_submit.access import JobContext
 from headrace.spark_submit.errors import JobRefused
 
 
@@ -153,7 +153,7 @@ def test_what_cannot_run_is_refused_in_a_sentence(
 
 def test_a_missing_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setattr("headrace.spark_submit.spark_home.JAVA_FOLDERS", ())
+    monkeypatch.setattr("headrace.spark_submit.sparks.JAVA_FOLDERS", ())
     with pytest.raises(JobRefused, match="Spark needs Java 17 or newer"):
         made(tmp_path, "command-runner.jar", "spark-submit", "s3://bucket/job.py")
 
@@ -164,7 +164,7 @@ def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setattr("headrace.spark_submit.spark_home.JAVA_FOLDERS", ())
+    monkeypatch.setattr("headrace.spark_submit.sparks.JAVA_FOLDERS", ())
     with pytest.raises(JobRefused, match="is Java 8: Spark needs Java 17 or newer"):
         made(tmp_path, "command-runner.jar", "spark-submit", "s3://bucket/job.py")
 

@@ -10,11 +10,10 @@ import pytest
 
 from headrace.core.ports import Metric
 from headrace.core.workers import WorkerDone
-from headrace.services.emr.clusters.runner import ClusterRunner
-from headrace.services.emr.ports import Ports
-from headrace.services.emr.state import Cluster, ClusterState, Step, StepState
-from headrace.services.emr.store import Store
-from headrace.spark_submit.context import JobContext
+from headrace.services.emr.app_uis import Ports
+from headrace.services.emr.cluster_runner import ClusterRunner
+from headrace.services.emr.state import Cluster, ClusterState, Step, StepState, Store
+from headrace.spark_submit.access import JobContext
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.server import wait_until

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.core.ports import ObjectStore
-from headrace.services.emr_serverless.idle import IdleWatch
+from headrace.services.emr_serverless.backend import IdleWatch
 from headrace.services.emr_serverless.runner import JobRunner, Ports
 from headrace.services.emr_serverless.state import (
     Application,
@@ -17,9 +17,9 @@ from headrace.services.emr_serverless.state import (
     Attempt,
     JobRun,
     JobState,
+    Store,
 )
-from headrace.services.emr_serverless.store import Store
-from headrace.spark_submit.context import JobContext
+from headrace.spark_submit.access import JobContext
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.server import wait_until

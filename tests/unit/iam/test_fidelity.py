@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.aws.calls.model import operation_model
-from headrace.services.iam.fidelity import FIDELITY, NOTES
+from headrace.services.iam.answers import FIDELITY, NOTES
 
 ROWS = [
     (service, operation, name)

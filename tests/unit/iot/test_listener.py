@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.core.clock import SystemClock
-from headrace.services.iot.mqtt.clients import Answers
+from headrace.services.iot.mqtt.access import Answers
 from headrace.services.iot.mqtt.listener import MqttConnection
 
 CONNECT = b"\x10\x0d\0\x04MQTT\x04\x02\0\x3c\0\x01a"

@@ -23,7 +23,7 @@ from headrace.services.lambda_.mappings.batch import (
     read_answer,
     split_expired,
 )
-from headrace.services.lambda_.mappings.event import (
+from headrace.services.lambda_.mappings.checks import (
     build_kinesis_event,
     count_event_bytes,
     count_overhead_bytes,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.ports import StreamRecord
-from headrace.services.lambda_.mappings.filters import Filter, InvalidPattern, passes
+from headrace.services.lambda_.mappings.checks import Filter, InvalidPattern, passes
 
 
 def record(data: Any, *, key: str = "UA") -> StreamRecord:

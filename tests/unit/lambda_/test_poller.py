@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionThrottled, InvokeResult, ReadResult
 from headrace.core.workers import Worker, WorkerDone
-from headrace.services.lambda_.destinations import Destinations
+from headrace.services.lambda_.async_events.event import Destinations
 from headrace.services.lambda_.mappings.mapping import Mapping
 from headrace.services.lambda_.mappings.poller import ShardPoller
-from headrace.services.lambda_.mappings.ports import Ports
-from headrace.services.lambda_.mappings.store import MappingStore
+from headrace.services.lambda_.mappings.progress import MappingStore, Ports
 from headrace.services.lambda_.mappings.trace import Trace
 from headrace.store.database import Database
 from tests.support.clock import FakeClock

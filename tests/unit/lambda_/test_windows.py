@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.core.ports import InvokeResult
-from headrace.services.lambda_.mappings.window import STATE_BYTES, Window
+from headrace.services.lambda_.mappings.batch import STATE_BYTES, Window
 from tests.unit.lambda_.test_poller import Rig, rig
 
 # 2023-11-14T22:13:20Z, a whole number of ten-second windows.

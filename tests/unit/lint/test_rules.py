@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from cfnlint.rules import Rules
 
-from headrace.lint.rule import StreamingRule
 from headrace.lint.rules import RULES
+from headrace.lint.template import StreamingRule
 from tests.unit.lint.support import found
 
 

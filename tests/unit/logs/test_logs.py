@@ -10,7 +10,7 @@ import pytest
 
 from headrace.services.logs import insights_calls
 from headrace.services.logs import patches as mended
-from headrace.services.logs.bounds import keep_log_groups_within
+from headrace.services.logs.patches import keep_log_groups_within
 from tests.support.moto_lab import MotoLab
 
 DAY_S = 86_400

@@ -13,7 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.aws.calls.http import HttpRequest
-from headrace.cli.health_words import moto_phrase
+from headrace.cli.running_cloud import moto_phrase
 from headrace.moto import engine
 from headrace.moto.requests import conversion
 from headrace.moto.storage.storage import MotoStorage

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.moto.bounds.query_parameters import patch_query_parser
+from headrace.moto.bounds import patch_query_parser
 
 
 class Parser:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from headrace.moto.bounds.yaml_documents import MOST_NESTED, MOST_VALUES, safe_load
+from headrace.moto.bounds import MOST_NESTED, MOST_VALUES, safe_load
 
 
 def test_aliases_and_merge_keys_are_read_as_before():

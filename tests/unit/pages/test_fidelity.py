@@ -16,7 +16,7 @@ from headrace.services.cloudformation.fidelity import FIDELITY as CLOUDFORMATION
 from headrace.services.emr.fidelity import FIDELITY as EMR
 from headrace.services.emr_serverless.fidelity import FIDELITY as EMR_SERVERLESS
 from headrace.services.firehose.fidelity import FIDELITY as FIREHOSE
-from headrace.services.iam.fidelity import moto_tables
+from headrace.services.iam.answers import moto_tables
 from headrace.services.kinesis.fidelity import FIDELITY as KINESIS
 from headrace.services.lambda_.fidelity import FIDELITY as LAMBDA
 from headrace.services.redshift_data.fidelity import FIDELITY as REDSHIFT_DATA

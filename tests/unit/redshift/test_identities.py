@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from headrace.core.clock import SystemClock
-from headrace.services.redshift.clusters.identities import issue_login
+from headrace.services.redshift.clusters.preparation import issue_login
 from headrace.services.redshift.clusters.session import connect
 
 HOUR_MS = 3_600_000

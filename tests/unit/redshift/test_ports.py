@@ -5,8 +5,12 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from headrace.services.redshift.clusters.ports import HOST, give_back_port, take_port
-from headrace.services.redshift.clusters.postgres import PostgresServer
+from headrace.services.redshift.clusters.postgres import (
+    HOST,
+    PostgresServer,
+    give_back_port,
+    take_port,
+)
 from tests.support.postgres import tls_in
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.client.hash_keys import HASH_KEYS, ShardRange
-from headrace.shards.loads import StreamLoad
-from headrace.shards.sketch import KeySketch
+from headrace.shards.loads import KeySketch, StreamLoad
 
 
 def equal_shards(count: int) -> list[ShardRange]:

@@ -10,8 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli.plan import plan as command
-from headrace.shards.planning import Load, plan
-from headrace.shards.prices import US_EAST_1, firehose_cost, on_demand_cost_of, provisioned_cost_of
+from headrace.shards.planning import (
+    US_EAST_1,
+    Load,
+    firehose_cost,
+    on_demand_cost_of,
+    plan,
+    provisioned_cost_of,
+)
 
 
 @pytest.mark.parametrize(

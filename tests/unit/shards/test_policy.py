@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.client.hash_keys import HASH_KEYS
-from headrace.shards.loads import StreamLoad
+from headrace.shards.loads import Settings, StreamLoad
 from headrace.shards.policy import (
     Merge,
     Policy,
@@ -12,7 +12,6 @@ from headrace.shards.policy import (
     busiest_of_equal_ranges,
     names_of,
 )
-from headrace.shards.settings import Settings
 from tests.unit.shards.streams import equal_shards, load_of, sketch_of
 
 # 60 % target: hot from 80 % on, cold up to 36 % together.

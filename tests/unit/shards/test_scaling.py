@@ -12,10 +12,9 @@ from botocore.exceptions import ClientError
 
 from headrace.cli.flights import iter_events
 from headrace.client.aggregation import aggregate
+from headrace.shards.loads import Settings
 from headrace.shards.policy import Merge, Split
-from headrace.shards.sampling import Sampler
-from headrace.shards.scaling import Report, Scaler
-from headrace.shards.settings import Settings
+from headrace.shards.scaling import Report, Sampler, Scaler
 from tests.support.cloud import InProcessCloud
 from tests.unit.shards.clock import OneClock
 

@@ -7,13 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.shards.loads import StreamLoad
+from headrace.shards.loads import Settings, StreamLoad
+from headrace.shards.planning import US_EAST_1, on_demand_cost, provisioned_cost
 from headrace.shards.policy import Action, Merge, Policy, Resize, Split
-from headrace.shards.prices import US_EAST_1, on_demand_cost, provisioned_cost
-from headrace.shards.settings import Settings
-from headrace.shards.simulation.keyed_load import KeyedLoad, generate_load, read_load
 from headrace.shards.simulation.plot import save_plot
-from headrace.shards.simulation.strategies import Ring, Run, compare
+from headrace.shards.simulation.strategies import (
+    KeyedLoad,
+    Ring,
+    Run,
+    compare,
+    generate_load,
+    read_load,
+)
 
 
 def week_of(**changes: Any) -> KeyedLoad:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.client.hash_keys import HASH_KEYS, hash_key_of
-from headrace.shards.sketch import Cut, KeySketch
+from headrace.shards.loads import Cut, KeySketch
 from tests.unit.shards.streams import sketch_of
 
 

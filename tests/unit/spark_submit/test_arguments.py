@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark_submit.arguments import deploy_mode, parse_submission
+from headrace.spark_submit.arguments import deploy_mode, local_submission, parse_submission
 from headrace.spark_submit.commands import spark_arguments
 from headrace.spark_submit.configuration import properties_file, spark_properties
+from headrace.spark_submit.emr_releases import traits_of
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.local_files import local_submission
-from headrace.spark_submit.spark_versions import traits_of
 
 
 def local(uri: str) -> str:

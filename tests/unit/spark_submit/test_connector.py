@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from headrace.spark_submit.arguments import Submission
-from headrace.spark_submit.connector import (
+from headrace.spark_submit.emr_releases import releases
+from headrace.spark_submit.environments import CACHE_VARIABLE, Environment, find_cached
+from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.making import (
     is_made,
     make_packages,
     names_connector,
@@ -18,9 +21,6 @@ from headrace.spark_submit.connector import (
     source_folder,
     stand_in,
 )
-from headrace.spark_submit.emr_releases import releases
-from headrace.spark_submit.environments import CACHE_VARIABLE, Environment, find_cached
-from headrace.spark_submit.errors import JobRefused
 
 JAR = "/usr/share/aws/kinesis/spark-sql-kinesis/lib/spark-streaming-sql-kinesis-connector.jar"
 

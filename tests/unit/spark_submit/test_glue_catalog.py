@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace.spark_submit.arguments import parse_submission
+from headrace.spark_submit.commands import NOTE, check_catalog
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.glue_catalog import NOTE, check_catalog
 
 FACTORY = "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory"
 HIVE_SITE = {"hive.metastore.client.factory.class": FACTORY}

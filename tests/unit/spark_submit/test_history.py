@@ -131,7 +131,7 @@ def test_no_java_is_refused_in_a_sentence(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setattr("headrace.spark_submit.spark_home.JAVA_FOLDERS", ())
+    monkeypatch.setattr("headrace.spark_submit.sparks.JAVA_FOLDERS", ())
     server = HistoryServer(SystemClock(), data_dir, tmp_path / "server")
     with pytest.raises(JobRefused, match="There is no java under JAVA_HOME"):
         server.start()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark_submit.context import Command
+from headrace.spark_submit.access import Command
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job import Cancellation, JobEnd, SupervisedJob
 from tests.support.clock import FakeClock

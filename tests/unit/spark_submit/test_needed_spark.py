@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark_submit.needed_spark import ReleaseTooOld, check_release, read_needed_spark
+from headrace.spark_submit.emr_releases import ReleaseTooOld, check_release, read_needed_spark
 
 JOBS = Path(__file__).parents[3] / "spark_jobs"
 

@@ -10,12 +10,12 @@ import pytest
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.node_programs import (
     NodeSpec,
+    parse_copy,
     read_spec,
     require_program,
     without_cluster,
     write_programs,
 )
-from headrace.spark_submit.s3_dist_cp import parse_copy
 
 
 def spec(folder: Path) -> NodeSpec:

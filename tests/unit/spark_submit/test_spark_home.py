@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark_submit.spark_home import why_no_spark
+from headrace.spark_submit.sparks import why_no_spark
 from tests.support.spark_home import make_spark_home
 
 
@@ -40,7 +40,7 @@ def test_a_missing_or_old_java_is_named(
     spark: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("headrace.spark_submit.spark_home.JAVA_FOLDERS", ())
+    monkeypatch.setattr("headrace.spark_submit.sparks.JAVA_FOLDERS", ())
     said = why_no_spark(installed=False)
     assert said is not None
     assert said.startswith("There is no java on the path: Spark needs Java 17 or newer;")

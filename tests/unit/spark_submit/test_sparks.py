@@ -9,13 +9,11 @@ import pytest
 
 from headrace.core.minor_versions import minor_of
 from headrace.spark_submit import sparks as sparks_module
-from headrace.spark_submit.emr_releases import release_of, releases
+from headrace.spark_submit.emr_releases import release_of, releases, traits_of, version_at
 from headrace.spark_submit.environments import CACHE_VARIABLE, REUSE_VARIABLE, find_cached
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.making import must_be_made
-from headrace.spark_submit.spark_home import find_newest_spark_home, find_spark_home
-from headrace.spark_submit.spark_versions import traits_of, version_at
-from headrace.spark_submit.sparks import Sparks
+from headrace.spark_submit.sparks import Sparks, find_newest_spark_home, find_spark_home
 from tests.support.spark_environments import make_whole
 from tests.support.spark_home import make_spark_home
 
@@ -33,7 +31,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[tuple[int, i
         "headrace.spark_submit.environments.find_python",
         lambda version: Path(f"/python{version[1]}") if version in here else None,
     )
-    monkeypatch.setattr("headrace.spark_submit.spark_home.JAVA_FOLDERS", ())
+    monkeypatch.setattr("headrace.spark_submit.sparks.JAVA_FOLDERS", ())
     make_java(tmp_path / "java", "17.0.1", monkeypatch)
     return here
 
@@ -121,7 +119,7 @@ def test_a_java_that_suits_is_looked_for_where_systems_put_them(
     make_java(tmp_path / "jvm" / "java-8", "1.8.0_402", monkeypatch)
     make_java(tmp_path / "mine", "21.0.1", monkeypatch)
     monkeypatch.setattr(
-        "headrace.spark_submit.spark_home.JAVA_FOLDERS",
+        "headrace.spark_submit.sparks.JAVA_FOLDERS",
         (f"{str(tmp_path).lstrip('/')}/jvm/*",),
     )
     spark = Sparks().of("emr-6.5.0")

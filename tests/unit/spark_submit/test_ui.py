@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.spark_submit.configuration import ui_logging, ui_properties
-from headrace.spark_submit.ui import event_logs, live_url
+from headrace.spark_submit.configuration import event_logs, live_url, ui_logging, ui_properties
 
 STARTED = "Successfully started service 'SparkUI' on port {}.\n"
 STOPPED = "Stopped Spark web UI at http://127.0.0.1:{}\n"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark_submit import utf8
+from headrace.spark_submit import commands
+from headrace.spark_submit.commands import require_utf8, utf8_environment
 from headrace.spark_submit.configuration import in_ascii, properties_file, ui_logging
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.utf8 import require_utf8, utf8_environment
 
 FOLDER = Path("/Jöb 作业 😀")
 
@@ -22,10 +22,10 @@ FOLDER = Path("/Jöb 作业 😀")
 @pytest.fixture
 def without_utf8(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine that has the locales C and POSIX only."""
-    monkeypatch.setattr(utf8, "_UTF8_LOCALES", ("none-of-this-name.UTF-8",))
-    utf8._utf8_setting.cache_clear()
+    monkeypatch.setattr(commands, "_UTF8_LOCALES", ("none-of-this-name.UTF-8",))
+    commands._utf8_setting.cache_clear()
     yield
-    utf8._utf8_setting.cache_clear()
+    commands._utf8_setting.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.sql.analysis import read_script
-from headrace.sql.errors import SqlError
 from headrace.sql.functions import FUNCTIONS, NOT_BUILT, find_function
+from headrace.sql.types import SqlError
 
 RELATIONS = """CREATE STREAM flights (id VARCHAR KEY, carrier VARCHAR, delay INT, tags ARRAY<VARCHAR>) WITH (stream = 'flights');
 CREATE TABLE planes (carrier VARCHAR PRIMARY KEY, seats INT) WITH (stream = 'planes');

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.sql.analysis import read_script
-from headrace.sql.errors import SqlError
 from headrace.sql.fold import Fold, Record, run
+from headrace.sql.types import SqlError
 
 OLD = r"""
 CREATE STREAM pageviews \

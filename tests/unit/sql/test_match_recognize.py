@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from headrace.sql.analysis import read_script
-from headrace.sql.errors import SqlError
 from headrace.sql.explain import explain
 from headrace.sql.fold import Fold, Record, run
 from headrace.sql.pyspark_job import compile_script
+from headrace.sql.types import SqlError
 
 TICKS = """CREATE STREAM ticks (sym VARCHAR KEY, price DOUBLE, n INT, ms BIGINT, tags ARRAY<VARCHAR>, seen STRUCT<by VARCHAR>) WITH (stream = 'ticks', timestamp = 'ms');
 CREATE TABLE names (sym VARCHAR PRIMARY KEY, name VARCHAR) WITH (stream = 'names');

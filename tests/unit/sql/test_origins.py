@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from headrace.sql.analysis import Analysis
 from headrace.sql.avro import BAD, avro_decoder, avro_encoder
-from headrace.sql.errors import Place, SqlError
 from headrace.sql.fold import run
 from headrace.sql.inference import GlueTable, Nothing, Schema, columns_of_records
 from headrace.sql.parsing import parse
 from headrace.sql.records import Record
+from headrace.sql.types import Place, SqlError
 
 OLD = {"type": "record", "name": "f", "fields": [{"name": "id", "type": "string"}]}
 NEW: dict[str, Any] = {

@@ -13,7 +13,6 @@ from headrace.cli import sql_outside
 from headrace.cli.commands import headrace
 from headrace.core.evaluation.pool import Lane, Pool
 from headrace.sql.analysis import Analysis, read_script
-from headrace.sql.errors import Place, SqlError
 from headrace.sql.fold import run
 from headrace.sql.function import OwnFunction
 from headrace.sql.inference import Nothing
@@ -21,6 +20,7 @@ from headrace.sql.parsing import parse
 from headrace.sql.plan import Script
 from headrace.sql.pyspark_job import compile_script
 from headrace.sql.records import Record
+from headrace.sql.types import Place, SqlError
 
 SOURCE = """
 def late_class(delay, least):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headrace.sql.analysis import read_script
-from headrace.sql.errors import SqlError
 from headrace.sql.parsing import MOST_BYTES, parse
 from headrace.sql.statements import CreateSource, Query
+from headrace.sql.types import SqlError
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from headrace.sql.analysis import Analysis
-from headrace.sql.errors import SqlError
 from headrace.sql.fold import run
 from headrace.sql.parsing import parse
 from headrace.sql.plan import KSQL
 from headrace.sql.records import Record
 from headrace.sql.session import Session
+from headrace.sql.types import SqlError
 
 PARTS: list[list[tuple[str, str, Any]]] = [
     [

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from headrace.sql.analysis import read_script
-from headrace.sql.errors import SqlError
 from headrace.sql.fold import Record, run
 from headrace.sql.pyspark_job import compile_script
+from headrace.sql.types import SqlError
 
 RELATIONS = """CREATE STREAM ticks (ticker VARCHAR(4), price DOUBLE, ms BIGINT) WITH (stream = 'ticks', timestamp = 'ms');
 CREATE TABLE names (ticker VARCHAR(4), name VARCHAR(9)) WITH (object = 's3://b/names.csv', format = 'CSV');

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.store.batch import SharedFrame
 from headrace.store.flusher import Flusher
+from headrace.store.frame import SharedFrame
 from headrace.store.losses import LogDamaged
 from headrace.store.shard_log import LogClosed, LogFull, ShardLog
 from tests.unit.store import logs

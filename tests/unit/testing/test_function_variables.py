@@ -12,8 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 import boto3
 import pytest
 
-from headrace.testing.environment import fresh_default_session, session, variables
-from headrace.testing.function_variables import FunctionVariables, default_session_of
+from headrace.testing.function_variables import (
+    FunctionVariables,
+    default_session_of,
+    fresh_default_session,
+    session,
+    variables,
+)
 
 NAME = "HEADRACE_TEST_VARIABLE"
 OTHER = "HEADRACE_TEST_OTHER_VARIABLE"

@@ -18,7 +18,7 @@ import boto3
 import pytest
 
 from headrace.testing import FunctionNotLoadable, LocalCloud, cloud, functions
-from headrace.testing.account import AccountView
+from headrace.testing.access import AccountView
 from headrace.testing.code import FunctionFailed, make_function, make_importable_function
 
 

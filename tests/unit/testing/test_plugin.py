@@ -12,8 +12,8 @@ from types import ModuleType
 
 import pytest
 
+from headrace.testing.clouds import ServedCloud
 from headrace.testing.remote import CloudUnusable, RemoteCloud
-from headrace.testing.served import ServedCloud
 
 pytest_plugins = ["pytester"]
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.testing.clouds import LocalCloud
-from headrace.testing.served import ServedCloud
+from headrace.testing.clouds import LocalCloud, ServedCloud
 from headrace.testing.waiting import until
 
 PYTHON = """

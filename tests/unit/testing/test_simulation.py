@@ -21,9 +21,8 @@ from botocore.exceptions import ClientError, ConnectionClosedError, ParamValidat
 
 from headrace.testing import CALM, ROUGH, Chances, cloud, simulation
 from headrace.testing.code import make_function
-from headrace.testing.simulated.clock import VirtualClock
 from headrace.testing.simulated.disk import Crashed, Disk
-from headrace.testing.simulated.workers import Deadlock, SeededWorkers
+from headrace.testing.simulated.workers import Deadlock, SeededWorkers, VirtualClock
 from headrace.testing.simulated.world import NotQuiet, NotSimulated
 from headrace.testing.stacks import deploy
 from scripts.simulated_deployment import ENRICH, small_enrich

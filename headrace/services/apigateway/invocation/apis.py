@@ -1,13 +1,61 @@
-"""Reads the APIs that moto stores, in their current state: a stage serves the current API, not the deployed one."""
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false
+"""Reads the APIs that moto stores, in their current state: a stage serves the current API, not the deployed one.
+
+Finds the REST API resource or HTTP API route that matches a path. Pure functions.
+
+Who may invoke a method with the authorization AWS_IAM, and how events name them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
 from dataclasses import dataclass, field
 from typing import Any, cast
+from urllib.parse import unquote
 
+from headrace.aws.signatures.signers import Signer
 from headrace.moto.storage.changes import MOTO_LOCK
+
+ACTION = "execute-api:Invoke"
+
+
+def denial_of(caller: Signer | None, api: RestApi | HttpApi, arn: str, action: str = ACTION) -> str:
+    """Return why a caller may not invoke the method `arn`, or do something else; empty when it may.
+
+    Source: apigateway/latest/developerguide/apigateway-authorization-flow.html (documented): in the API's account a
+    policy of the caller or of the API allows it; a caller of another account needs both, and only REST APIs have
+    policies.
+    """
+    if caller is None:
+        return "Missing Authentication Token"
+    if caller.account != api.account and isinstance(api, HttpApi):
+        return f"User: {caller.arn} is not authorized to perform: {action} on resource: {arn}"
+    return caller.denial(action, arn, {})
+
+
+# The members of `identity` that only a signature or a user of Cognito fills: empty in mapping templates
+# (LocalStack's tests against AWS, apigateway/test_apigateway_sqs.py, 2025), null in events (documented:
+# apigateway/latest/developerguide/set-up-lambda-proxy-integrations.html).
+UNSIGNED = (
+    "accessKey", "accountId", "caller", "cognitoAuthenticationProvider", "cognitoAuthenticationType",
+    "cognitoIdentityId", "cognitoIdentityPoolId", "principalOrgId", "user", "userArn",
+)  # fmt: skip
+
+
+def identity_of(caller: Signer) -> dict[str, Any]:
+    """Return the members of `requestContext.identity` in events of format 1.0.
+
+    Source: apigateway/latest/developerguide/api-gateway-mapping-template-reference.html (documented).
+    """
+    return {
+        "accessKey": caller.access_key,
+        "accountId": caller.account,
+        "caller": caller.user_id,
+        "user": caller.user_id,
+        "userArn": caller.arn,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +187,44 @@ def _http_api(backend: Any, api_id: str, account: str, region: str) -> HttpApi:
         stages={name: dict(stage.stage_variables or {}) for name, stage in api.stages.items()},
         selection=str(api.route_selection_expression or ""),
     )
+
+
+# The better first: a literal part, a parameter, the rest of the path (documented:
+# https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-routes.html).
+_LITERAL, _PARAMETER, _REST = 0, 1, 2
+
+
+def best_match(path: str, templates: Iterable[str]) -> tuple[str, dict[str, str]] | None:
+    """Return the template that matches a path best, such as `/items/{id}/{proxy+}`, and its parameters' values."""
+    parts = _parts(path)
+    fits: list[tuple[list[int], str, dict[str, str]]] = []
+    for template in templates:
+        fit = _fit(parts, _parts(template))
+        if fit is not None:
+            fits.append((fit[0], template, fit[1]))
+    if not fits:
+        return None
+    _, template, parameters = min(fits, key=lambda each: each[0])
+    return template, parameters
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def _fit(parts: list[str], template: list[str]) -> tuple[list[int], dict[str, str]] | None:
+    kinds: list[int] = []
+    parameters: dict[str, str] = {}
+    for at, segment in enumerate(template):
+        name = segment[1:-1] if segment.startswith("{") and segment.endswith("}") else ""
+        if name.endswith("+"):
+            if at >= len(parts):
+                return None
+            parameters[name[:-1]] = unquote("/".join(parts[at:]))
+            return [*kinds, _REST], parameters
+        if at >= len(parts) or (not name and unquote(parts[at]) != segment):
+            return None
+        if name:
+            parameters[name] = unquote(parts[at])
+        kinds.append(_PARAMETER if name else _LITERAL)
+    return (kinds, parameters) if len(parts) == len(template) else None

@@ -25,7 +25,7 @@ from headrace.services.apigateway.invocation.functions import (
     Refused,
     function_of,
 )
-from headrace.services.apigateway.invocation.mapping_variables import members
+from headrace.services.apigateway.invocation.mappings import members
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,14 +21,19 @@ from headrace.aws.signatures.signers import Signer, iam_context
 from headrace.core.arn import partition_of
 from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
 from headrace.core.wildcards import glob_matches
-from headrace.deliveries.parameter_types import convert_parameters
+from headrace.deliveries.targets import convert_parameters
 from headrace.services.apigateway.invocation import endpoints
-from headrace.services.apigateway.invocation.apis import HttpApi
+from headrace.services.apigateway.invocation.apis import (
+    UNSIGNED,
+    HttpApi,
+    best_match,
+    denial_of,
+    identity_of,
+)
 from headrace.services.apigateway.invocation.authorizers import (
     AuthorizerInput,
     authorize_http,
 )
-from headrace.services.apigateway.invocation.callers import UNSIGNED, denial_of, identity_of
 from headrace.services.apigateway.invocation.functions import (
     SERVICE,
     ApiRequest,
@@ -42,8 +47,7 @@ from headrace.services.apigateway.invocation.functions import (
     refusal,
     when,
 )
-from headrace.services.apigateway.invocation.mapping_variables import members, text_at
-from headrace.services.apigateway.invocation.routing import best_match
+from headrace.services.apigateway.invocation.mappings import members, text_at
 
 log = logging.getLogger(__name__)
 

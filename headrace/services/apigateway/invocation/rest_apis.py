@@ -18,12 +18,17 @@ from headrace.aws.calls.http import HttpResponse
 from headrace.core.arn import make_arn
 from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
 from headrace.services.apigateway.invocation import endpoints, mappings, service_calls
-from headrace.services.apigateway.invocation.apis import RestApi
+from headrace.services.apigateway.invocation.apis import (
+    UNSIGNED,
+    RestApi,
+    best_match,
+    denial_of,
+    identity_of,
+)
 from headrace.services.apigateway.invocation.authorizers import (
     AuthorizerInput,
     authorize_rest,
 )
-from headrace.services.apigateway.invocation.callers import UNSIGNED, denial_of, identity_of
 from headrace.services.apigateway.invocation.functions import (
     SERVICE,
     ApiRequest,
@@ -37,13 +42,12 @@ from headrace.services.apigateway.invocation.functions import (
     refusal,
     when,
 )
-from headrace.services.apigateway.invocation.mapping_variables import (
+from headrace.services.apigateway.invocation.mappings import (
     Overrides,
     RequestValues,
     members,
     text_at,
 )
-from headrace.services.apigateway.invocation.routing import best_match
 from headrace.services.apigateway.invocation.service_calls import (
     IntegrationAnswer,
     IntegrationRequest,

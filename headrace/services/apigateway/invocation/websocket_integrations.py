@@ -24,7 +24,7 @@ from headrace.services.apigateway.invocation.functions import (
     Refused,
     function_of,
 )
-from headrace.services.apigateway.invocation.mapping_variables import (
+from headrace.services.apigateway.invocation.mappings import (
     Overrides,
     RequestValues,
     fill_template,

@@ -21,9 +21,8 @@ from headrace.aws.calls.http import HttpRequest, HttpResponse, WebSocket
 from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.core.arn import make_arn
 from headrace.core.values import iso_seconds_of
-from headrace.services.apigateway.invocation.apis import HttpApi, find_api
+from headrace.services.apigateway.invocation.apis import HttpApi, denial_of, find_api, identity_of
 from headrace.services.apigateway.invocation.authorizers import AuthorizerInput, authorize_rest
-from headrace.services.apigateway.invocation.callers import denial_of, identity_of
 from headrace.services.apigateway.invocation.functions import (
     ApiRequest,
     Refused,
@@ -32,7 +31,7 @@ from headrace.services.apigateway.invocation.functions import (
     refusal,
     when,
 )
-from headrace.services.apigateway.invocation.mapping_variables import RequestValues, members
+from headrace.services.apigateway.invocation.mappings import RequestValues, members
 from headrace.services.apigateway.invocation.websocket_integrations import (
     DEFAULT,
     Services,

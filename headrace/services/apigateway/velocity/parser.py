@@ -3,18 +3,284 @@
 Nodes: ("text", text), ("reference", chain, is quiet, its source), ("set", chain, expression),
 ("if", [(condition or None, nodes)]), ("foreach", name, expression, nodes), ("break",), ("stop",).
 Chains and expressions: see `velocity_expressions`.
+
+Reads references and expressions of the Velocity Template Language into plain tuples.
+
+A chain is a name, then accesses: ("property", name), ("index", expression), ("method", name, arguments). Expressions:
+("reference", chain), ("constant", value), ("text", nodes of a string), ("list", expressions), ("range", first, last),
+("map", pairs), ("not", expression), (operator, left, right).
 """
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
+from typing import Any
 
-from headrace.services.apigateway.velocity.expressions import (
-    Expression,
-    ExpressionReader,
-    Node,
-    TemplateError,
+from headrace.core.evaluation import Budget
+
+Node = tuple[Any, ...]
+Expression = tuple[Any, ...]
+DEEPEST = 60
+_LEVELS = (
+    (("||", "or"),),
+    (("&&", "and"),),
+    (("==", "eq"), ("!=", "ne")),
+    (("<=", "le"), (">=", "ge"), ("<", "lt"), (">", "gt")),
+    (("+",), ("-",)),
+    (("*",), ("/",), ("%",)),
 )
+_NAMES = {"||": "or", "&&": "and"}
+_WORDS = {"true": True, "false": False, "null": None}
+
+
+class TemplateError(ValueError):
+    """A template cannot be parsed or rendered; the message is one sentence."""
+
+
+class ExpressionReader(ABC):
+    """Reads references and expressions from the current position of a template."""
+
+    def __init__(self, text: str, budget: Budget, depth: int = 0) -> None:
+        self._text = text
+        # A bracket in a string is tried as an index first, so brackets in brackets are read more than once.
+        self._budget = budget
+        self._at: int = 0
+        self._depth: int = depth
+        # A directive inside a string cannot end a block outside the string.
+        self._is_inner = depth > 0
+
+    @abstractmethod
+    def _template_in(self, content: str) -> list[Node]:
+        """Return the nodes of a string in double quotes, which is a template itself."""
+
+    def _deeper(self) -> None:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise TemplateError("the template is nested too deeply")
+
+    def _reference(self) -> tuple[list[Any], bool] | None:
+        """Read a reference at a `$`; return its chain and whether it is quiet (`$!`); None when it is plain text."""
+        text = self._text
+        self._at += 1
+        is_quiet = text.startswith("!", self._at)
+        self._at += is_quiet
+        braced = text.startswith("{", self._at)
+        self._at += braced
+        if not self._is_letter(self._at):
+            return None
+        chain = self._chain()
+        if braced:
+            if not text.startswith("}", self._at):
+                return None
+            self._at += 1
+        return chain, is_quiet
+
+    def _is_letter(self, at: int) -> bool:
+        return at < len(self._text) and (self._text[at].isalpha() or self._text[at] == "_")
+
+    def _word(self) -> str:
+        start = self._at
+        while self._at < len(self._text):
+            char = self._text[self._at]
+            if not (char.isalnum() or char in "_-"):
+                break
+            self._at += 1
+        if start == self._at:
+            raise TemplateError(f"a name is expected at character {start}")
+        return self._text[start : self._at]
+
+    def _chain(self) -> list[Any]:
+        chain: list[Any] = [self._word()]
+        text = self._text
+        while self._at < len(text):
+            if text[self._at] == "." and self._is_letter(self._at + 1):
+                self._at += 1
+                name = self._word()
+                if text.startswith("(", self._at):
+                    self._at += 1
+                    chain.append(("method", name, self._arguments(")")))
+                else:
+                    chain.append(("property", name))
+            elif text[self._at] == "[" and not self._is_inner:
+                self._at += 1
+                chain.append(("index", self._expression()))
+                self._expect("]")
+            elif text[self._at] == "[":
+                # Inside a string a bracket may be plain text.
+                self._budget.step()
+                at, depth = self._at, self._depth
+                try:
+                    self._at += 1
+                    index = self._expression()
+                    self._expect("]")
+                except TemplateError:
+                    self._at, self._depth = at, depth
+                    return chain
+                chain.append(("index", index))
+            else:
+                break
+        return chain
+
+    # --- expressions --------------------------------------------------------------------------
+
+    def _spaces(self) -> None:
+        while self._at < len(self._text) and self._text[self._at].isspace():
+            self._at += 1
+
+    def _take(self, token: str) -> bool:
+        self._spaces()
+        if not self._text.startswith(token, self._at):
+            return False
+        self._at += len(token)
+        return True
+
+    def _expect(self, token: str) -> None:
+        if not self._take(token):
+            raise TemplateError(f"'{token}' is expected at character {self._at} of the template")
+
+    def _expression(self, level: int = 0) -> Expression:
+        if level == len(_LEVELS):
+            return self._unary()
+        self._deeper()
+        left = self._expression(level + 1)
+        while (operator := self._operator(level)) is not None:
+            left = (operator, left, self._expression(level + 1))
+        self._depth -= 1
+        return left
+
+    def _operator(self, level: int) -> str | None:
+        self._spaces()
+        for symbol, *words in _LEVELS[level]:
+            if self._text.startswith(symbol, self._at):
+                self._at += len(symbol)
+                return _NAMES.get(symbol, symbol)
+            for word in words:
+                end = self._at + len(word)
+                if (
+                    self._text.startswith(word, self._at)
+                    and not self._text[end : end + 1].isalnum()
+                ):
+                    self._at = end
+                    return _NAMES.get(symbol, symbol)
+        return None
+
+    def _unary(self) -> Expression:
+        self._deeper()
+        try:
+            self._spaces()
+            text = self._text
+            is_word = (
+                text.startswith("not", self._at) and not text[self._at + 3 : self._at + 4].isalnum()
+            )
+            if is_word or text.startswith("!", self._at):
+                self._at += 3 if is_word else 1
+                return ("not", self._unary())
+            if self._take("("):
+                inner = self._expression()
+                self._expect(")")
+                return inner
+            return self._primary()
+        finally:
+            self._depth -= 1
+
+    def _primary(self) -> Expression:
+        text = self._text
+        char = text[self._at : self._at + 1]
+        if char == "$":
+            reference = self._reference()
+            if reference is None:
+                raise TemplateError(f"a reference is expected at character {self._at}")
+            return ("reference", reference[0])
+        if char in ("'", '"'):
+            return self._string(char)
+        if char == "[":
+            self._at += 1
+            return self._list()
+        if char == "{":
+            self._at += 1
+            return ("map", self._pairs())
+        if char.isdigit() or char == "-":
+            return self._number()
+        word = self._word() if self._is_letter(self._at) else ""
+        if word not in _WORDS:
+            raise TemplateError(f"a value is expected at character {self._at} of the template")
+        return ("constant", _WORDS[word])
+
+    def _string(self, quote: str) -> Expression:
+        text, start = self._text, self._at + 1
+        at, pieces = start, list[str]()
+        while True:
+            end = text.find(quote, at)
+            if end < 0:
+                raise TemplateError(f"a string has no end: character {start - 1}")
+            pieces.append(text[at:end])
+            if text[end + 1 : end + 2] != quote:
+                break
+            # Inside a string, two quotes stand for one.
+            pieces.append(quote)
+            at = end + 2
+        self._at = end + 1
+        content = "".join(pieces)
+        if quote == "'" or not {"$", "#"} & set(content):
+            return ("constant", content)
+        return ("text", self._template_in(content))
+
+    def _number(self) -> Expression:
+        start = self._at
+        self._at += self._text[start] == "-"
+        while self._text[self._at : self._at + 1].isdigit():
+            self._at += 1
+        is_whole = True
+        if self._text[self._at : self._at + 1] == "." and self._text[self._at + 1 :][:1].isdigit():
+            is_whole = False
+            self._at += 1
+            while self._text[self._at : self._at + 1].isdigit():
+                self._at += 1
+        digits = self._text[start : self._at]
+        try:
+            if len(digits) > 19:
+                raise ValueError
+            return ("constant", int(digits) if is_whole else float(digits))
+        except ValueError:
+            raise TemplateError(f"a number is expected at character {start}") from None
+
+    def _list(self) -> Expression:
+        if self._take("]"):
+            return ("list", [])
+        first = self._expression()
+        if self._take(".."):
+            last = self._expression()
+            self._expect("]")
+            return ("range", first, last)
+        items = [first]
+        while self._take(","):
+            items.append(self._expression())
+        self._expect("]")
+        return ("list", items)
+
+    def _pairs(self) -> list[tuple[Expression, Expression]]:
+        pairs: list[tuple[Expression, Expression]] = []
+        if self._take("}"):
+            return pairs
+        while True:
+            key = self._expression()
+            self._expect(":")
+            pairs.append((key, self._expression()))
+            if self._take("}"):
+                return pairs
+            self._expect(",")
+
+    def _arguments(self, end: str) -> list[Expression]:
+        arguments: list[Expression] = []
+        if self._take(end):
+            return arguments
+        while True:
+            arguments.append(self._expression())
+            if self._take(end):
+                return arguments
+            self._expect(",")
+
 
 _SPECIAL = re.compile(r"[$#\\]")
 _DIRECTIVES = ("set", "if", "elseif", "else", "end", "foreach", "break", "stop", "return")

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from headrace.core.evaluation import Budget, text_size
 from headrace.core.patterns import MatchingBudget, MatchTooLong, PatternRefused, java_pattern
-from headrace.services.apigateway.velocity.expressions import TemplateError
+from headrace.services.apigateway.velocity.parser import TemplateError
 
 # Documented: the largest payload of API Gateway is 10 MB.
 MOST_CHARACTERS = 10 * 1024 * 1024

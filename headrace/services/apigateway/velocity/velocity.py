@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from headrace.core.evaluation import Budget, TooMuch
-from headrace.services.apigateway.velocity.expressions import Expression, Node, TemplateError
-from headrace.services.apigateway.velocity.parser import Parser
+from headrace.services.apigateway.velocity.parser import Expression, Node, Parser, TemplateError
 from headrace.services.apigateway.velocity.values import (
     MEMBER_BYTES,
     MOST_CHARACTERS,

@@ -8,22 +8,19 @@ from headrace.services.cloudformation.actions.change_sets import (
     list_change_sets,
 )
 from headrace.services.cloudformation.actions.describe import (
+    describe_stack_drift_detection_status,
     describe_stack_events,
     describe_stack_resource,
+    describe_stack_resource_drifts,
     describe_stack_resources,
     describe_stacks,
+    detect_stack_drift,
+    detect_stack_resource_drift,
     list_exports,
     list_imports,
     list_stack_resources,
     list_stacks,
 )
-from headrace.services.cloudformation.actions.drift import (
-    describe_stack_drift_detection_status,
-    describe_stack_resource_drifts,
-    detect_stack_drift,
-    detect_stack_resource_drift,
-)
-from headrace.services.cloudformation.actions.signals import signal_resource
 from headrace.services.cloudformation.actions.stack_set_operations import (
     describe_stack_set_operation,
     list_stack_set_operation_results,
@@ -50,18 +47,17 @@ from headrace.services.cloudformation.actions.stacks import (
     get_stack_policy,
     rollback_stack,
     set_stack_policy,
+    signal_resource,
     update_stack,
     update_termination_protection,
 )
 from headrace.services.cloudformation.actions.templates import (
+    describe_type,
     get_template,
     get_template_summary,
-    validate_template,
-)
-from headrace.services.cloudformation.actions.types import (
-    describe_type,
     list_type_versions,
     list_types,
+    validate_template,
 )
 
 ACTIONS = [

@@ -9,6 +9,7 @@ from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.arn import make_arn
 from headrace.core.values import get_list, moment, present
+from headrace.services.cloudformation import requests
 from headrace.services.cloudformation.actions.describe import parameter_list, start_of, tag_list
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.changes import imports
@@ -27,14 +28,8 @@ from headrace.services.cloudformation.errors import (
     validation_error,
 )
 from headrace.services.cloudformation.limits import PAGE_ITEMS
-from headrace.services.cloudformation.requests import (
-    request_preparation,
-    requests,
-    template_expansion,
-)
-from headrace.services.cloudformation.requests.request_preparation import check_topics
-from headrace.services.cloudformation.stacks.change_details import remove_values
-from headrace.services.cloudformation.state import EXECUTED, ChangeSet, Stack
+from headrace.services.cloudformation.requests import check_topics
+from headrace.services.cloudformation.state import EXECUTED, ChangeSet, Stack, remove_values
 from headrace.services.cloudformation.template.template import Template
 from headrace.services.cloudformation.template.template_checks import parse
 
@@ -50,13 +45,13 @@ def create_change_set(
     name, kind = request["ChangeSetName"], request.get("ChangeSetType") or "UPDATE"
     if kind != "IMPORT" and request.get("ResourcesToImport"):  # the words are assumed
         raise validation_error("ResourcesToImport can only be given with the ChangeSetType IMPORT")
-    template_expansion.check_name(request["StackName"])
+    requests.check_name(request["StackName"])
     mode = request.get("DeploymentMode") or ""
     if mode and kind == "IMPORT":  # the words are assumed
         raise validation_error(
             f"DeploymentMode {mode} cannot be given with the ChangeSetType IMPORT"
         )
-    expanded = template_expansion.expand(cfn, call, request)
+    expanded = requests.expand(cfn, call, request)
     live = _live(cfn, call, request) if mode else LiveState()
     with cfn.lock:
         stack = _stack_for(cfn, call, request, kind)
@@ -71,7 +66,7 @@ def create_change_set(
         template, values = (
             (Template.empty(request.get("TemplateBody") or "{}"), dict[str, Any]())
             if failure
-            else request_preparation.prepare(cfn, stack, request, expanded)
+            else requests.prepare(cfn, stack, request, expanded)
         )
         tags = requests.tags_of(request, stack)
         change_set = ChangeSet(

@@ -1,11 +1,18 @@
-"""Stacks: create, update, delete, cancel, roll back, protect."""
+"""Stacks: create, update, delete, cancel, roll back, protect.
+
+SignalResource: reports to a stack that a resource is ready, or has failed.
+"""
+
+from __future__ import annotations
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.values import get_list
+from headrace.services.cloudformation import requests
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.changes.changes import ResourceChanges, has_changes
+from headrace.services.cloudformation.deployment.alias_deployments import alias_policy
 from headrace.services.cloudformation.deployment.stack_operation import Deployment
 from headrace.services.cloudformation.errors import (
     stack_missing,
@@ -13,13 +20,13 @@ from headrace.services.cloudformation.errors import (
     validation_error,
 )
 from headrace.services.cloudformation.requests import (
-    request_preparation,
-    requests,
-    template_expansion,
+    FOR_NOW,
+    check_topics,
+    policy_of,
 )
-from headrace.services.cloudformation.requests.request_preparation import check_topics
-from headrace.services.cloudformation.requests.requests import FOR_NOW, policy_of
-from headrace.services.cloudformation.state import Stack
+from headrace.services.cloudformation.signals import SIGNALLED, Signal, receiver_of
+from headrace.services.cloudformation.state import Resource, Stack
+from headrace.services.cloudformation.template.template_checks import parse
 
 
 def living(cfn: CloudFormation, call: Call, name: str) -> Stack:
@@ -36,8 +43,8 @@ def create_stack(
 ) -> shapes.CreateStackOutput:
     """Create a stack in the background. Source: API_CreateStack."""
     name, token = request["StackName"], request.get("ClientRequestToken") or ""
-    template_expansion.check_name(name)
-    expanded = template_expansion.expand(cfn, call, request)
+    requests.check_name(name)
+    expanded = requests.expand(cfn, call, request)
     with cfn.lock:
         present = cfn.stacks.find(call.account, call.region, name)
         if present is not None and present.status != "REVIEW_IN_PROGRESS":
@@ -47,7 +54,7 @@ def create_stack(
         stack = present or cfn.stacks.new(
             name, call.account, call.region, "CREATE_IN_PROGRESS", call.now_ms
         )
-        template, values = request_preparation.prepare(cfn, stack, request, expanded)
+        template, values = requests.prepare(cfn, stack, request, expanded)
         check_topics(cfn, stack, request)
         stack.policy = policy_of(cfn, request) or ""
         stack.request_token = token
@@ -72,14 +79,14 @@ def update_stack(
     cfn: CloudFormation, call: Call, request: shapes.UpdateStackInput
 ) -> shapes.UpdateStackOutput:
     """Update a stack in the background. Source: API_UpdateStack."""
-    expanded = template_expansion.expand(cfn, call, request)
+    expanded = requests.expand(cfn, call, request)
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
         if stack.status not in requests.UPDATABLE:
             raise validation_error(
                 f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
             )
-        template, values = request_preparation.prepare(cfn, stack, request, expanded)
+        template, values = requests.prepare(cfn, stack, request, expanded)
         tags = requests.tags_of(request, stack)
         changes = ResourceChanges(cfn.lookups, stack, template, values, tags)
         if not has_changes(stack, template, changes, tags):
@@ -264,3 +271,38 @@ def get_stack_policy(
     if stack.in_progress and stack.temporary_policy:  # recorded
         policy = stack.temporary_policy
     return {"StackPolicyBody": policy} if policy else {}
+
+
+_IN_PROGRESS = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS")
+
+
+def _waits(stack: Stack, resource: Resource) -> bool:
+    # CodeDeploy passes on the results of an alias's lifecycle hooks as signals.
+    definition = parse(stack.body).resources.get(resource.logical_id, resource.definition)
+    return resource.type in SIGNALLED or alias_policy(definition) is not None
+
+
+@operation("SignalResource")
+def signal_resource(cfn: CloudFormation, call: Call, request: shapes.SignalResourceInput) -> None:
+    """Send a signal to a resource that waits for it. Source: API_SignalResource; the sentences were observed."""
+    name = request["LogicalResourceId"]
+    with cfn.lock:
+        stack = living(cfn, call, request["StackName"])
+        if not stack.in_progress:
+            raise validation_error(
+                f"Stack:{stack.stack_id} is in {stack.status} state and can not be signaled."
+            )
+        resource = stack.resources.get(name)
+        if resource is None:
+            raise validation_error(f"Resource {name} does not exist for stack {stack.name}")
+        if resource.status not in _IN_PROGRESS or not _waits(stack, resource):
+            raise validation_error(
+                f"Resource {name} is in {resource.status} state and cannot be signaled"
+            )
+        signal = Signal(request["UniqueId"], request["Status"])
+        receiver = receiver_of(stack.stack_id, name)
+        if not cfn.operations.ports.signals.send(receiver, signal):
+            raise validation_error(
+                f"Signal with ID {signal.unique_id} for resource {name} already exists. Signals may only be updated"
+                " with a FAILURE status."
+            )

@@ -10,29 +10,32 @@ from headrace.services.cloudformation.changes import stack_tags
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import ResourceType
-from headrace.services.cloudformation.stacks.change_details import (
+from headrace.services.cloudformation.state import (
+    RETAINING,
     TAGS_DETAIL,
     Causes,
     Change,
+    Resource,
+    Stack,
     attribute_detail,
     property_details,
     remove_values,
     replacement,
 )
-from headrace.services.cloudformation.stacks.scope import Lookups, decide, scope_of
-from headrace.services.cloudformation.state import RETAINING, Resource, Stack
-from headrace.services.cloudformation.template import function_forms, graph
+from headrace.services.cloudformation.template import functions, graph
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate, evaluate_whole
 from headrace.services.cloudformation.template.parameters import effective_values
-from headrace.services.cloudformation.template.references import all_dependencies, references
-from headrace.services.cloudformation.template.template import Template
-from headrace.services.cloudformation.template.template_checks import parse
-from headrace.services.cloudformation.template.values import (
+from headrace.services.cloudformation.template.scope import Lookups, decide, scope_of
+from headrace.services.cloudformation.template.template import (
     UNKNOWN,
     Allowance,
     OperationSize,
+    Template,
+    all_dependencies,
     is_unknown,
+    references,
 )
+from headrace.services.cloudformation.template.template_checks import parse
 
 # Attributes of a resource, outside its Properties, whose difference is a change.
 _ATTRIBUTES = (
@@ -146,7 +149,7 @@ class ResourceChanges:
                 self.warning = _INCOMPLETE.format(name, f"No export named {self._missing_export}")
             if not self.warning and _joins_unknown(definition.get("Properties"), self._scope):
                 self.warning = _INCOMPLETE.format(
-                    name, str(function_forms.template_error(function_forms.JOIN))
+                    name, str(functions.template_error(functions.JOIN))
                 )
             present = self._stack.resources.get(name)
             if present is None or not present.physical_id:

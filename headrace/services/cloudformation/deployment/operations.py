@@ -7,14 +7,14 @@ import logging
 
 from headrace.core.clock import Clock
 from headrace.core.workers import Supervisor, WorkerDone
+from headrace.services.cloudformation.deployment.alias_deployments import LOOK_EVERY_S
 from headrace.services.cloudformation.deployment.resource_states import ResourceStates
-from headrace.services.cloudformation.deployment.rollback_triggers import LOOK_EVERY_S
 from headrace.services.cloudformation.deployment.stack_operation import Deployment, Work
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.resources.base import Context
-from headrace.services.cloudformation.stacks.scope import Lookups
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
+from headrace.services.cloudformation.template.scope import Lookups
 
 log = logging.getLogger(__name__)
 

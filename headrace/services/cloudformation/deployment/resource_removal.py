@@ -7,14 +7,13 @@ from typing import Any
 
 from headrace.core.values import get_list
 from headrace.services.cloudformation.changes import stack_tags
-from headrace.services.cloudformation.deployment.parallel import run_in_order
 from headrace.services.cloudformation.deployment.resource_states import ResourceStates, type_of
 from headrace.services.cloudformation.errors import log_defect, reason_of
-from headrace.services.cloudformation.resources import snapshots
-from headrace.services.cloudformation.resources.property_types import convert_to_texts
-from headrace.services.cloudformation.resources.schemas import list_names
+from headrace.services.cloudformation.resources import base
+from headrace.services.cloudformation.resources.schemas import convert_to_texts, list_names
 from headrace.services.cloudformation.state import RETAINING, Resource
 from headrace.services.cloudformation.template import graph
+from headrace.services.cloudformation.template.graph import run_in_order
 
 # Statuses in which a resource no longer belongs to its stack.
 _GONE = ("DELETE_COMPLETE", "DELETE_SKIPPED", "DELETE_IN_PROGRESS")
@@ -171,8 +170,8 @@ class Removal:
         if kind.shared:
             properties = _remove_shared(kind.shared, properties, others)
         context = self._states.context(resource)
-        if resource.deletion_policy == snapshots.SNAPSHOT:
-            snapshots.take(context, kind.name, resource.physical_id)
+        if resource.deletion_policy == base.SNAPSHOT:
+            base.take(context, kind.name, resource.physical_id)
         kind.delete(context, resource.physical_id, properties)
 
     def _others(self, resource: Resource) -> Iterator[Resource]:

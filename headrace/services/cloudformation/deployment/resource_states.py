@@ -1,12 +1,26 @@
-"""The statuses of one stack's resources: each change is stored and becomes a stack event."""
+"""The statuses of one stack's resources: each change is stored and becomes a stack event.
+
+Evaluates a resource's definition in a template: its properties, metadata, CreationPolicy and UpdatePolicy.
+
+Creates one resource: notes each of its type's calls before the answer is used, stores the physical id.
+"""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, cast
 
+from headrace.core.commit_notes import stored_with_commit
+from headrace.core.ports import CallerIdentity
 from headrace.services.cloudformation.changes import stack_tags
+from headrace.services.cloudformation.changes.imports import (
+    already_exists,
+    means_existing,
+)
+from headrace.services.cloudformation.deployment.alias_deployments import alias_policy
 from headrace.services.cloudformation.errors import (
     Cancelled,
     ResourceFailed,
@@ -14,10 +28,13 @@ from headrace.services.cloudformation.errors import (
     reason_of,
 )
 from headrace.services.cloudformation.ports import Ports
-from headrace.services.cloudformation.resources import resource_type
+from headrace.services.cloudformation.resources import base, resource_type
 from headrace.services.cloudformation.resources.base import Context, ResourceResult, ResourceType
-from headrace.services.cloudformation.state import Resource, Stack
+from headrace.services.cloudformation.resources.schemas import convert_to_texts
+from headrace.services.cloudformation.signals import ExpectedSignals, creation_policy
+from headrace.services.cloudformation.state import CreationNotes, Resource, Stack
 from headrace.services.cloudformation.store import Stacks
+from headrace.services.cloudformation.template.intrinsics import Scope, evaluate_whole
 
 # The noun in a cancelled resource's reason, by verb; the one for a deletion is assumed to be like the others.
 _GIVEN_UP = {"CREATE": "creation", "UPDATE": "update", "DELETE": "deletion", "IMPORT": "import"}
@@ -155,3 +172,174 @@ class ResourceStates:
         """Store the stack's own record."""
         with self.lock:
             self.stacks.save(self.stack)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedResource:
+    """A resource as its template defines it.
+
+    Attributes:
+        resource: has its properties and metadata, and no physical id.
+        kind: its type.
+        signals: what its CreationPolicy waits for; None: nothing.
+        deployment: how its UpdatePolicy shifts an alias to a new version; None: at once.
+    """
+
+    resource: Resource
+    kind: ResourceType
+    signals: ExpectedSignals | None
+    deployment: dict[str, Any] | None
+
+
+def outline(
+    logical_id: str, definition: Mapping[str, Any], depends_on: set[str], now_ms: int
+) -> Resource:
+    """Return a resource as its template defines it, without the parts that need evaluation."""
+    return Resource(
+        logical_id,
+        definition["Type"],
+        "",
+        depends_on=sorted(depends_on),
+        deletion_policy=str(definition.get("DeletionPolicy", base.default_policy(definition))),
+        replace_policy=str(definition.get("UpdateReplacePolicy", "Delete")),
+        definition={
+            key: value
+            for key, value in definition.items()
+            if key not in ("Properties", "DependsOn")
+        },
+        updated_ms=now_ms,
+    )
+
+
+def evaluate_resource(
+    resource: Resource, definition: Mapping[str, Any], scope: Callable[[], Scope]
+) -> EvaluatedResource:
+    """Evaluate a definition, and set the properties and metadata of `resource`, which `outline` returned.
+
+    `scope` returns a new one for each part. Raises TemplateError, ResourceFailed.
+    """
+    logical_id = resource.logical_id
+    kind = type_of(resource.type)
+    properties = evaluate_whole(definition.get("Properties", {}), scope())
+    if not isinstance(properties, dict):
+        raise ResourceFailed(
+            f"Template format error: [/Resources/{logical_id}/Properties] must be an object."
+        )
+    properties = cast("dict[str, Any]", properties)
+    resource.properties = properties
+    kind.check(logical_id, properties)
+    resource.metadata = evaluate_whole(definition.get("Metadata", {}), scope())
+
+    def value_of(value: Any) -> Any:
+        return evaluate_whole(value, scope())
+
+    return EvaluatedResource(
+        resource, kind, creation_policy(definition, value_of), alias_policy(definition, value_of)
+    )
+
+
+# The reason of the event that announces the physical id.
+INITIATED = "Resource creation Initiated"
+
+
+def make(
+    states: ResourceStates, resource: Resource, kind: ResourceType, keep: Callable[[], None]
+) -> ResourceResult:
+    """Create a new resource; `resource` gets its physical id as soon as it is known.
+
+    `keep` stores the id and its event.
+    """
+    if kind.find is not None:
+        properties = convert_to_texts(kind.name, resource.properties)
+        physical_id = kind.find(states.context(resource), properties)
+        if physical_id:
+            raise _already_exists(states, kind, physical_id)
+    noting = _CallNotes(states, resource, keep)
+    try:
+        result = kind.create(noting.context(), convert_to_texts(kind.name, resource.properties))
+    except Exception as error:
+        noting.end()
+        name = kind.name_of(resource.properties)
+        if not resource.physical_id and name and means_existing(error):
+            raise _already_exists(states, kind, name) from error
+        raise
+    if not resource.physical_id:
+        noting.set_physical_id(result.physical_id)
+    return result
+
+
+def _already_exists(states: ResourceStates, kind: ResourceType, identifier: str) -> ResourceFailed:
+    return already_exists(states.stacks, states.ports.ids, states.stack, kind.name, identifier)
+
+
+@dataclass(slots=True)
+class _CallNotes:
+    """Notes the calls that create one resource, until its physical id is stored. Used by one thread at a time."""
+
+    states: ResourceStates
+    resource: Resource
+    keep: Callable[[], None]
+    begun: CreationNotes = field(default_factory=CreationNotes)
+    is_over: bool = False
+    is_stored: bool = False
+
+    def context(self) -> Context:
+        """Return a context whose calls and generated names are noted."""
+        context = self.states.context(self.resource, self.set_physical_id)
+        return replace(context, control=self, made_up=self._name, note_begun=self._begin)
+
+    def call(
+        self,
+        service: str,
+        operation: str,
+        params: Mapping[str, Any],
+        *,
+        account: str | None = None,
+        region: str | None = None,
+        acting: CallerIdentity | None = None,
+    ) -> dict[str, Any]:
+        """See `ControlPlane.call`."""
+
+        def note(answer: dict[str, Any] | None) -> None:
+            # Times and bytes never occur in a physical id.
+            plain = json.loads(json.dumps(answer, default=str))
+            call = {"service": service, "operation": operation, "answer": plain}
+            self.begun.calls.append(call)
+            self._store()
+
+        where: Any = {"account": account, "region": region, "acting": acting}
+        control = self.states.ports.control
+        if self.is_over:
+            return control.call(service, operation, params, **where)
+        with stored_with_commit(note):
+            return control.call(service, operation, params, **where)
+
+    def set_physical_id(self, physical_id: str) -> None:
+        """Set the physical id, and stop noting."""
+        self.resource.physical_id = physical_id
+        self.keep()
+        self.end()
+
+    def end(self) -> None:
+        """Delete the notes: the physical id is stored now, or nothing was created."""
+        self.is_over = True
+        if self.is_stored:
+            self.states.stacks.creation_notes.delete(self._key)
+
+    def _name(self, make: Callable[[], str]) -> str:
+        name = make()
+        self.begun.names.append(name)
+        return name
+
+    def _begin(self, physical_id: str) -> None:
+        self.begun.names.append(physical_id)
+        self._store()
+
+    def _store(self) -> None:
+        # This takes no lock except the database's.
+        self.states.stacks.creation_notes.put(self._key, asdict(self.begun))
+        self.is_stored = True
+
+    @property
+    def _key(self) -> str:
+        return f"{self.states.stack.stack_id} {self.resource.logical_id}"

@@ -16,18 +16,18 @@ from typing import Any
 from headrace.core.ports import CallerIdentity
 from headrace.core.workers import WorkerDone
 from headrace.services.cloudformation.changes.live_state import give_back
-from headrace.services.cloudformation.custom_responses import CloudStopped
+from headrace.services.cloudformation.deployment.alias_deployments import RollbackTriggers
 from headrace.services.cloudformation.deployment.resource_removal import Removal
 from headrace.services.cloudformation.deployment.resource_states import ResourceStates, type_of
-from headrace.services.cloudformation.deployment.rollback_triggers import RollbackTriggers
 from headrace.services.cloudformation.deployment.stack_resources import Provisioner
 from headrace.services.cloudformation.errors import log_defect, reason_of
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.resources.base import Context, Properties, ResourceType
-from headrace.services.cloudformation.stacks.scope import Lookups
+from headrace.services.cloudformation.signals import CloudStopped
 from headrace.services.cloudformation.state import CreationNotes, Resource, Stack
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template import graph
+from headrace.services.cloudformation.template.scope import Lookups
 from headrace.services.cloudformation.template.template_checks import parse
 
 log = logging.getLogger(__name__)

@@ -2,27 +2,35 @@
 
 Every step is stored before the next begins, so that a restarted cloud can roll back from where the killed one stopped.
 A resource that fails ends in a FAILED status with the reason.
+
+Decides which resources an update may change, replace or delete under the stack policy. Pure functions.
+
+Documented: .../UserGuide/protect-stack-resources.html. The sentences of denials were observed.
 """
 
 from __future__ import annotations
 
 import functools
+import json
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, cast
 
+from headrace.core.wildcards import glob_matches
 from headrace.services.cloudformation.changes import imports, stack_tags
 from headrace.services.cloudformation.deployment.alias_deployments import ALIAS, AliasDeployment
-from headrace.services.cloudformation.deployment.definitions import (
+from headrace.services.cloudformation.deployment.resource_removal import Removal
+from headrace.services.cloudformation.deployment.resource_states import (
+    INITIATED,
     EvaluatedResource,
+    ResourceStates,
     evaluate_resource,
+    make,
     outline,
 )
-from headrace.services.cloudformation.deployment.parallel import run_in_order
-from headrace.services.cloudformation.deployment.resource_maker import INITIATED, make
-from headrace.services.cloudformation.deployment.resource_removal import Removal
-from headrace.services.cloudformation.deployment.resource_states import ResourceStates
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.resources.base import ResourceResult, list_changed_properties
-from headrace.services.cloudformation.resources.property_types import convert_to_texts
+from headrace.services.cloudformation.resources.schemas import convert_to_texts
 from headrace.services.cloudformation.signals import (
     SIGNALLED,
     ExpectedSignals,
@@ -31,15 +39,70 @@ from headrace.services.cloudformation.signals import (
     receiver_of,
     wait_for,
 )
-from headrace.services.cloudformation.stacks import denials
-from headrace.services.cloudformation.stacks.scope import Lookups, decide, scope_of
 from headrace.services.cloudformation.state import Resource
+from headrace.services.cloudformation.template.graph import run_in_order
 from headrace.services.cloudformation.template.intrinsics import Scope
-from headrace.services.cloudformation.template.outputs import evaluate_outputs
-from headrace.services.cloudformation.template.parameters import effective_values
-from headrace.services.cloudformation.template.references import dependencies
-from headrace.services.cloudformation.template.template import Template
-from headrace.services.cloudformation.template.values import OperationSize
+from headrace.services.cloudformation.template.parameters import effective_values, evaluate_outputs
+from headrace.services.cloudformation.template.scope import Lookups, decide, scope_of
+from headrace.services.cloudformation.template.template import OperationSize, Template, dependencies
+
+
+def denial(policy: str, action: str, logical_id: str, kind: str) -> str:
+    """Return why a policy denies an update action on a resource; an empty text: it is allowed.
+
+    Args:
+        policy: as `policy_of` returned it; an empty text allows everything.
+        action: such as `Update:Replace`.
+        logical_id: the resource's.
+        kind: the resource's type.
+    """
+    if not policy:
+        return ""
+    statements: list[dict[str, Any]] = json.loads(policy).get("Statement", [])
+    resource = f"LogicalResourceId/{logical_id}"
+    allowed = False
+    for number, statement in enumerate(statements, 1):
+        if not (
+            _is_meant(statement, "Action", action)
+            and _is_meant(statement, "Resource", resource)
+            and _holds(statement.get("Condition") or {}, kind)
+        ):
+            continue
+        if statement["Effect"] == "Deny":
+            named = _texts(statement.get("Resource", statement.get("NotResource")))
+            return (
+                f"Action denied by stack policy: Statement [#{number}] does not allow [{action}] for resource"
+                f" [{', '.join(named)}];"
+            )
+        allowed = True
+    # A stack policy denies every update that no statement allows (documented).
+    return "" if allowed else "Action not allowed by stack policy"
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(item) for item in cast("list[Any]", value if isinstance(value, list) else [value])]
+
+
+def _is_meant(statement: Mapping[str, Any], member: str, value: str) -> bool:
+    """Whether a statement's Action or Resource, or NotAction or NotResource, applies to a value."""
+    if f"Not{member}" in statement:
+        return not any(glob_matches(text, value) for text in _texts(statement[f"Not{member}"]))
+    return any(glob_matches(text, value) for text in _texts(statement.get(member, [])))
+
+
+def _holds(condition: Mapping[str, Any], kind: str) -> bool:
+    """Whether a condition on the resource's type is true; any other condition is false."""
+    for operator, keys in condition.items():
+        for key, values in cast("Mapping[str, Any]", keys).items():
+            expected = _texts(values)
+            matches = operator == "StringLike" and any(
+                glob_matches(text, kind) for text in expected
+            )
+            equals = operator == "StringEquals" and kind in expected
+            if key != "ResourceType" or not (matches or equals):
+                return False
+    return True
+
 
 # Imports one existing resource into a stack, unchanged.
 
@@ -230,7 +293,7 @@ class Provisioner:
     def _check_policy(self, present: Resource, action: str) -> None:
         """Raise ResourceFailed when the stack's policy denies the update's action on a resource."""
         policy = self._stack.enforced_policy
-        reason = denials.denial(policy, action, present.logical_id, present.type)
+        reason = denial(policy, action, present.logical_id, present.type)
         if reason:
             refusal = ResourceFailed(reason)
             self._states.fail(present, "UPDATE", refusal)

@@ -42,9 +42,9 @@ def declared_types() -> dict[str, DeclaredType]:
 def resource_type(name: str) -> ResourceType | None:
     """Return the resource type of that name, or None when headrace does not support it."""
     if name.startswith("Custom::") or name == "AWS::CloudFormation::CustomResource":
-        from headrace.services.cloudformation.resources.types import cloudformation_custom
+        from headrace.services.cloudformation.resources.types import cloudformation
 
-        return cloudformation_custom.custom_resource_type(name)
+        return cloudformation.custom_resource_type(name)
     return coded_types().get(name) or _build_declared_type(name)
 
 

@@ -23,32 +23,32 @@ from headrace.services.cloudformation.resources.base import (
 )
 from headrace.services.cloudformation.resources.declaration import (
     Call,
+    Converter,
     DeclaredType,
     Values,
-)
-from headrace.services.cloudformation.resources.declared_answers import (
-    attribute,
-    empty_of,
-    has_value,
-    render_attribute,
-    says_gone,
-    things_in,
+    tags_as,
+    tags_of,
 )
 from headrace.services.cloudformation.resources.declared_calls import (
     TAGS,
+    attribute,
+    empty_of,
     find_ignored,
+    has_value,
     input_of,
     list_itemized,
     list_kept,
     list_passed,
     list_updatable,
+    render_attribute,
+    says_gone,
     shape_of,
     tags_member,
     takes_tags,
+    things_in,
     value_from,
 )
 from headrace.services.cloudformation.resources.reading import find_properties
-from headrace.services.cloudformation.resources.values_to_api import Converter, tags_as, tags_of
 
 # Services that treat an empty text as a name to look up.
 _WITHOUT_EMPTY_TEXTS = ("ec2", "elbv2", "rds")

@@ -14,18 +14,16 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from headrace.services.cloudformation.errors import TemplateError
-from headrace.services.cloudformation.template import function_forms as forms
 from headrace.services.cloudformation.template import functions
-from headrace.services.cloudformation.template.references import (
-    get_att_parts,
-    sub_names,
-    sub_parts,
-)
-from headrace.services.cloudformation.template.values import (
+from headrace.services.cloudformation.template import functions as forms
+from headrace.services.cloudformation.template.template import (
     NO_VALUE,
     UNKNOWN,
     Allowance,
+    get_att_parts,
     is_unknown,
+    sub_names,
+    sub_parts,
 )
 
 _DYNAMIC_START, _DYNAMIC_END = "{{resolve:", "}}"

@@ -2,6 +2,8 @@
 
 The sentences of the errors are AWS's, recorded or observed; those about mapping attributes, conditions and names that
 are too long are assumed.
+
+Capabilities: what a request must acknowledge when its template creates IAM resources.
 """
 
 from __future__ import annotations
@@ -11,20 +13,58 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+from headrace.aws.calls.errors import AwsError
 from headrace.core.values import as_mapping
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError
-from headrace.services.cloudformation.resources.snapshots import SNAPSHOT, WITH_SNAPSHOTS
+from headrace.services.cloudformation.resources.base import SNAPSHOT, WITH_SNAPSHOTS
 from headrace.services.cloudformation.template import graph
-from headrace.services.cloudformation.template.function_forms import check_export, check_forms
-from headrace.services.cloudformation.template.references import conditions_in, mentions
+from headrace.services.cloudformation.template.functions import check_export, check_forms
 from headrace.services.cloudformation.template.template import (
     PSEUDO_PARAMETERS,
     RESOURCE_KEYS,
     Template,
+    conditions_in,
+    mentions,
     template_of,
 )
 from headrace.services.cloudformation.template.template_text import load
+
+_AUTO_EXPAND = "CAPABILITY_AUTO_EXPAND"
+_NAMED_IAM = {
+    "AWS::IAM::Role": "RoleName",
+    "AWS::IAM::User": "UserName",
+    "AWS::IAM::Group": "GroupName",
+    "AWS::IAM::ManagedPolicy": "ManagedPolicyName",
+    "AWS::IAM::InstanceProfile": "InstanceProfileName",
+}
+
+
+def iam_resources(template: Template) -> list[Mapping[str, Any]]:
+    """Return the template's IAM resources."""
+    return [r for r in template.resources.values() if str(r["Type"]).startswith("AWS::IAM::")]
+
+
+def find_needed_capability(template: Template) -> str:
+    """Return the capability that a template needs, or an empty text."""
+    iam = iam_resources(template)
+    named = any(_NAMED_IAM.get(r["Type"], "") in r.get("Properties", {}) for r in iam)
+    return "CAPABILITY_NAMED_IAM" if named else "CAPABILITY_IAM" if iam else ""
+
+
+def check_capabilities(template: Template, capabilities: list[str], *, is_change_set: bool) -> None:
+    """Raise InsufficientCapabilitiesException when the request does not acknowledge IAM resources or transforms.
+
+    Creating a change set needs no acknowledgement of transforms: it shows their result (documented: API_CreateStack).
+    """
+    if template.original and not is_change_set and _AUTO_EXPAND not in capabilities:
+        raise AwsError(
+            "InsufficientCapabilitiesException", f"Requires capabilities : [{_AUTO_EXPAND}]"
+        )
+    needed = find_needed_capability(template)
+    if needed and needed not in capabilities and "CAPABILITY_NAMED_IAM" not in capabilities:
+        raise AwsError("InsufficientCapabilitiesException", f"Requires capabilities : [{needed}]")
+
 
 # The allowed policies for a deleted resource, and for a replaced one.
 _POLICIES = {

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from headrace.aws.calls.operation import Action
-from headrace.services.emr.actions.app_uis import (
-    create_persistent_app_ui,
-    describe_persistent_app_ui,
-    get_on_cluster_app_ui_presigned_url,
-    get_persistent_app_ui_presigned_url,
-)
 from headrace.services.emr.actions.clusters import (
     describe_cluster,
     list_bootstrap_actions,
     list_clusters,
     modify_cluster,
     terminate_job_flows,
-)
-from headrace.services.emr.actions.instance_fleets import (
-    add_instance_fleet,
-    list_instance_fleets,
-    modify_instance_fleet,
 )
 from headrace.services.emr.actions.instance_groups import (
     add_instance_groups,
@@ -28,10 +17,14 @@ from headrace.services.emr.actions.instance_groups import (
     put_auto_scaling_policy,
     remove_auto_scaling_policy,
 )
-from headrace.services.emr.actions.instances import list_instances
+from headrace.services.emr.actions.instances import (
+    add_instance_fleet,
+    list_instance_fleets,
+    list_instances,
+    modify_instance_fleet,
+)
 from headrace.services.emr.actions.job_flows import describe_job_flows
 from headrace.services.emr.actions.releases import describe_release_label, list_release_labels
-from headrace.services.emr.actions.run_job_flow import run_job_flow
 from headrace.services.emr.actions.security_configurations import (
     create_security_configuration,
     delete_security_configuration,
@@ -42,8 +35,12 @@ from headrace.services.emr.actions.security_configurations import (
 )
 from headrace.services.emr.actions.settings import (
     add_tags,
+    create_persistent_app_ui,
+    describe_persistent_app_ui,
     get_auto_termination_policy,
     get_managed_scaling_policy,
+    get_on_cluster_app_ui_presigned_url,
+    get_persistent_app_ui_presigned_url,
     put_auto_termination_policy,
     put_managed_scaling_policy,
     remove_auto_termination_policy,
@@ -59,6 +56,7 @@ from headrace.services.emr.actions.steps import (
     cancel_steps,
     describe_step,
     list_steps,
+    run_job_flow,
 )
 
 ACTIONS: list[Action] = [

@@ -12,10 +12,9 @@ from headrace.services.emr.actions.common import (
     page,
     tag_list,
 )
-from headrace.services.emr.actions.run_job_flow import check_concurrency
+from headrace.services.emr.actions.steps import check_concurrency
 from headrace.services.emr.backend import Emr
-from headrace.services.emr.errors import invalid_request, validation
-from headrace.services.emr.limits import CLUSTERS_PER_PAGE
+from headrace.services.emr.errors import CLUSTERS_PER_PAGE, invalid_request, validation
 from headrace.services.emr.state import Cluster, ClusterState
 
 # The members of RunJobFlow that DescribeCluster returns unchanged.

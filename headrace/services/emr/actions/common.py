@@ -11,11 +11,11 @@ from headrace.aws.shapes import emr as shapes
 from headrace.core.arn import make_arn
 from headrace.core.values import BadMarker, moment, page_of, present
 from headrace.services.emr.backend import Emr
-from headrace.services.emr.errors import invalid_request
-from headrace.services.emr.limits import (
+from headrace.services.emr.errors import (
     DEFAULT_IDLE_S,
     LONGEST_IDLE_S,
     SHORTEST_IDLE_S,
+    invalid_request,
 )
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step
 

@@ -12,11 +12,18 @@ from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
 from headrace.core.values import get_list, present, section
 from headrace.services.emr.actions.common import cluster_arn, ebs_devices, instance_status
-from headrace.services.emr.actions.instance_checks import check_group
+from headrace.services.emr.actions.instance_checks import (
+    check_constraints,
+    check_group,
+    describe_policy,
+)
 from headrace.services.emr.backend import Emr
-from headrace.services.emr.errors import ended_job_flow, invalid_request, validation
-from headrace.services.emr.limits import MOST_TASK_GROUPS
-from headrace.services.emr.scaling import check_constraints, describe_policy
+from headrace.services.emr.errors import (
+    MOST_TASK_GROUPS,
+    ended_job_flow,
+    invalid_request,
+    validation,
+)
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster, InstanceGroup
 
 _RESIZABLE = ("CORE", "TASK")

@@ -1,19 +1,29 @@
-"""ListInstances: the instances that groups and fleets would have on AWS."""
+"""ListInstances: the instances that groups and fleets would have on AWS.
+
+AddInstanceFleet, ModifyInstanceFleet, ListInstanceFleets. Fleets have no instances; they are stored and shown.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import cast
 
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
-from headrace.core.values import present
-from headrace.services.emr.actions.common import VolumesMember, ebs_devices, instance_status, page
+from headrace.core.values import get_list, present, section
+from headrace.services.emr.actions.common import (
+    VolumesMember,
+    cluster_arn,
+    ebs_devices,
+    instance_status,
+    page,
+)
+from headrace.services.emr.actions.instance_checks import check_fleet, check_types
 from headrace.services.emr.backend import Emr
-from headrace.services.emr.clusters.instance_ids import fleet_id, instance_ids
-from headrace.services.emr.errors import invalid_request
-from headrace.services.emr.limits import INSTANCES_PER_PAGE
-from headrace.services.emr.state import Cluster, InstanceFleet, InstanceGroup
+from headrace.services.emr.errors import INSTANCES_PER_PAGE, invalid_request
+from headrace.services.emr.nodes import fleet_id, instance_ids
+from headrace.services.emr.state import ENDED_CLUSTER, Cluster, InstanceFleet, InstanceGroup
 
 _OF_GROUPS = ("InstanceGroupId", "InstanceGroupTypes")
 _OF_FLEETS = ("InstanceFleetId", "InstanceFleetType")
@@ -109,3 +119,138 @@ def _instance(
             for number, device in enumerate(ebs_devices(volumes))
         ],
     }
+
+
+_SHOWN_OF_TYPES = (
+    "BidPrice",
+    "BidPriceAsPercentageOfOnDemandPrice",
+    "CustomAmiId",
+    "Priority",
+)
+_CHANGEABLE = (
+    "TargetOnDemandCapacity",
+    "TargetSpotCapacity",
+    "ResizeSpecifications",
+    "InstanceTypeConfigs",
+    "Context",
+)
+
+
+@operation("ListInstanceFleets")
+def list_instance_fleets(
+    emr: Emr, call: Call, request: shapes.ListInstanceFleetsInput
+) -> shapes.ListInstanceFleetsOutput:
+    """Return a cluster's fleets. Raises AwsError for a cluster with instance groups."""
+    with emr.store.lock:
+        cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+        fleets = _fleets(cluster, "ListInstanceFleets", "ListInstanceGroups")
+        return {"InstanceFleets": [_describe(cluster, fleet) for fleet in fleets]}
+
+
+@operation("AddInstanceFleet")
+def add_instance_fleet(
+    emr: Emr, call: Call, request: shapes.AddInstanceFleetInput
+) -> shapes.AddInstanceFleetOutput:
+    """Add a task fleet to a running cluster, which may have one."""
+    fleet = request["InstanceFleet"]
+    kind = fleet["InstanceFleetType"]
+    with emr.store.lock:
+        cluster = _changeable(
+            emr, call, request["ClusterId"], "AddInstanceFleet", "AddInstanceGroups"
+        )
+        fleets = _fleets(cluster, "AddInstanceFleet", "AddInstanceGroups")
+        if kind in [other["InstanceFleetType"] for other in fleets]:
+            raise invalid_request(f"The cluster already has an instance fleet of the type {kind}.")
+        check_fleet(fleet, invalid_request)
+        fleets.append({**fleet, "created_ms": call.now_ms})
+        emr.store.save(cluster)
+    return {
+        "ClusterId": cluster.id,
+        "InstanceFleetId": fleet_id(cluster, fleet["InstanceFleetType"]),
+        "ClusterArn": cluster_arn(cluster),
+    }
+
+
+@operation("ModifyInstanceFleet")
+def modify_instance_fleet(emr: Emr, call: Call, request: shapes.ModifyInstanceFleetInput) -> None:
+    """Change a fleet's target capacities."""
+    change = request["InstanceFleet"]
+    with emr.store.lock:
+        cluster = _changeable(
+            emr, call, request["ClusterId"], "ModifyInstanceFleet", "ModifyInstanceGroups"
+        )
+        for fleet in _fleets(cluster, "ModifyInstanceFleet", "ModifyInstanceGroups"):
+            if fleet_id(cluster, fleet["InstanceFleetType"]) == change["InstanceFleetId"]:
+                break
+        else:
+            raise invalid_request(f"Instance fleet id '{change['InstanceFleetId']}' is not valid.")
+        if fleet["InstanceFleetType"] == "MASTER":
+            raise invalid_request("The master instance fleet cannot be resized.")
+        changes = present({name: change.get(name) for name in _CHANGEABLE})
+        changed = cast("InstanceFleet", {**fleet, **changes})
+        check_types(changed, invalid_request)
+        if fleet["InstanceFleetType"] == "CORE" and not _capacity(changed):
+            raise invalid_request("The core instance fleet needs a capacity greater than 0.")
+        fleet.update(changes)
+        emr.store.save(cluster)
+
+
+def _capacity(fleet: shapes.InstanceFleetConfig) -> int:
+    return (fleet.get("TargetOnDemandCapacity") or 0) + (fleet.get("TargetSpotCapacity") or 0)
+
+
+def _changeable(
+    emr: Emr, call: Call, cluster_id: str, operation_name: str, instead: str
+) -> Cluster:
+    cluster = emr.cluster(cluster_id, account=call.account, region=call.region)
+    _fleets(cluster, operation_name, instead)
+    if cluster.ending:
+        raise invalid_request(
+            "A job flow that is shutting down, terminated, or finished may not be modified."
+        )
+    return cluster
+
+
+def _fleets(cluster: Cluster, operation_name: str, instead: str) -> list[InstanceFleet]:
+    fleets = cluster.fleets
+    if not fleets:
+        raise invalid_request(
+            "Instance fleets and instance groups are mutually exclusive. The EMR cluster specified in the request "
+            f"uses instance groups. The {operation_name} request does not support clusters that use instance groups. "
+            f"Use the {instead} request instead."
+        )
+    return fleets
+
+
+def _describe(cluster: Cluster, fleet: InstanceFleet) -> shapes.InstanceFleet:
+    ended = cluster.state in ENDED_CLUSTER
+    on_demand = fleet.get("TargetOnDemandCapacity") or 0
+    spot = fleet.get("TargetSpotCapacity") or 0
+    return present(
+        {
+            "Id": fleet_id(cluster, fleet["InstanceFleetType"]),
+            "Name": fleet.get("Name"),
+            "InstanceFleetType": fleet["InstanceFleetType"],
+            "TargetOnDemandCapacity": on_demand,
+            "TargetSpotCapacity": spot,
+            "ProvisionedOnDemandCapacity": 0 if ended else on_demand,
+            "ProvisionedSpotCapacity": 0 if ended else spot,
+            "InstanceTypeSpecifications": [
+                present(
+                    {
+                        "InstanceType": config.get("InstanceType"),
+                        "WeightedCapacity": config.get("WeightedCapacity") or 1,
+                        **{name: config.get(name) for name in _SHOWN_OF_TYPES},
+                        "Configurations": get_list(config, "Configurations"),
+                        "EbsBlockDevices": ebs_devices(config),
+                        "EbsOptimized": section(config, "EbsConfiguration").get("EbsOptimized"),
+                    }
+                )
+                for config in fleet.get("InstanceTypeConfigs") or ()
+            ],
+            "LaunchSpecifications": fleet.get("LaunchSpecifications"),
+            "ResizeSpecifications": fleet.get("ResizeSpecifications"),
+            "Context": fleet.get("Context"),
+            "Status": instance_status(cluster, fleet.get("created_ms")),
+        }
+    )

@@ -9,7 +9,7 @@ from headrace.aws.shapes import emr as shapes
 from headrace.core.values import get_list, moment, present
 from headrace.services.emr.actions.common import instance_status, job_flows
 from headrace.services.emr.backend import Emr
-from headrace.services.emr.limits import JOB_FLOWS_SHOWN_MS
+from headrace.services.emr.errors import JOB_FLOWS_SHOWN_MS
 from headrace.services.emr.state import Cluster, ClusterState, InstanceGroup, Step, StepState
 
 # Where the older form's states differ from DescribeCluster's.

@@ -7,8 +7,7 @@ from headrace.aws.shapes import emr as shapes
 from headrace.core.values import present
 from headrace.services.emr.actions.common import page
 from headrace.services.emr.backend import Emr
-from headrace.services.emr.errors import invalid_request, unknown_release
-from headrace.services.emr.limits import RELEASE_LABELS_PER_PAGE
+from headrace.services.emr.errors import RELEASE_LABELS_PER_PAGE, invalid_request, unknown_release
 from headrace.spark_submit.emr_releases import EMR, Release, UnknownRelease, release_of, releases
 
 

@@ -13,8 +13,7 @@ from headrace.core.arn import make_arn
 from headrace.core.values import moment
 from headrace.services.emr.actions.common import page, present
 from headrace.services.emr.backend import Emr
-from headrace.services.emr.errors import invalid_request
-from headrace.services.emr.limits import CLUSTERS_PER_PAGE
+from headrace.services.emr.errors import CLUSTERS_PER_PAGE, invalid_request
 from headrace.services.emr.state import SecurityConfiguration
 
 # On by default, with an exception for SSH (documented: emr-block-public-access).

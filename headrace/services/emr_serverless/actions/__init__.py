@@ -8,8 +8,11 @@ from headrace.services.emr_serverless.actions.applications import (
     delete_application,
     get_application,
     list_applications,
+    list_tags_for_resource,
     start_application,
     stop_application,
+    tag_resource,
+    untag_resource,
     update_application,
 )
 from headrace.services.emr_serverless.actions.job_runs import (
@@ -19,11 +22,6 @@ from headrace.services.emr_serverless.actions.job_runs import (
     list_job_run_attempts,
     list_job_runs,
     start_job_run,
-)
-from headrace.services.emr_serverless.actions.tags import (
-    list_tags_for_resource,
-    tag_resource,
-    untag_resource,
 )
 
 ACTIONS: list[Action] = [

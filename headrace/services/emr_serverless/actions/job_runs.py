@@ -15,13 +15,16 @@ from headrace.services.emr_serverless.actions.applications import (
     page,
 )
 from headrace.services.emr_serverless.backend import EmrServerless
-from headrace.services.emr_serverless.commands import submission_of
-from headrace.services.emr_serverless.errors import conflict, not_found, validation, wrong_state
-from headrace.services.emr_serverless.limits import (
+from headrace.services.emr_serverless.errors import (
     MOST_BATCH_ATTEMPTS,
     MOST_FAILED_ATTEMPTS_PER_HOUR,
     SHORTEST_TIMEOUT_MINUTES,
+    conflict,
+    not_found,
+    validation,
+    wrong_state,
 )
+from headrace.services.emr_serverless.runner import submission_of
 from headrace.services.emr_serverless.state import (
     Application,
     ApplicationState,

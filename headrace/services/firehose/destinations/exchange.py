@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 import httptools
 
 from headrace.aws.calls.errors import AwsError
-from headrace.deliveries.own_hosts import own_answer
+from headrace.deliveries.outside_http import own_answer
 
 # How often a wait checks whether the cloud stops.
 _LOOK_EVERY_S = 0.25

@@ -3,10 +3,23 @@
 Nothing is stored: the session's data is sealed in its token, see `headrace.aws.signatures.sessions`. Sources: the
 operations' references; docs.aws.amazon.com/IAM/latest/UserGuide/id_session-tags.html, reference_iam-quotas.html and, on
 source identities, id_credentials_temp_control-access_monitor.html; sentences as AWS's users and LocalStack report them.
+
+Verifies the codes of users' MFA devices in GetSessionToken and AssumeRole.
+
+A virtual device's code follows from its seed (RFC 6238, 30 seconds, six digits), which CreateVirtualMFADevice returns.
+The seed of a device that was not created in this cloud is unknown, and any six digits are accepted.
+Sentences: as users report them of STS (github.com/aws/aws-cli/issues/2951 and /3875).
+
+Answers GetCallerIdentity for this cloud's temporary credentials, such as functions', which moto does not know.
 """
 
 from __future__ import annotations
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportPrivateUsage=false
+import base64
+import binascii
+import hmac
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -27,8 +40,85 @@ from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory import iam
 from headrace.permissions.policies.grammar import PolicyError, check_policy
 from headrace.services.iam.sts import federation
-from headrace.services.iam.sts.caller_identity import user_id_of
-from headrace.services.iam.sts.mfa import check_code
+
+
+def answer_of_session(sessions: RoleSessions, request: HttpRequest) -> HttpResponse | None:
+    """Return the answer for a session of this cloud; None for any other caller. moto must be loaded."""
+    assert request.call is not None
+    session = sessions.find(request.call.access_key, token_of(request))
+    if session is None:
+        return None
+    identity = {
+        "UserId": user_id_of(sessions, session),
+        "Account": session.account,
+        "Arn": session.arn,
+    }
+    return codec_moto.serialize_output(
+        "sts", "GetCallerIdentity", identity, request.call.request_id
+    )
+
+
+def user_id_of(sessions: RoleSessions, session: RoleSession) -> str:
+    """Return a caller's id in the form of `aws:userid` (IAM User Guide, reference_policies_variables.html).
+
+    A role that IAM does not have gets an id of the same form.
+    """
+    if session.kind == "root":
+        return session.account
+    if session.kind == "federated":
+        return f"{session.account}:{session.name}"
+    if session.kind == "user":
+        user = iam.holder_of(session.account, "user", session.role)
+        return "" if user is None else str(user.id)
+    role = iam.holder_of(session.account, "role", session.role)
+    role_id = sessions.role_id(session.account, session.role) if role is None else str(role.id)
+    return f"{role_id}:{session.name}"
+
+
+STEP_S = 30
+# A device's clock may be off: the codes of the previous and next step count too (assumed, RFC 6238 recommends one).
+STEPS_OFF = 1
+_FAILED = "MultiFactorAuthentication failed"
+_WRONG_CODE = f"{_FAILED} with invalid MFA one time pass code. "
+_WRONG_DEVICE = (
+    f"{_FAILED}, unable to validate MFA code.  Please verify your MFA serial number is valid and associated with this"
+    " user."
+)
+
+
+def check_code(account: str, user: str, serial_number: str, code: str, now_ms: int) -> None:
+    """Refuse a wrong code, or a device of another user. Raises AwsError."""
+    holder = iam.holder_of(account, "user", user) if user else None
+    if holder is None or serial_number not in holder.mfa_devices:
+        raise AwsError("AccessDenied", _WRONG_DEVICE, 403)
+    seed = _seed_of(account, serial_number)
+    if seed is None:
+        return
+    step = now_ms // 1000 // STEP_S
+    near = range(step - STEPS_OFF, step + STEPS_OFF + 1)
+    if not any(hmac.compare_digest(code_of(seed, counter), code) for counter in near):
+        raise AwsError("AccessDenied", _WRONG_CODE, 403)
+
+
+def code_of(seed: bytes, step: int) -> str:
+    """Return the code of a 30-second step since 1970. Source: RFC 6238 and RFC 4226."""
+    digest = hmac.digest(seed, step.to_bytes(8, "big"), "sha1")
+    start = digest[-1] & 15
+    number = int.from_bytes(digest[start : start + 4], "big") & 0x7FFF_FFFF
+    return f"{number % 1_000_000:06d}"
+
+
+def _seed_of(account: str, serial_number: str) -> bytes | None:
+    """Return the seed of a virtual device; None for another device."""
+    backend = iam.backend_of(account)
+    device: Any = None if backend is None else backend.virtual_mfa_devices.get(serial_number)
+    if device is None:
+        return None
+    try:
+        return base64.b32decode(str(device.base32_string_seed))
+    except binascii.Error:
+        return None
+
 
 HOUR_S = 3600
 LONG_S = 12 * HOUR_S

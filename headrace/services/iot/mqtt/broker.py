@@ -20,22 +20,22 @@ from headrace.core.ids import Ids
 from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.services.iot import rules
 from headrace.services.iot.mqtt import packets, topics
-from headrace.services.iot.mqtt.access import Device, DeviceAccess
-from headrace.services.iot.mqtt.clients import (
+from headrace.services.iot.mqtt.access import (
     CUSTOM_AUTHORIZER,
     LONGEST_KEEP_ALIVE_S,
     NO_AUTHORIZERS,
     Answers,
     Client,
+    Device,
+    DeviceAccess,
     Lost,
     Review,
     connack_properties,
 )
-from headrace.services.iot.mqtt.messages import Messages, name_of
+from headrace.services.iot.mqtt.messages import Messages, SessionStore, name_of
 from headrace.services.iot.mqtt.packets import MqttError, Packet, Publish
 from headrace.services.iot.mqtt.sessions import MOST_IN_FLIGHT, Place, Session
 from headrace.services.iot.mqtt.shadows import answer_shadow_request
-from headrace.services.iot.mqtt.store import SessionStore
 
 log = logging.getLogger(__name__)
 

@@ -23,21 +23,23 @@ from headrace.deliveries.outbox import MOST_WAITING, OUTBOX
 from headrace.moto.engine import MotoEngine
 from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.services.iot.mqtt import packets
-from headrace.services.iot.mqtt.access import Device, DeviceAccess, Note
-from headrace.services.iot.mqtt.broker import Broker
-from headrace.services.iot.mqtt.clients import (
+from headrace.services.iot.mqtt.access import (
     LARGEST_PACKET,
     LOST,
     REVIEW,
     Aliases,
     Answers,
     Client,
+    Device,
+    DeviceAccess,
     Lost,
+    Note,
     Rates,
 )
+from headrace.services.iot.mqtt.broker import Broker
+from headrace.services.iot.mqtt.messages import SessionStore
 from headrace.services.iot.mqtt.packets import MqttError, PacketReader, Publish
 from headrace.services.iot.mqtt.sessions import MOST_IN_FLIGHT, Session
-from headrace.services.iot.mqtt.store import SessionStore
 from headrace.store.database import Database
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.signatures.credential_scopes import scope_of
-from headrace.services.iot.mqtt.clients import CUSTOM_AUTHORIZER, NO_AUTHORIZERS
+from headrace.services.iot.mqtt.access import CUSTOM_AUTHORIZER, NO_AUTHORIZERS
 
 SERVICE = "iotdevicegateway"
 _PATH = "/mqtt"

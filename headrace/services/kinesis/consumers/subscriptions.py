@@ -32,7 +32,7 @@ from headrace.services.kinesis.limits import (
 from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.state import Consumer, Shard, Stream
 from headrace.services.kinesis.throttle import Throttle
-from headrace.store.batch import Batch
+from headrace.store.frame import Batch
 from headrace.store.losses import LogDamaged
 
 _JSON_TYPE = "application/json"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from headrace.core.clock import Clock
 from headrace.services.kinesis.state import Shard, Stream
-from headrace.store.batch import Batch
+from headrace.store.frame import Batch
 from headrace.store.shard_log import ShardLog
 
 

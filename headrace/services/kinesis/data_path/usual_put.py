@@ -29,7 +29,7 @@ from headrace.services.kinesis.limits import (
     PUT_RECORDS_COUNT,
 )
 from headrace.services.kinesis.state import Stream, hash_key_of
-from headrace.store.batch import SharedFrame
+from headrace.store.frame import SharedFrame
 from headrace.store.shard_log import LogClosed, LogFull
 
 # A longer record gains nothing from sharing a write.

@@ -2,15 +2,21 @@
 
 An event is durable before the response 202 is sent. It is deleted when the function has succeeded or the last retry
 has failed. A restart continues with the events that are left, so an event runs at least once, as on AWS.
+
+The asynchronous events that wait for their invocation, stored in the state database.
 """
 
 from __future__ import annotations
 
+import base64
+import heapq
 import logging
 import math
 import threading
 from collections import Counter, deque
+from collections.abc import Callable
 from concurrent.futures import Executor
+from dataclasses import asdict
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.clock import Clock
@@ -20,22 +26,23 @@ from headrace.core.values import section
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.lambda_.async_events.event import (
     AsyncEvent,
+    Delivery,
+    Destinations,
     build_dead_letter,
     build_delivery,
     record,
 )
-from headrace.services.lambda_.async_events.waiting import WaitingEvents
-from headrace.services.lambda_.destinations import Delivery, Destinations
-from headrace.services.lambda_.invocations.dispatcher import Dispatcher
-from headrace.services.lambda_.limits import (
+from headrace.services.lambda_.errors import (
     ASYNC_MAXIMUM_AGE_SECONDS,
     ASYNC_RETRIES,
     ASYNC_RETRY_DELAYS_SECONDS,
 )
-from headrace.services.lambda_.names import LATEST
+from headrace.services.lambda_.invocations.dispatcher import Dispatcher
+from headrace.services.lambda_.names import LATEST, FunctionRef, parse_function
 from headrace.services.lambda_.permits import EVERYTHING, Permits
 from headrace.services.lambda_.state import AsyncSettings
 from headrace.services.lambda_.store import FunctionStore
+from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
 
@@ -241,3 +248,114 @@ class AsyncQueue:
         except (LookupError, AwsError) as error:
             log.warning("event %s did not reach %s: %s", event.request_id, arn, error)
             self._count(event, {metric: 1.0})
+
+
+class WaitingEvents:
+    """Events by the time at which each is due. Thread-safe.
+
+    Memory holds only the ids and function keys of waiting events, because a payload may be a megabyte.
+
+    Args:
+        account, region: the defaults for function names that have none.
+        count: counts an event's metrics.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        ids: Ids,
+        database: Database,
+        functions: FunctionStore,
+        count: Callable[[FunctionRef, dict[str, float]], None],
+        account: str,
+        region: str,
+    ) -> None:
+        self._clock = clock
+        self._ids = ids
+        self._database = database
+        self._documents = database.documents("lambda_async")
+        self._functions = functions
+        self._count = count
+        self._account = account
+        self._region = region
+        self._lock = threading.Lock()
+        self._due: list[tuple[int, str, str]] = []
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, arrived: Callable[[], None]) -> None:
+        """Call `arrived` from now on whenever an event is added."""
+        self._listeners.append(arrived)
+
+    def load(self) -> None:
+        """Read the events that an earlier run of the cloud left; all are due now."""
+        now_ms = self._clock.now_ms()
+        for request_id, *where in self._database.query(
+            "SELECT key, json_extract(value, '$.account'), json_extract(value, '$.region'),"
+            " json_extract(value, '$.name') FROM doc_lambda_async"
+        ):
+            heapq.heappush(self._due, (now_ms, request_id, FunctionRef(*where).key))
+
+    def invoke_later(self, function_arn: str, payload: bytes) -> str:
+        """Add an invocation; return its request id. Raises LookupError when the function does not exist."""
+        ref = parse_function(function_arn, account=self._account, region=self._region)
+        request_id = self._ids.uuid()
+        try:
+            self.add(ref, payload, client_context="", request_id=request_id)
+        except FunctionNotFound as missing:
+            raise LookupError(function_arn) from missing
+        return request_id
+
+    def add(
+        self, ref: FunctionRef, payload: bytes, *, client_context: str, request_id: str
+    ) -> None:
+        """Add an event; it is durable when this returns. Raises FunctionNotFound."""
+        self._functions.get(ref).resolve(ref.qualifier)
+        now_ms = self._clock.now_ms()
+        event = AsyncEvent(
+            request_id=request_id,
+            account=ref.account,
+            region=ref.region,
+            name=ref.name,
+            qualifier=ref.qualifier,
+            payload=base64.b64encode(payload).decode(),
+            client_context=client_context,
+            created_ms=now_ms,
+        )
+        self._documents.put(request_id, asdict(event))
+        self._count(event.ref, {"AsyncEventsReceived": 1.0})
+        self._push(now_ms, event)
+
+    def put_back(self, due_ms: int, event: AsyncEvent) -> None:
+        """Store an event again, due at `due_ms`."""
+        self._documents.put(event.request_id, asdict(event))
+        self._push(due_ms, event)
+
+    def _push(self, due_ms: int, event: AsyncEvent) -> None:
+        with self._lock:
+            heapq.heappush(self._due, (due_ms, event.request_id, event.ref.key))
+        for arrived in self._listeners:
+            arrived()
+
+    def take(self) -> tuple[int, str, str] | None:
+        """Return when the earliest event is due in milliseconds (0: now), its id and its function's key, or None.
+
+        An event that is due now leaves the queue, and stays stored until `delete`.
+        """
+        with self._lock:
+            if not self._due:
+                return None
+            due_ms, request_id, key = self._due[0]
+            wait_ms = max(0, due_ms - self._clock.now_ms())
+            if not wait_ms:
+                heapq.heappop(self._due)
+            return wait_ms, request_id, key
+
+    def read(self, request_id: str) -> AsyncEvent | None:
+        """Return a stored event, or None."""
+        document = self._documents.get(request_id)
+        return None if document is None else AsyncEvent(**document)
+
+    def delete(self, request_id: str) -> None:
+        """Delete a stored event."""
+        self._documents.delete(request_id)

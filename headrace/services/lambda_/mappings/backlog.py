@@ -14,7 +14,7 @@ from headrace.core.ports import (
     StreamReader,
 )
 from headrace.services.lambda_.mappings.mapping import Mapping, first_unread
-from headrace.services.lambda_.mappings.store import MappingStore
+from headrace.services.lambda_.mappings.progress import MappingStore
 
 # Counting stops here: a large count need not be exact.
 MOST_COUNTED = 10_000

@@ -19,8 +19,8 @@ from headrace.core.ports import (
     StreamRecord,
 )
 from headrace.core.workers import WorkerDone
-from headrace.services.lambda_.limits import SYNC_PAYLOAD_BYTES
-from headrace.services.lambda_.mappings import counts, trace
+from headrace.services.lambda_.errors import SYNC_PAYLOAD_BYTES
+from headrace.services.lambda_.mappings import failed_batches, trace
 from headrace.services.lambda_.mappings.batch import (
     AGE_EXCEEDED,
     RETRIES_EXHAUSTED,
@@ -30,23 +30,23 @@ from headrace.services.lambda_.mappings.batch import (
     History,
     Succeeded,
     Verdict,
+    Window,
+    add_state,
     count_done,
     count_fitting,
     decide_batch,
     failure_sentence,
     note_failure,
     read_answer,
+    read_state,
     retry_delay_s,
     split_expired,
 )
-from headrace.services.lambda_.mappings.counts import Counts
-from headrace.services.lambda_.mappings.event import EventWriter, TableEventWriter
-from headrace.services.lambda_.mappings.failed_batches import FailedBatches
+from headrace.services.lambda_.mappings.checks import EventWriter, TableEventWriter
+from headrace.services.lambda_.mappings.failed_batches import Counts, FailedBatches
 from headrace.services.lambda_.mappings.mapping import Mapping, PresentSettings, Settings
-from headrace.services.lambda_.mappings.ports import Ports
-from headrace.services.lambda_.mappings.progress import Progress
+from headrace.services.lambda_.mappings.progress import Ports, Progress
 from headrace.services.lambda_.mappings.trace import BatchSource
-from headrace.services.lambda_.mappings.window import Window, add_state, read_state
 
 log = logging.getLogger(__name__)
 
@@ -277,7 +277,9 @@ class BatchRunner:
             self._replace((), batch.records[-1])
             return 0.0
         if self._settings.counts_events:
-            self._counts.count(counts.FAILED_INVOKE, len(batch.records) - count_done(answer))
+            self._counts.count(
+                failed_batches.FAILED_INVOKE, len(batch.records) - count_done(answer)
+            )
         if verdict.discarded is not None:
             given_up = self._split(batch, Verdict(rest=(verdict.discarded,)))[0]
             # Store the progress first: if the destination fails, only this batch is retried.
@@ -326,7 +328,7 @@ class BatchRunner:
         if records:
             self._counts.iterator_age(records[-1].approximate_arrival_ms)
             if self._settings.counts_events:
-                self._counts.count(counts.INVOKED, len(records))
+                self._counts.count(failed_batches.INVOKED, len(records))
         began_ms = ports.clock.now_ms()
         try:
             result = ports.invoker.invoke(mapping.function_arn, event)

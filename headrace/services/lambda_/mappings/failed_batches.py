@@ -2,6 +2,11 @@
 
 Source: https://docs.aws.amazon.com/lambda/latest/dg/kinesis-on-failure-destination.html, and
 services-dynamodb-errors.html beside it (documented).
+
+A mapping's CloudWatch metrics: the function's IteratorAge, and the mapping's event counts if they are enabled.
+
+Source: https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html#event-source-mapping-metrics
+(documented). The counts are of events, not batches, and are sent only if MetricsConfig has EventCount.
 """
 
 from __future__ import annotations
@@ -11,14 +16,14 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.core.ports import InvokeResult
+from headrace.core.clock import Clock
+from headrace.core.ports import InvokeResult, Metric, MetricSink
 from headrace.core.values import iso_of
-from headrace.services.lambda_.mappings import counts, trace
+from headrace.services.lambda_.mappings import trace
 from headrace.services.lambda_.mappings.batch import Batch
-from headrace.services.lambda_.mappings.counts import Counts
-from headrace.services.lambda_.mappings.event import EventWriter
+from headrace.services.lambda_.mappings.checks import EventWriter
 from headrace.services.lambda_.mappings.mapping import Mapping
-from headrace.services.lambda_.mappings.ports import Ports
+from headrace.services.lambda_.mappings.progress import Ports
 from headrace.services.lambda_.mappings.trace import BatchSource
 
 log = logging.getLogger(__name__)
@@ -58,11 +63,11 @@ class FailedBatches:
         if sent is None:
             mapping.dropped += len(batch.records)
             if mapping.settings().counts_events:
-                self._counts.count(counts.DROPPED, len(batch.records))
+                self._counts.count(DROPPED, len(batch.records))
             ports.trace.write(self._place, history, batch, trace.DROPPED, condition)
             return
         if mapping.settings().counts_events:
-            self._counts.count(counts.DELIVERED, len(batch.records))
+            self._counts.count(DELIVERED, len(batch.records))
         ports.trace.write(
             self._place, history, batch, trace.SENT, f"{condition}; {destination}; {sent}"
         )
@@ -79,7 +84,7 @@ class FailedBatches:
         )
         mapping.note_expired(self._place.shard_id, count, int(batch.records[-1].sequence_number))
         if mapping.settings().counts_events:
-            self._counts.count(counts.DROPPED, count)
+            self._counts.count(DROPPED, count)
         history = batch.history or ports.trace.begin()
         ports.trace.write(self._place, history, batch, trace.DROPPED, "expired from the stream")
 
@@ -172,3 +177,46 @@ def build_failure_document(
         "streamArn": stream_arn,
     }
     return document
+
+
+NAMESPACE = "AWS/Lambda"
+
+POLLED = "PolledEventCount"
+FILTERED_OUT = "FilteredOutEventCount"
+INVOKED = "InvokedEventCount"
+FAILED_INVOKE = "FailedInvokeEventCount"
+DELETED = "DeletedEventCount"
+DROPPED = "DroppedEventCount"
+DELIVERED = "OnFailureDestinationDeliveredEventCount"
+
+
+class Counts:
+    """The metrics of one mapping. Thread-safe."""
+
+    def __init__(self, mapping: Mapping, metrics: MetricSink, clock: Clock) -> None:
+        self._mapping = mapping
+        self._metrics = metrics
+        self._clock = clock
+
+    def count(self, name: str, events: int) -> None:
+        """Count events, if the mapping's event counts are enabled."""
+        if events:
+            dimension = ("EventSourceMappingUUID", self._mapping.uuid)
+            self._put(
+                Metric(NAMESPACE, name, float(events), "Count", (dimension,), self._read_now())
+            )
+
+    def iterator_age(self, arrival_ms: int) -> None:
+        """Send the age that the newest record of a batch has when the function receives it."""
+        age_ms = float(max(0, self._read_now() - arrival_ms))
+        dimension = ("FunctionName", self._mapping.function_arn.split(":")[6])
+        self._put(
+            Metric(NAMESPACE, "IteratorAge", age_ms, "Milliseconds", (dimension,), self._read_now())
+        )
+
+    def _put(self, metric: Metric) -> None:
+        mapping = self._mapping
+        self._metrics.put([metric], account=mapping.account, region=mapping.region)
+
+    def _read_now(self) -> int:
+        return self._clock.now_ms()

@@ -16,10 +16,9 @@ from headrace.core.ports import (
     TrimHorizon,
 )
 from headrace.core.values import moment, section
-from headrace.services.lambda_.limits import STREAM_BATCH_SIZE
-from headrace.services.lambda_.mappings.batch import FOREVER, FailureRules
-from headrace.services.lambda_.mappings.filters import Filter
-from headrace.services.lambda_.mappings.window import Window
+from headrace.services.lambda_.errors import STREAM_BATCH_SIZE
+from headrace.services.lambda_.mappings.batch import FOREVER, FailureRules, Window
+from headrace.services.lambda_.mappings.checks import Filter
 
 NOTHING_YET = "No records processed"
 SQS_BATCH_SIZE = 10

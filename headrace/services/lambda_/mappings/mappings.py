@@ -19,9 +19,8 @@ from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
 from headrace.services.lambda_.errors import invalid_parameter, mapping_in_use, not_found
 from headrace.services.lambda_.mappings.backlog import MOST_COUNTED, describe_backlog
 from headrace.services.lambda_.mappings.mapping import Checkpoint, Mapping, Pinned
-from headrace.services.lambda_.mappings.poller import ShardPoller
-from headrace.services.lambda_.mappings.ports import Ports
-from headrace.services.lambda_.mappings.report import build_mapping_report
+from headrace.services.lambda_.mappings.poller import ShardPoller, build_mapping_report
+from headrace.services.lambda_.mappings.progress import Ports
 from headrace.services.lambda_.mappings.sqs import QueueRunner
 
 

@@ -2,6 +2,10 @@
 
 The checkpoint is the oldest record that some lane has not finished, so no record is ever skipped. Lanes may be ahead of
 the checkpoint. The progress of each lane is stored with it, so that a restart does not repeat their work.
+
+Stores event source mappings and their checkpoints in the state database.
+
+The ports that pollers of event source mappings use: clock, streams, queues, functions, destinations, stores.
 """
 
 from __future__ import annotations
@@ -9,13 +13,34 @@ from __future__ import annotations
 import threading
 import zlib
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
-from headrace.core.ports import AfterSequence, AtSequence, StreamRecord, TrimHorizon
-from headrace.services.lambda_.mappings.batch import Batch
-from headrace.services.lambda_.mappings.mapping import LaneProgress, Pinned
-from headrace.services.lambda_.mappings.store import MappingStore
-from headrace.services.lambda_.mappings.window import Window
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import (
+    AfterSequence,
+    AtSequence,
+    FunctionInvoker,
+    MetricSink,
+    QueueReceiver,
+    StreamReader,
+    StreamRecord,
+    TrimHorizon,
+)
+from headrace.services.lambda_.async_events.event import Destinations
+from headrace.services.lambda_.mappings.batch import Batch, Window
+from headrace.services.lambda_.mappings.mapping import (
+    NOTHING_YET,
+    Checkpoint,
+    LaneProgress,
+    Mapping,
+    Pinned,
+)
+from headrace.services.lambda_.mappings.trace import Trace
+from headrace.services.lambda_.permits import EVERYTHING, Permits
+from headrace.store.database import Database, Documents
 
 
 def lane_of(partition_key: str, lanes: int) -> int:
@@ -131,3 +156,115 @@ def _order(number: str) -> int:
 
 def _is_ahead(marks: LaneProgress, limit: int) -> bool:
     return any(_order(number) > limit for number in marks.done.values())
+
+
+class MappingStore:
+    """Stores mappings and their checkpoints in the state database. Thread-safe."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._mappings: Documents = database.documents("lambda_mappings")
+        self._checkpoints: Documents = database.documents("lambda_checkpoints")
+
+    def load(self) -> list[Mapping]:
+        """Return every mapping."""
+        return [Mapping(**value) for _, value in self._mappings.items()]
+
+    def put(self, mapping: Mapping, pinned: dict[str, Pinned] | None = None) -> None:
+        """Store a mapping, and for a new mapping the starting positions of its shards."""
+        value = {**asdict(mapping), "last_result": NOTHING_YET, "last_failure": ""}
+        del value["noted_losses"], value["handed"]
+        with self._database.transaction():
+            self._mappings.put(mapping.uuid, value)
+            for shard_id, position in (pinned or {}).items():
+                self.checkpoint(mapping.uuid, shard_id, position)
+
+    def delete(self, uuid: str) -> None:
+        """Remove a mapping and its checkpoints."""
+        with self._database.transaction():
+            self._mappings.delete(uuid)
+            for key, _ in self._checkpoints.items(f"{uuid}/"):
+                self._checkpoints.delete(key)
+
+    def checkpoint(
+        self,
+        uuid: str,
+        shard_id: str,
+        position: Pinned | None,
+        *,
+        marks: tuple[LaneProgress, ...] = (),
+        window: Window | None = None,
+    ) -> None:
+        """Store a shard's checkpoint; see `Checkpoint`."""
+        value: dict[str, Any]
+        match position:
+            case None:
+                value = {"kind": "done"}
+            case TrimHorizon():
+                value = {"kind": "trim"}
+            case AtSequence(number):
+                value = {"kind": "at", "sequence": number}
+            case AfterSequence(number):
+                value = {"kind": "after", "sequence": number}
+        if marks:
+            value["marks"] = [[one.lanes, one.done] for one in marks]
+        if window is not None:
+            value["window"] = window.to_json()
+        self._checkpoints.put(f"{uuid}/{shard_id}", value)
+
+    def forget_shards(self, uuid: str, shard_ids: Iterable[str]) -> None:
+        """Remove the checkpoints of shards that the stream no longer has."""
+        with self._database.transaction():
+            for shard_id in shard_ids:
+                self._checkpoints.delete(f"{uuid}/{shard_id}")
+
+    def checkpoints(self, uuid: str) -> dict[str, Checkpoint]:
+        """Return a mapping's checkpoints, by shard id."""
+        prefix = f"{uuid}/"
+        return {
+            key.removeprefix(prefix): _parse_checkpoint(value)
+            for key, value in self._checkpoints.items(prefix)
+        }
+
+    def load_checkpoint(self, uuid: str, shard_id: str) -> Checkpoint:
+        """Return a shard's checkpoint.
+
+        A shard without a checkpoint was opened after the mapping was made; it is read from its start.
+        """
+        return _parse_checkpoint(self._checkpoints.get(f"{uuid}/{shard_id}") or {"kind": "trim"})
+
+
+def _parse_checkpoint(value: dict[str, Any]) -> Checkpoint:
+    position: Pinned | None
+    match value["kind"]:
+        case "done":
+            position = None
+        case "at":
+            position = AtSequence(value["sequence"])
+        case "after":
+            position = AfterSequence(value["sequence"])
+        case _:
+            position = TrimHorizon()
+    marks = tuple(
+        LaneProgress(lanes, {int(lane): number for lane, number in done.items()})
+        for lanes, done in value.get("marks", ())
+    )
+    window = value.get("window")
+    return Checkpoint(position, marks, None if window is None else Window.from_json(window))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The ports that every poller uses. `role_of` returns the role's ARN for a function's ARN."""
+
+    clock: Clock
+    ids: Ids
+    streams: StreamReader
+    queues: QueueReceiver
+    invoker: FunctionInvoker
+    destinations: Destinations
+    metrics: MetricSink
+    store: MappingStore
+    trace: Trace
+    role_of: Callable[[str], str]
+    permits: Permits = EVERYTHING

@@ -18,12 +18,12 @@ import msgspec
 from headrace.core.ports import FunctionNotFound, FunctionThrottled, QueueMessage
 from headrace.core.values import section
 from headrace.core.workers import WorkerDone, WorkerHandle
-from headrace.services.lambda_.limits import SYNC_PAYLOAD_BYTES
-from headrace.services.lambda_.mappings import counts
+from headrace.services.lambda_.errors import SYNC_PAYLOAD_BYTES
+from headrace.services.lambda_.mappings import failed_batches
 from headrace.services.lambda_.mappings.batch import failure_sentence, retry_delay_s
-from headrace.services.lambda_.mappings.counts import Counts
+from headrace.services.lambda_.mappings.failed_batches import Counts
 from headrace.services.lambda_.mappings.mapping import Mapping
-from headrace.services.lambda_.mappings.ports import Ports
+from headrace.services.lambda_.mappings.progress import Ports
 
 # A queue does not signal new messages, so pollers ask for them: often after a message, then less and less often.
 _FIRST_IDLE_S = 0.05
@@ -149,7 +149,7 @@ class QueuePoller:
 
     def _take(self, messages: list[QueueMessage]) -> None:
         """Gather the messages that pass the filters, and delete the others."""
-        self._count(counts.POLLED, len(messages))
+        self._count(failed_batches.POLLED, len(messages))
         filters = self._mapping.filters()
         if filters:
             matching = [
@@ -158,7 +158,7 @@ class QueuePoller:
                 if any(f.matches_message(_render_message(m, batches=False)) for f in filters)
             ]
             unwanted = [m for m in messages if m not in matching]
-            self._count(counts.FILTERED_OUT, len(unwanted))
+            self._count(failed_batches.FILTERED_OUT, len(unwanted))
             self._delete(unwanted)
             messages = matching
         if messages and not self._gathered:
@@ -178,12 +178,12 @@ class QueuePoller:
         if messages:
             handles = [message.receipt_handle for message in messages]
             self._queues.delete(self._mapping.stream_arn, handles)
-            self._count(counts.DELETED, len(messages))
+            self._count(failed_batches.DELETED, len(messages))
 
     def _invoke(self, batch: list[QueueMessage]) -> float:
         mapping, ports = self._mapping, self._ports
         event = {"Records": [self._record(message) for message in batch]}
-        self._count(counts.INVOKED, len(batch))
+        self._count(failed_batches.INVOKED, len(batch))
         mapping.handed += len(batch)
         try:
             result = ports.invoker.invoke(mapping.function_arn, msgspec.json.encode(event))
@@ -203,7 +203,7 @@ class QueuePoller:
             first = next(m.message_id for m in batch if m.message_id in failed)
             rest = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
             mapping.last_failure = failure_sentence(result, f"message {first}{rest}")
-        self._count(counts.FAILED_INVOKE, len(failed))
+        self._count(failed_batches.FAILED_INVOKE, len(failed))
         self._delete([message for message in batch if message.message_id not in failed])
         return 0.0
 

@@ -23,7 +23,7 @@ from typing import cast
 
 import httptools
 
-from headrace.services.lambda_.limits import RESPONSE_PAYLOAD_BYTES
+from headrace.services.lambda_.errors import RESPONSE_PAYLOAD_BYTES
 from headrace.services.lambda_.runtime.peers import is_of_process
 
 log = logging.getLogger(__name__)

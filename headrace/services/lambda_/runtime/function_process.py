@@ -16,7 +16,7 @@ from pathlib import Path
 from headrace.aws.signatures.sessions import Credentials
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.services.lambda_.limits import CREDENTIALS_LEFT_SECONDS, INIT_SECONDS
+from headrace.services.lambda_.errors import CREDENTIALS_LEFT_SECONDS, INIT_SECONDS
 from headrace.services.lambda_.runtime import sdk_modules
 from headrace.services.lambda_.runtime.channel import (
     ErrorReported,
@@ -38,9 +38,11 @@ from headrace.services.lambda_.runtime.environment import (
     list_wrapper,
 )
 from headrace.services.lambda_.runtime.namespaces import Namespaces, OwnMounts
-from headrace.services.lambda_.runtime.outcome import AnswerParts, AnswerSink, Outcome
 from headrace.services.lambda_.runtime.own_mounts import plan
 from headrace.services.lambda_.runtime.platform_log import (
+    AnswerParts,
+    AnswerSink,
+    Outcome,
     OutputLog,
     PlatformLog,
     ProcessBroken,

@@ -3,19 +3,21 @@
 Lambda's own lines are text or JSON, in these forms:
 https://docs.aws.amazon.com/lambda/latest/dg/monitoring-cloudwatchlogs-advanced.html and
 https://docs.aws.amazon.com/lambda/latest/dg/telemetry-schema-reference.html (documented).
+
+The result of an invocation, and the parts of a streamed response.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.core.clock import Clock
 from headrace.core.ports import LogLine
-from headrace.services.lambda_.limits import (
+from headrace.services.lambda_.errors import (
     LOG_EVENT_BYTES,
     LOG_INVOCATION_BYTES,
     LOG_TAIL_BYTES,
@@ -251,3 +253,44 @@ def answer_too_large(*, streamed: bool = False) -> bytes:
         "Function.ResponseSizeTooLarge",
         f"Response payload size exceeded maximum allowed payload size ({most_bytes} bytes).",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of an invocation. `function_error` is None or `Unhandled`."""
+
+    payload: bytes
+    function_error: str | None
+    duration_ms: float
+    lines: list[LogLine] = field(default_factory=list[LogLine])
+    tail: bytes = b""
+
+
+class AnswerSink(Protocol):
+    """Takes the parts of a streamed response. Called on the invoking thread."""
+
+    def __call__(self, content_type: str, data: bytes) -> None:
+        """Take the next part; the first may be empty."""
+        ...
+
+
+class AnswerParts:
+    """A streamed response: its parts go to the sink, or are joined when there is no sink."""
+
+    def __init__(self, sink: AnswerSink | None) -> None:
+        self._sink = sink
+        self._gathered = bytearray()
+        self.size_bytes = 0
+
+    def take(self, content_type: str, data: bytes) -> bool:
+        """Take a part. Return False when the response exceeds its size limit."""
+        self.size_bytes += len(data)
+        if self._sink is not None:
+            self._sink(content_type, data)
+            return self.size_bytes <= STREAM_BYTES
+        self._gathered += data
+        return self.size_bytes <= RESPONSE_PAYLOAD_BYTES
+
+    def whole(self, body: bytes) -> bytes:
+        """Return the whole response of a function that has ended."""
+        return body or bytes(self._gathered)

@@ -1,6 +1,8 @@
 """The interface of a function's process, and a process that has the cloud's own rights (for the other, see `walls`).
 
 How much memory a process and its children use, from Linux's `/proc`.
+
+The warm execution environments of one function version: lends them to invocations, and closes idle ones.
 """
 
 from __future__ import annotations
@@ -9,10 +11,17 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from headrace.core.clock import Clock
+from headrace.core.ports import FunctionThrottled
+from headrace.services.lambda_.errors import SANDBOX_WAIT_SECONDS
+from headrace.services.lambda_.runtime.channel import Invocation
+from headrace.services.lambda_.runtime.environment import SandboxSpec
+from headrace.services.lambda_.runtime.platform_log import AnswerSink, Outcome, ProcessBroken
 from headrace.services.lambda_.runtime.reaper_client import ReaperClient
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -159,3 +168,160 @@ class PlainProcess:
     def memory_bytes(self) -> int:
         """See `FunctionProcess.memory_bytes`."""
         return count_memory_bytes(self._process.pid)
+
+
+class ExecutionEnvironment(Protocol):
+    """Runs invocations of a function, one after another: a process (`Sandbox`), or a test's stand-in for one.
+
+    Only one thread may use it at a time; only `kill` may be called from another thread.
+
+    Attributes:
+        log_stream: the log stream of its output.
+        is_killed: whether it was killed, so that it must not be used again.
+        idle_since_s: when its last invocation ended, in the clock's `monotonic_s`.
+    """
+
+    log_stream: str
+    is_killed: bool
+    idle_since_s: float
+
+    @property
+    def spec(self) -> SandboxSpec:
+        """The settings that it was made from."""
+        ...
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can run another invocation."""
+        ...
+
+    def invoke(self, invocation: Invocation, sink: AnswerSink | None = None) -> Outcome:
+        """Run one invocation to its end. `sink` gets the parts of a streamed response."""
+        ...
+
+    def initialise(self) -> ProcessBroken | None:
+        """Initialise before the first invocation. Return the error if this fails, otherwise None."""
+        ...
+
+    def kill(self) -> None:
+        """Kill it; a running invocation fails."""
+        ...
+
+    def close(self) -> None:
+        """End it and free its resources. Must not be called during an invocation."""
+        ...
+
+
+class SandboxPool:
+    """Lends sandboxes to invoking threads, and keeps them warm between invocations. Thread-safe.
+
+    `most` is the largest number of sandboxes; it may be set at any time and limits the creation of new ones. `folders`
+    are the folders of code and layers that its sandboxes use.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], ExecutionEnvironment],
+        *,
+        most: int,
+        clock: Clock,
+        folders: frozenset[Path] = frozenset(),
+    ) -> None:
+        self._make = make
+        self.most = most
+        self.folders = folders
+        self._clock = clock
+        self._changed = threading.Condition()
+        # The sandbox that was used last is lent first, so that surplus ones stay idle and expire.
+        self._idle: list[ExecutionEnvironment] = []
+        self._lent: set[ExecutionEnvironment] = set()
+        self._draining = False
+        # The number of sandboxes that never expire: provisioned concurrency.
+        self._least = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a sandbox is lent."""
+        return bool(self._lent)
+
+    def acquire(self) -> ExecutionEnvironment:
+        """Return a warm sandbox or a new one, or wait until one is released.
+
+        Raises FunctionThrottled when the wait takes too long.
+        """
+        deadline_s = self._clock.monotonic_s() + SANDBOX_WAIT_SECONDS
+        with self._changed:
+            while True:
+                while self._idle:
+                    sandbox = self._idle.pop()
+                    if sandbox.usable:
+                        self._lent.add(sandbox)
+                        return sandbox
+                    sandbox.close()
+                if len(self._lent) < self.most:
+                    sandbox = self._make()
+                    self._lent.add(sandbox)
+                    return sandbox
+                left_s = deadline_s - self._clock.monotonic_s()
+                if left_s <= 0:
+                    raise FunctionThrottled
+                self._changed.wait(left_s)
+
+    def release(self, sandbox: ExecutionEnvironment) -> None:
+        """Take a sandbox back. Close it if it was killed or the pool is draining; otherwise keep it warm."""
+        with self._changed:
+            self._lent.discard(sandbox)
+            # A process that has died by itself is noticed before it is lent again.
+            keep = not (sandbox.is_killed or self._draining)
+            if keep:
+                self._idle.append(sandbox)
+            self._changed.notify()
+        if not keep:
+            sandbox.close()
+
+    def provision(
+        self, least: int, make: Callable[[], ExecutionEnvironment]
+    ) -> ProcessBroken | None:
+        """Keep at least `least` initialised sandboxes. Return the error if one cannot be initialised."""
+        self._least = min(least, self.most)
+        while True:
+            with self._changed:
+                if self._draining or len(self._idle) + len(self._lent) >= self._least:
+                    return None
+                sandbox = make()
+                self._lent.add(sandbox)
+            broken = sandbox.initialise()
+            self.release(sandbox)
+            if broken is not None:
+                return broken
+
+    def unprovision(self) -> None:
+        """Let every idle sandbox expire from now on."""
+        self._least = 0
+
+    def expire(self, idle_s: float) -> None:
+        """Close sandboxes that nobody has used for `idle_s`, and those that died."""
+        now_s = self._clock.monotonic_s()
+        with self._changed:
+            surplus = len(self._idle) + len(self._lent) - self._least
+            old = [s for s in self._idle if now_s - s.idle_since_s >= idle_s][: max(surplus, 0)]
+            old += [s for s in self._idle if not s.usable and s not in old]
+            self._idle = [s for s in self._idle if s not in old]
+        for sandbox in old:
+            sandbox.close()
+
+    def drain(self) -> None:
+        """Close idle sandboxes now, and lent ones when they are released."""
+        with self._changed:
+            self._draining = True
+            idle, self._idle = self._idle, []
+        for sandbox in idle:
+            sandbox.close()
+
+    def kill(self) -> None:
+        """Drain, and kill the lent sandboxes; their invocations fail."""
+        self.drain()
+        with self._changed:
+            lent = list(self._lent)
+        for sandbox in lent:
+            sandbox.kill()

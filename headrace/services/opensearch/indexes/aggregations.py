@@ -8,8 +8,13 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from headrace.core.values import iso_of
-from headrace.services.opensearch.indexes.errors import SearchError, not_supported, unreadable
-from headrace.services.opensearch.indexes.fields import floor_to, shift
+from headrace.services.opensearch.indexes.fields import (
+    SearchError,
+    floor_to,
+    not_supported,
+    shift,
+    unreadable,
+)
 from headrace.services.opensearch.indexes.query import Argument
 
 MOST_BUCKETS = 65_535

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from headrace.core.ids import Ids
-from headrace.services.opensearch.indexes.errors import (
+from headrace.services.opensearch.indexes.aliases import Names
+from headrace.services.opensearch.indexes.fields import (
     SearchError,
     not_supported,
     not_valid,
     unreadable,
 )
-from headrace.services.opensearch.indexes.names import Names
 from headrace.services.opensearch.indexes.rest_parts import (
     STATUS,
     AnswerBytes,

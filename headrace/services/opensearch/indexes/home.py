@@ -18,7 +18,7 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane
 from headrace.core.ports.search import SearchDomainNotFound, SearchServer
-from headrace.services.opensearch.indexes.errors import SearchError
+from headrace.services.opensearch.indexes.fields import SearchError
 from headrace.services.opensearch.indexes.rest import RestAnswer, SearchRequest, SearchRestApi
 from headrace.services.opensearch.indexes.store import Store
 

@@ -12,13 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from headrace.services.opensearch.indexes.errors import (
+from headrace.services.opensearch.indexes.fields import (
+    NUMBERS,
     SearchError,
+    date_math_ms,
+    date_ms,
     not_supported,
+    number_of,
     too_many_clauses,
     unreadable,
 )
-from headrace.services.opensearch.indexes.fields import NUMBERS, date_math_ms, date_ms, number_of
 
 Argument = str | int | float | bytes | None
 # Documented: OpenSearch's defaults of indices.query.bool.max_clause_count, .max_nested_depth and index.max_terms_count.

@@ -9,11 +9,14 @@ from typing import Any, cast
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.wildcards import Wildcard
-from headrace.services.opensearch.indexes.aliases import AliasApi
+from headrace.services.opensearch.indexes.aliases import AliasApi, NameOptions, Names, flag
 from headrace.services.opensearch.indexes.documents import DocumentApi
-from headrace.services.opensearch.indexes.errors import SearchError, not_supported, not_valid
-from headrace.services.opensearch.indexes.fields import check_mapping
-from headrace.services.opensearch.indexes.names import NameOptions, Names, flag
+from headrace.services.opensearch.indexes.fields import (
+    SearchError,
+    check_mapping,
+    not_supported,
+    not_valid,
+)
 from headrace.services.opensearch.indexes.rest_parts import (
     SHARDS,
     check_top,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from headrace.services.opensearch.indexes.errors import (
+from headrace.services.opensearch.indexes.fields import (
     SearchError,
     bad_argument,
     not_supported,

@@ -19,14 +19,14 @@ from typing import Any, cast
 
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.services.opensearch.indexes.errors import (
+from headrace.services.opensearch.indexes.aliases import NameOptions, Names
+from headrace.services.opensearch.indexes.fields import (
     SearchError,
     bad_argument,
     not_supported,
     not_valid,
     unreadable,
 )
-from headrace.services.opensearch.indexes.names import NameOptions, Names
 from headrace.services.opensearch.indexes.rest_parts import (
     AnswerBytes,
     error_body,

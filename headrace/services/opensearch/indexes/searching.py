@@ -10,14 +10,14 @@ from itertools import islice
 from typing import Any, Protocol, cast
 
 from headrace.services.opensearch.indexes.aggregations import Aggregator, Select
-from headrace.services.opensearch.indexes.errors import (
+from headrace.services.opensearch.indexes.fields import (
     SearchError,
     bad_argument,
+    flat,
     not_supported,
     too_many_clauses,
     unreadable,
 )
-from headrace.services.opensearch.indexes.fields import flat
 from headrace.services.opensearch.indexes.query import Argument, Compiler, Condition
 from headrace.services.opensearch.indexes.rest_parts import AnswerBytes
 from headrace.services.opensearch.indexes.store import Index

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from headrace.services.opensearch.indexes.errors import SearchError
-from headrace.services.opensearch.indexes.fields import Reader, check_mapping
+from headrace.services.opensearch.indexes.fields import Reader, SearchError, check_mapping
 from headrace.store.database import Database
 
 _MIGRATIONS = (

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.core.arn import bucket_arn, make_arn
 from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore
 from headrace.core.ports.warehouses import ClusterSpec, MayRead, WarehouseError
-from headrace.services.redshift.clusters.copy_command import Copy
+from headrace.services.redshift.clusters.copy_command import Copy, quote_name
 from headrace.services.redshift.clusters.copy_rows import Path, Problem, Row, parse_paths, rows_of
 from headrace.services.redshift.clusters.copy_values import Target, convert
-from headrace.services.redshift.clusters.sql import quote_name
 
 if TYPE_CHECKING:
     import psycopg

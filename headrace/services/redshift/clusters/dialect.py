@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.core.ports.warehouses import WarehouseError
-from headrace.services.redshift.clusters.sql import (
+from headrace.services.redshift.clusters.copy_command import (
     Token,
     drop_spaces,
     find_close,

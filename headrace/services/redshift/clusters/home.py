@@ -34,15 +34,14 @@ from headrace.core.ports.warehouses import (
 )
 from headrace.core.workers import Supervisor, WorkerDone
 from headrace.services.redshift.clusters import prelude
-from headrace.services.redshift.clusters.identities import issue_login, log_in
-from headrace.services.redshift.clusters.ports import HOST
 from headrace.services.redshift.clusters.postgres import (
+    HOST,
     SUPERUSER,
     PostgresServer,
     binaries,
     check_driver,
 )
-from headrace.services.redshift.clusters.preparation import set_up, set_up_real
+from headrace.services.redshift.clusters.preparation import issue_login, log_in, set_up, set_up_real
 from headrace.services.redshift.clusters.session import PgSession, connect
 
 log = logging.getLogger(__name__)

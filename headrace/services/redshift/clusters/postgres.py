@@ -7,6 +7,8 @@ root it runs in a user namespace in which root's files belong to an ordinary use
 
 headrace connects through a socket in a folder that only its user may enter; clients connect over TCP with passwords,
 through a front (`front.py`) on the cluster's port.
+
+The ports of this process's PostgreSQL servers, which are given out before anything listens on them. Thread-safe.
 """
 
 from __future__ import annotations
@@ -29,13 +31,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from headrace.core.extras import install_command
 from headrace.core.ports.warehouses import EXTRA, WarehouseUnavailable
 from headrace.services.redshift.clusters.front import Front
-from headrace.services.redshift.clusters.ports import ANY_PORT, HOST, give_back_port, take_port
 from headrace.services.redshift.clusters.server_files import (
     SETTINGS,
     SETTINGS_FOLDER,
@@ -382,3 +383,41 @@ def as_ordinary_user() -> list[str]:
         "PostgreSQL refuses to run as root, and this machine permits no user namespaces: start headrace as another"
         " user, or give it a server by --redshift postgresql://..."
     )
+
+
+HOST = "127.0.0.1"
+# Take any free port: no port has this number, and none follows it.
+ANY_PORT = 65536
+_PORTS = 200
+# The ports of this process's servers, which may not listen yet.
+_GIVEN_PORTS: set[int] = set()
+_GIVING = threading.Lock()
+
+
+def take_port(first: int) -> int:
+    """Return the first port from `first` on that is free and not reserved in this process, else any free one."""
+    with _GIVING:
+        for port in _candidates(first):
+            if port in _GIVEN_PORTS:
+                continue
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((HOST, port))
+                except OSError:
+                    continue
+                free_port = int(probe.getsockname()[1])
+            _GIVEN_PORTS.add(free_port)
+            return free_port
+    raise WarehouseUnavailable("There is no free port for PostgreSQL.")
+
+
+def give_back_port(port: int) -> None:
+    """Release a port."""
+    with _GIVING:
+        _GIVEN_PORTS.discard(port)
+
+
+def _candidates(first: int) -> Iterator[int]:
+    yield from range(first, min(first + _PORTS, 65536))
+    yield 0

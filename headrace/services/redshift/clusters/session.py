@@ -16,11 +16,17 @@ from headrace.core.ports.warehouses import (
     Result,
     WarehouseError,
 )
-from headrace.services.redshift.clusters.copy_command import is_copy, parse_copy
+from headrace.services.redshift.clusters.copy_command import (
+    Token,
+    is_copy,
+    join_tokens,
+    parse_copy,
+    statements_of,
+    tokens_of,
+)
 from headrace.services.redshift.clusters.copy_rows import DECODER, plain_json
 from headrace.services.redshift.clusters.copying import Loader, LoadFailed
 from headrace.services.redshift.clusters.dialect import translate
-from headrace.services.redshift.clusters.sql import Token, join_tokens, statements_of, tokens_of
 
 if TYPE_CHECKING:
     import psycopg

@@ -7,9 +7,9 @@ from headrace.services.redshift_data.actions.catalog import (
     describe_table,
     list_databases,
     list_schemas,
+    list_sessions,
     list_tables,
 )
-from headrace.services.redshift_data.actions.sessions import list_sessions
 from headrace.services.redshift_data.actions.statements import (
     batch_execute_statement,
     cancel_statement,

@@ -1,4 +1,7 @@
-"""ListDatabases, ListSchemas, ListTables, DescribeTable: queries of a database's catalog, answered synchronously."""
+"""ListDatabases, ListSchemas, ListTables, DescribeTable: queries of a database's catalog, answered synchronously.
+
+ListSessions.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from typing import Any, TypeVar
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import redshift_data as shapes
 from headrace.core.ports.warehouses import Column
-from headrace.core.values import BadMarker, page_of, present
+from headrace.core.values import BadMarker, moment, page_of, present
 from headrace.services.redshift_data.backend import CatalogRequest, RedshiftData
-from headrace.services.redshift_data.errors import invalid
-from headrace.services.redshift_data.limits import NAMES_PER_PAGE
+from headrace.services.redshift_data.errors import NAMES_PER_PAGE, STATEMENTS_PER_PAGE, invalid
+from headrace.services.redshift_data.execution import OpenSession
 from headrace.services.redshift_data.results import column_of
 
 _DATABASES = "select datname::text from pg_database where not datistemplate and datname <> 'postgres' order by 1"
@@ -147,3 +150,43 @@ def _describe_column(row: Sequence[Any], table: str, schema: str) -> shapes.Colu
     )
     shown = column_of(column)
     return shown if default is None else {**shown, "columnDefault": default}
+
+
+@operation("ListSessions")
+def list_sessions(
+    data: RedshiftData, call: Call, request: shapes.ListSessionsRequest
+) -> shapes.ListSessionsResponse:
+    """Return the open sessions, newest first. Source: API_ListSessions."""
+    shown = [_describe(held) for held in data.sessions.all(call.account, call.region)]
+    filter_names = ("SessionId", "Status", "ClusterIdentifier", "WorkgroupName", "Database")
+    sessions = [
+        item
+        for item in shown
+        if all(item.get(n) == request.get(n) for n in filter_names if request.get(n))
+    ]
+    try:
+        page, token = page_of(
+            sessions, request.get("NextToken"), request.get("MaxResults") or STATEMENTS_PER_PAGE
+        )
+    except BadMarker:
+        raise invalid("Invalid NextToken.") from None
+    return present({"Sessions": page, "NextToken": token})
+
+
+def _describe(held: OpenSession) -> shapes.SessionData:
+    opened = held.opened_by
+    name = "ClusterIdentifier" if opened.target == "cluster" else "WorkgroupName"
+    return present(
+        {
+            "SessionId": held.id,
+            "Status": "BUSY" if held.statement_id else "AVAILABLE",
+            "CreatedAt": moment(held.created_ms),
+            "UpdatedAt": moment(held.updated_ms),
+            "Database": opened.database,
+            "DbUser": opened.db_user or None,
+            name: opened.target_name,
+            "SessionAliveSeconds": held.keep_s,
+            "SessionTtl": moment(held.ends_ms),
+            "CurrentStatementId": held.statement_id or None,
+        }
+    )

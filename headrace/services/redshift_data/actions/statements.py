@@ -12,8 +12,12 @@ from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import redshift_data as shapes
 from headrace.core.values import BadMarker, moment, page_of, present
 from headrace.services.redshift_data.backend import RedshiftData, RunRequest
-from headrace.services.redshift_data.errors import invalid, no_result
-from headrace.services.redshift_data.limits import ROWS_PER_PAGE, STATEMENTS_PER_PAGE
+from headrace.services.redshift_data.errors import (
+    ROWS_PER_PAGE,
+    STATEMENTS_PER_PAGE,
+    invalid,
+    no_result,
+)
 from headrace.services.redshift_data.results import csv_of, fields_of
 from headrace.services.redshift_data.state import ENDED, Part, Statement, StoredResult
 

@@ -12,8 +12,7 @@ from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import redshift_serverless as shapes
 from headrace.core.values import BadMarker, moment, page_of, present
 from headrace.services.redshift_serverless.backend import RedshiftServerless
-from headrace.services.redshift_serverless.errors import invalid, not_built
-from headrace.services.redshift_serverless.limits import PAGE
+from headrace.services.redshift_serverless.errors import PAGE, invalid, not_built
 from headrace.services.redshift_serverless.state import Namespace
 
 _T = TypeVar("_T")

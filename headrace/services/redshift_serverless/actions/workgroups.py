@@ -14,8 +14,12 @@ from headrace.aws.shapes import redshift_serverless as shapes
 from headrace.core.values import moment, present
 from headrace.services.redshift_serverless.actions.namespaces import cut_page
 from headrace.services.redshift_serverless.backend import RedshiftServerless, tags_of
-from headrace.services.redshift_serverless.errors import invalid, not_built
-from headrace.services.redshift_serverless.limits import LOGIN_SECONDS, MOST_LOGIN_SECONDS
+from headrace.services.redshift_serverless.errors import (
+    LOGIN_SECONDS,
+    MOST_LOGIN_SECONDS,
+    invalid,
+    not_built,
+)
 from headrace.services.redshift_serverless.state import Workgroup
 
 

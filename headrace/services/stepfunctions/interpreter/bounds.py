@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from headrace.core.evaluation import Ledger, TooMuch, check_json_size
-from headrace.services.stepfunctions.interpreter.jsonata_queries import caller_of, failure
+from headrace.services.stepfunctions.interpreter.jsonata_states import caller_of, failure
 from headrace.services.stepfunctions.query_languages import Expression
 
 # Documented: the largest input and output of a state, a task and an execution.

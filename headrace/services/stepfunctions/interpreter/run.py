@@ -33,9 +33,8 @@ from headrace.services.stepfunctions.interpreter import (
     service_calls,
     templates,
 )
-from headrace.services.stepfunctions.interpreter.client import client_of_cloud
 from headrace.services.stepfunctions.interpreter.json_paths import extract_json
-from headrace.services.stepfunctions.interpreter.logs import log_of
+from headrace.services.stepfunctions.interpreter.service_calls import client_of_cloud, log_of
 from headrace.services.stepfunctions.interpreter.tasks import task_maker
 from headrace.services.stepfunctions.query_languages import mark_expressions
 

@@ -2,18 +2,38 @@
 
 Documented: https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html; the names of errors of
 services without an example there: assumed.
+
+Replaces the boto3 clients of moto's States interpreter: its methods call operations of this cloud with a role.
+
+Writes the events of Step Functions' executions to their machine's log group, at its log level.
+
+Documented: https://docs.aws.amazon.com/step-functions/latest/dg/cw-logs.html; the stream's name is AWS's as users
+show it (observed by others).
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
-# moto has no public attributes for these patches.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from typing import Any
+import base64
+import functools
+import io
+import json
+import logging
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
+# moto has no public attributes for these patches.
+import re
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.model import service_model
+from headrace.core.ports import CallerIdentity
+from headrace.deliveries.targets import convert_parameters
+from headrace.moto.current_cloud import CURRENT
 
 _PREFIXES = {"ecs": "ECS", "events": "EventBridge"}
 # Step Functions' names of services that differ from botocore's.
@@ -122,3 +142,183 @@ def failure(task: Any, env: Any, error: str, cause: str) -> Any:
         event_type=kind,
         event_details=details_of(taskFailedEventDetails=details),
     )
+
+
+SESSION = "headrace-stepfunctions"
+# SDKs name errors by their shapes; SQS's error has the query protocol's code instead.
+_NAMES_OF_CODES = {"AWS.SimpleQueueService.NonExistentQueue": "QueueDoesNotExist"}
+
+
+def client_of_cloud(region: str, service: str, state_credentials: Any = None) -> Client:
+    """Return the interpreter's client of a service; it has the parameters of moto's function, which it replaces."""
+    try:
+        service_model(service)
+    except Exception as error:
+        raise NotImplementedError(f"headrace has no service {service}") from error
+    return Client(service, region, state_credentials.role_arn)
+
+
+class Client:
+    """A client of one service in one region, with a role."""
+
+    def __init__(self, service: str, region: str, role_arn: str) -> None:
+        self._service, self._region, self._role_arn = service, region, role_arn
+
+    def __getattr__(self, method: str) -> Callable[..., dict[str, Any]]:
+        operation = _operations(self._service).get(method)
+        if operation is None:
+            raise NotImplementedError(f"{self._service} has no operation {method}")
+        return functools.partial(self.call, operation)
+
+    def call(self, operation: str, **params: Any) -> dict[str, Any]:
+        """Return an operation's output. Raises botocore's ClientError, whose class has the error's name."""
+        from botocore.exceptions import ClientError
+
+        if CURRENT.control is None:
+            raise RuntimeError("headrace is starting or stopping")
+        try:
+            output = CURRENT.control.call(
+                self._service,
+                operation,
+                self._parameters(operation, params),
+                account=self._role_arn.split(":")[4],
+                region=self._region,
+                acting=CallerIdentity(self._role_arn, SESSION),
+            )
+        except AwsError as error:
+            raise _exception_class(_NAMES_OF_CODES.get(error.code, error.code), ClientError)(
+                {
+                    "Error": {"Code": error.code, "Message": error.message},
+                    "ResponseMetadata": {"HTTPStatusCode": error.status, "RequestId": ""},
+                },
+                operation,
+            ) from error
+        return cast("dict[str, Any]", _plain(_with_streams(self._service, operation, output)))
+
+    def _parameters(self, operation: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters under the operation's names, with idempotency tokens added as an SDK does."""
+        model: Any = service_model(self._service).operation_model(operation)
+        tokens = {name: str(uuid.uuid4()) for name in model.idempotent_members}
+        return {**tokens, **convert_parameters(self._service, operation, params)}
+
+
+def _plain(value: Any) -> Any:
+    """Return an output in the form that states pass on: bytes become text, or Base64 (assumed).
+
+    Times are text (observed by others on AWS: github.com/floci-io/floci, docs/services/step-functions.md).
+    """
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {name: _plain(element) for name, element in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_plain(element) for element in cast("list[Any]", value)]
+    return value
+
+
+@functools.cache
+def _operations(service: str) -> dict[str, str]:
+    from botocore import xform_name
+
+    return {xform_name(name): name for name in service_model(service).operation_names}
+
+
+@functools.lru_cache(maxsize=1000)
+def _exception_class(code: str, base: type) -> Any:
+    """Return an exception class with the error's name, which the interpreter reports for an SDK integration."""
+    return type(code.replace(".", ""), (base,), {})
+
+
+def _with_streams(service: str, operation: str, output: dict[str, Any]) -> dict[str, Any]:
+    from botocore.response import StreamingBody
+
+    shape: Any = service_model(service).operation_model(operation).output_shape
+    name = shape.serialization.get("payload") if shape is not None else None
+    if name and isinstance(output.get(name), bytes):
+        body = output[name]
+        return {**output, name: StreamingBody(io.BytesIO(body), len(body))}
+    return output
+
+
+log = logging.getLogger(__name__)
+# The most events that wait to be written; AWS delivers within seconds, and promises nothing.
+MOST_WAITING = 100
+
+
+class ExecutionLog:
+    """The log of one execution, with the interface of moto's CloudWatchLoggingSession. Thread-safe."""
+
+    def __init__(
+        self, arn: str, machine_name: str, started: datetime, config: Mapping[str, Any], group: str
+    ) -> None:
+        """Take the execution's ARN and start, and its machine's LoggingConfiguration with the group's ARN."""
+        self.execution_arn = arn
+        self.include_execution_data = bool(config.get("includeExecutionData"))
+        self._level = config["level"]
+        parts = group.split(":")
+        self._account, self._region, self._group = parts[4], parts[3], parts[6]
+        minute = started.strftime("%Y-%m-%d-%H-%M")
+        self._stream = f"states/{machine_name}/{minute}/{uuid.uuid4().hex[:8]}"
+        self._lock = threading.Lock()
+        self._waiting: list[dict[str, Any]] = []
+        self._has_stream = False
+
+    @property
+    def configuration(self) -> ExecutionLog:
+        """Read by moto for `include_execution_data`."""
+        return self
+
+    def log_level_filter(self, history_event_type: Any) -> bool:
+        """Whether events of a type are logged."""
+        from moto.stepfunctions.parser.asl.eval.event.logging import is_logging_enabled_for
+
+        return bool(is_logging_enabled_for(self._level, history_event_type))
+
+    def publish_history_log(self, history_log: Mapping[str, Any]) -> None:
+        """Take one event; it is written together with others, at the latest by `flush`."""
+        at_ms = int(datetime.fromisoformat(str(history_log["event_timestamp"])).timestamp() * 1000)
+        message = json.dumps({**history_log, "event_timestamp": str(at_ms)}, default=str)
+        with self._lock:
+            self._waiting.append({"timestamp": at_ms, "message": message})
+            is_full = len(self._waiting) >= MOST_WAITING
+        if is_full:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the waiting events; those that the group refuses are lost, as on AWS."""
+        with self._lock:
+            events, self._waiting = self._waiting, []
+            has_stream, self._has_stream = self._has_stream, True
+        if not events:
+            return
+        where = {"logGroupName": self._group, "logStreamName": self._stream}
+        try:
+            if not has_stream:
+                self._call("CreateLogStream", where)
+            self._call("PutLogEvents", {**where, "logEvents": events})
+        except AwsError as error:
+            log.warning("%s is not logged in %s: %s", self.execution_arn, self._group, error)
+
+    def _call(self, operation: str, params: dict[str, Any]) -> None:
+        if CURRENT.control is not None:
+            CURRENT.control.call(
+                "logs", operation, params, account=self._account, region=self._region
+            )
+
+
+def log_of(
+    arn: str, machine_name: str, started: datetime, config: Mapping[str, Any] | None
+) -> ExecutionLog | None:
+    """Return the log of an execution; None when its machine has no logging."""
+    if not config or config.get("level", "OFF") == "OFF":
+        return None
+    for destination in config.get("destinations") or []:
+        group = str((destination.get("cloudWatchLogsLogGroup") or {}).get("logGroupArn", ""))
+        if group.count(":") >= 6:
+            return ExecutionLog(arn, machine_name, started, config, group)
+    return None

@@ -19,9 +19,8 @@ from urllib.parse import urlencode
 
 from headrace.aws.calls.errors import AwsError
 from headrace.deliveries.http_targets import HttpCall, connection_call, make_exchange
-from headrace.deliveries.json_path import first_value
-from headrace.services.stepfunctions.interpreter.client import client_of_cloud
-from headrace.services.stepfunctions.interpreter.service_calls import failure
+from headrace.deliveries.input_templates import first_value
+from headrace.services.stepfunctions.interpreter.service_calls import client_of_cloud, failure
 
 Parameters = Mapping[str, Any]
 

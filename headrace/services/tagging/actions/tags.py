@@ -13,9 +13,13 @@ from headrace.aws.shapes import tagging as shapes
 from headrace.core.system_tags import is_refused
 from headrace.core.values import BadMarker, page_of
 from headrace.services.tagging.backend import Tagging, matching
-from headrace.services.tagging.errors import invalid_parameter
-from headrace.services.tagging.limits import MOST_RESOURCES_PER_PAGE, NAMES_PER_PAGE, TAGS_PER_PAGE
-from headrace.services.tagging.state import TaggedResource
+from headrace.services.tagging.errors import (
+    MOST_RESOURCES_PER_PAGE,
+    NAMES_PER_PAGE,
+    TAGS_PER_PAGE,
+    invalid_parameter,
+)
+from headrace.services.tagging.store import TaggedResource
 
 
 @operation("GetResources")

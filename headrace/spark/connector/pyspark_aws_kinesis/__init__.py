@@ -1,7 +1,7 @@
 """Implements `format("aws-kinesis")`, the connector that EMR bundles, for steps on the local cloud.
 
 Spark finds it like `autoload/pyspark_headrace`. It is on the path only of jobs that name the connector (see
-`headrace.spark_submit.connector`), and never in the zip of `headrace.spark.package`, because EMR's image has the real
+`headrace.spark_submit.making`), and never in the zip of `headrace.spark.package`, because EMR's image has the real
 connector. Jobs for the real connector run here unchanged: this one has its defaults and columns, and refuses what it
 refuses. The remaining differences are logged, and listed in docs/spark-kinesis.md.
 """

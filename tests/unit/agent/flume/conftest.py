@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.agent.flume.building import FlumeAgent, build
-from headrace.agent.flume.running import FlumeRun
+from headrace.agent.flume.building import FlumeAgent, FlumeRun, build
 from headrace.core.clock import SystemClock
 
 

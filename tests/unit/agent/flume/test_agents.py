@@ -20,8 +20,7 @@ import pytest
 from headrace.agent.config.errors import ConfigurationError
 from headrace.agent.config.properties import parse_properties
 from headrace.agent.flume.sources.http import BadEvents, read_events
-from headrace.agent.flume.sources.sockets import TcpServer
-from headrace.agent.flume.sources.syslog import kept_fields, read_message
+from headrace.agent.flume.sources.sockets import TcpServer, kept_fields, read_message
 from headrace.client import PutError, PutsFailed
 from tests.support.server import wait_until
 from tests.unit.agent.flume.conftest import Flume

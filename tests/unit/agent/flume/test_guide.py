@@ -29,9 +29,8 @@ from headrace.agent.config.errors import ConfigurationError
 from headrace.agent.config.properties import Section, Value
 from headrace.agent.flume.building import FlumeAgent
 from headrace.agent.flume.events import Event
-from headrace.agent.flume.interceptors import _millis
-from headrace.agent.flume.sinks.escapes import Escapes, NoTime
-from headrace.agent.flume.sinks.objects import sequence_file, sequence_record
+from headrace.agent.flume.intake import _millis
+from headrace.agent.flume.sinks.objects import Escapes, NoTime, sequence_file, sequence_record
 from tests.support.server import wait_until
 from tests.unit.agent.flume.conftest import Flume
 from tests.unit.agent.flume.test_agents import Bucket, conf, lines_in

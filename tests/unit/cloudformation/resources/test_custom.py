@@ -11,12 +11,12 @@ import pytest
 
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionNotFound, FunctionThrottled, InvokeResult
-from headrace.services.cloudformation.custom_responses import Responses
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
 from headrace.services.cloudformation.resources.base import Context, ResourceResult
-from headrace.services.cloudformation.resources.types.cloudformation_custom import (
+from headrace.services.cloudformation.resources.types.cloudformation import (
     custom_resource_type,
 )
+from headrace.services.cloudformation.signals import Responses
 from tests.support.clock import FakeClock
 
 ARN = "arn:aws:lambda:us-east-1:000000000000:function:custom"

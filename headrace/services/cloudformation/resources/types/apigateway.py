@@ -22,7 +22,7 @@ from headrace.services.cloudformation.resources.types.apigateway_patches import 
     role_patch,
     stage_settings,
 )
-from headrace.services.cloudformation.resources.types.openapi_bodies import (
+from headrace.services.cloudformation.resources.types.apigatewayv2 import (
     api_name,
     has_body,
     mode,

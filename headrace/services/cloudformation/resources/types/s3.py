@@ -22,8 +22,8 @@ from headrace.services.cloudformation.resources.base import (
     stored,
     tag_list,
 )
+from headrace.services.cloudformation.resources.declaration import Converter
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules
-from headrace.services.cloudformation.resources.values_to_api import Converter
 
 
 def _create_bucket(context: Context, properties: Properties) -> ResourceResult:

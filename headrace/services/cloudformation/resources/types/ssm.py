@@ -1,4 +1,9 @@
-"""SSM parameters."""
+"""SSM parameters.
+
+AppConfig: applications, environments, profiles, strategies and deployments.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 
@@ -19,6 +24,27 @@ from headrace.services.cloudformation.resources.declaration import (
     list_removed_tags,
 )
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
+
+_APPLICATION = {"ApplicationId": "@id"}
+_STRATEGY: dict[str, Source] = {"DeploymentStrategyId": "@id"}
+_DEPLOYMENT: dict[str, Source] = {
+    "ApplicationId": "ApplicationId",
+    "EnvironmentId": "EnvironmentId",
+    "DeploymentNumber": "@last",
+}
+
+
+def _is_unfinished(values: Values) -> bool:
+    deployment = values.context.call(
+        "appconfig",
+        "GetDeployment",
+        {
+            "ApplicationId": values.get("ApplicationId"),
+            "EnvironmentId": values.get("EnvironmentId"),
+            "DeploymentNumber": int(values.last),
+        },
+    )
+    return deployment["State"] in ("DEPLOYING", "BAKING")
 
 
 def _put(context: Context, name: str, properties: Properties, *, overwrite: bool) -> ResourceResult:
@@ -83,6 +109,24 @@ def _pairs(values: Values) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in values.tags.items()]
 
 
+# How they are read back; see `reading.py`.
+READINGS = (
+    ReadingRules(
+        "AWS::SSM::Parameter",
+        "ssm",
+        (
+            ReadCall(
+                "GetParameter",
+                {"Name": "@id", "WithDecryption": True},
+                "Parameter",
+                same("Name Type Value"),
+            ),
+        ),
+        same("Type Value"),
+    ),
+)
+
+
 DECLARED = [
     DeclaredType(
         "AWS::SSM::Document",
@@ -126,22 +170,77 @@ DECLARED = [
         name="Name",
         name_length=128,
     ),
-]
-
-
-# How they are read back; see `reading.py`.
-READINGS = (
-    ReadingRules(
-        "AWS::SSM::Parameter",
-        "ssm",
-        (
-            ReadCall(
-                "GetParameter",
-                {"Name": "@id", "WithDecryption": True},
-                "Parameter",
-                same("Name Type Value"),
-            ),
-        ),
-        same("Type Value"),
+    DeclaredType(
+        "AWS::AppConfig::Application",
+        "appconfig",
+        create=[Call("CreateApplication")],
+        id="@answer.Id",
+        update=[Call("UpdateApplication", _APPLICATION)],
+        delete=[Call("DeleteApplication", _APPLICATION)],
+        attributes={"ApplicationId": "@id"},
     ),
-)
+    DeclaredType(
+        "AWS::AppConfig::Environment",
+        "appconfig",
+        create=[Call("CreateEnvironment")],
+        id="@answer.Id",
+        update=[Call("UpdateEnvironment", {"EnvironmentId": "@id"})],
+        delete=[
+            Call("DeleteEnvironment", {"ApplicationId": "ApplicationId", "EnvironmentId": "@id"})
+        ],
+        attributes={"EnvironmentId": "@id"},
+    ),
+    DeclaredType(
+        "AWS::AppConfig::ConfigurationProfile",
+        "appconfig",
+        create=[Call("CreateConfigurationProfile")],
+        id="@answer.Id",
+        update=[Call("UpdateConfigurationProfile", {"ConfigurationProfileId": "@id"})],
+        delete=[
+            Call(
+                "DeleteConfigurationProfile",
+                {"ApplicationId": "ApplicationId", "ConfigurationProfileId": "@id"},
+            )
+        ],
+        attributes={"ConfigurationProfileId": "@id"},
+    ),
+    DeclaredType(
+        "AWS::AppConfig::HostedConfigurationVersion",
+        "appconfig",
+        create=[Call("CreateHostedConfigurationVersion")],
+        id=lambda v: str(v.answer["VersionNumber"]),
+        delete=[
+            Call(
+                "DeleteHostedConfigurationVersion",
+                {
+                    "ApplicationId": "ApplicationId",
+                    "ConfigurationProfileId": "ConfigurationProfileId",
+                    "VersionNumber": "@id",
+                },
+            )
+        ],
+        attributes={"VersionNumber": "@id"},
+    ),
+    DeclaredType(
+        "AWS::AppConfig::DeploymentStrategy",
+        "appconfig",
+        create=[Call("CreateDeploymentStrategy")],
+        id="@answer.Id",
+        read=Call("GetDeploymentStrategy", _STRATEGY),
+        update=[Call("UpdateDeploymentStrategy", _STRATEGY, empties=True)],
+        delete=[Call("DeleteDeploymentStrategy", _STRATEGY)],
+        attributes={"Id": "@id"},
+    ),
+    DeclaredType(
+        "AWS::AppConfig::Deployment",
+        "appconfig",
+        create=[Call("StartDeployment")],
+        id=lambda v: (
+            f"{v.get('ApplicationId')}|{v.get('EnvironmentId')}|{v.answer['DeploymentNumber']}"
+        ),
+        read=Call("GetDeployment", _DEPLOYMENT),
+        # A deployment that is over cannot be taken back.
+        delete=[Call("StopDeployment", _DEPLOYMENT, only_if=_is_unfinished)],
+        attributes={"DeploymentNumber": "@last", "State": "@answer.State"},
+    ),
+]

@@ -1,0 +1,224 @@
+"""Finds the ARN of a resource that a request names otherwise: a key by alias, a role or a stack by name.
+
+Finds the customer managed KMS key of a stream, an object or its bucket, a queue, a topic, a secret or a table.
+
+Finds the tags of a resource, for the condition key aws:ResourceTag and the services' own tag keys.
+
+They are read by the service's own operation, in process; for moto's services, from moto's state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.protocols.service import ServiceApi
+from headrace.core.ports import BucketNotFound, ControlPlane, ObjectNotFound
+
+Read = Callable[[Any, str], Any]
+
+
+class ResourceTags:
+    """Reads tags of resources. Thread-safe.
+
+    Args:
+        control: calls the services that headrace owns.
+        held: returns the tags of a resource of moto's services, by ARN, without a request.
+    """
+
+    def __init__(self, control: ControlPlane, *, held: Callable[[str], Mapping[str, str]]) -> None:
+        self._control = control
+        self._held = held
+
+    def of(self, arn: str) -> Mapping[str, str]:
+        """Return the tags of a resource; none when it does not exist, or headrace does not read its tags."""
+        if arn.count(":") < 5 or "*" in arn:
+            return {}
+        _, _, service, region, account, _ = arn.split(":", 5)
+        read = _READERS.get(service)
+        if read is None:
+            return self._held(arn)
+
+        def ask(name: str, operation: str, **params: Any) -> dict[str, Any]:
+            return self._control.call(name, operation, params, account=account, region=region)
+
+        try:
+            return _pairs(read(ask, arn))
+        except (AwsError, LookupError):
+            return {}  # the service itself reports that the resource does not exist
+
+
+def _pairs(tags: Any) -> dict[str, str]:
+    if isinstance(tags, Mapping):
+        return {str(key): str(value) for key, value in cast("Mapping[Any, Any]", tags).items()}
+    listed = cast("list[Mapping[str, Any]]", tags or [])
+    return {str(tag["Key"]): str(tag.get("Value") or "") for tag in listed}
+
+
+def _stream(ask: Any, arn: str) -> Any:
+    return ask("kinesis", "ListTagsForResource", ResourceARN=arn)["Tags"]
+
+
+def _function(ask: Any, arn: str) -> Any:
+    parts = arn.split(":")
+    # Versions and aliases have the tags of the function.
+    return ask("lambda", "ListTags", Resource=":".join(parts[:7]))["Tags"]
+
+
+def _delivery_stream(ask: Any, arn: str) -> Any:
+    name = arn.rpartition("/")[2]
+    return ask("firehose", "ListTagsForDeliveryStream", DeliveryStreamName=name)["Tags"]
+
+
+def _cluster(ask: Any, arn: str) -> Any:
+    return ask("emr", "DescribeCluster", ClusterId=arn.rpartition("/")[2])["Cluster"]["Tags"]
+
+
+def _serverless(ask: Any, arn: str) -> Any:
+    return ask("emr-serverless", "ListTagsForResource", resourceArn=arn)["tags"]
+
+
+def _workgroup(ask: Any, arn: str) -> Any:
+    tags = ask("redshift-serverless", "ListTagsForResource", resourceArn=arn)["tags"]
+    return {tag["key"]: tag["value"] for tag in tags}
+
+
+def _stack(ask: Any, arn: str) -> Any:
+    return ask("cloudformation", "DescribeStacks", StackName=arn)["Stacks"][0]["Tags"]
+
+
+_READERS: dict[str, Read] = {
+    "kinesis": _stream,
+    "lambda": _function,
+    "firehose": _delivery_stream,
+    "elasticmapreduce": _cluster,
+    "emr-serverless": _serverless,
+    "redshift-serverless": _workgroup,
+    "cloudformation": _stack,
+}
+
+
+class ResourceKeys:
+    """Finds KMS keys in the state of the services, without a request. Thread-safe.
+
+    Args:
+        owned: the services that headrace owns, by name.
+        in_moto: returns the key of a queue, a topic, a secret or a table, by ARN.
+        key_named: returns the ARN of a customer managed key from its id or alias, account and region.
+    """
+
+    def __init__(
+        self,
+        *,
+        owned: Mapping[str, ServiceApi],
+        in_moto: Callable[[str], str],
+        key_named: Callable[[str, str, str], str],
+    ) -> None:
+        self._owned = owned
+        self._in_moto = in_moto
+        self._key_named = key_named
+
+    def of(self, service: str, kind: str, resource: str) -> str:
+        """Return the ARN of a resource's key; empty for AWS's own keys and without encryption.
+
+        `kind`: see `headrace.services.s3.resource_keys`; other services have one kind.
+        """
+        if not resource.startswith("arn:") or "*" in resource:
+            return ""
+        if service in ("sqs", "sns", "secretsmanager", "dynamodb"):
+            return self._in_moto(resource)
+        api = self._owned.get(service)
+        if api is None or api.key_of is None:
+            return ""
+        try:
+            key, account, region = api.key_of(kind, resource)
+        except (BucketNotFound, ObjectNotFound, LookupError, AwsError):
+            return ""  # the service itself reports that the resource does not exist
+        return self._key_named(key, account, region) if key and account else key
+
+
+# By service and kind: the operation to call, its parameters for a name, and the ARN in its answer.
+Look = tuple[str, Callable[[str], Mapping[str, Any]], Callable[[Mapping[str, Any]], Any]]
+
+
+class ResourceNames:
+    """Finds ARNs by each service's own operations, in process. Thread-safe.
+
+    `keys` returns the key of a resource, by service, kind and ARN: see `ResourceKeys.of`.
+    """
+
+    def __init__(self, control: ControlPlane, keys: Callable[[str, str, str], str]) -> None:
+        self._control = control
+        self._keys = keys
+
+    def find(self, account: str, region: str, service: str, kind: str, name: str) -> str | None:
+        """Return the ARN, or None. See `headrace.permissions.requests.request.Find`."""
+        if kind in ("key", "object key", "upload key", "key scope"):
+            return self._keys(service, kind, name) or None
+        look = _LOOKS.get((service, kind))
+        if look is None or not name:
+            return None
+        operation, params, arn = look
+        try:
+            answer = self._control.call(
+                service, operation, params(name), account=account, region=region
+            )
+            resource_arn = arn(answer)
+        except (AwsError, LookupError):
+            return None
+        return str(resource_arn) if resource_arn else None
+
+
+def _consumer(name: str) -> Mapping[str, Any]:
+    stream, _, consumer = name.partition("/consumer/")
+    return {"StreamARN": stream, "ConsumerName": consumer}
+
+
+_LOOKS: dict[tuple[str, str], Look] = {
+    ("kms", "alias"): (
+        "DescribeKey",
+        lambda name: {"KeyId": name},
+        lambda answer: answer["KeyMetadata"]["Arn"],
+    ),
+    ("secretsmanager", "secret"): (
+        "DescribeSecret",
+        lambda name: {"SecretId": name},
+        lambda answer: answer["ARN"],
+    ),
+    ("cloudformation", "stack"): (
+        "DescribeStacks",
+        lambda name: {"StackName": name},
+        lambda answer: answer["Stacks"][0]["StackId"],
+    ),
+    ("iam", "role"): (
+        "GetRole",
+        lambda name: {"RoleName": name},
+        lambda answer: answer["Role"]["Arn"],
+    ),
+    ("iam", "user"): (
+        "GetUser",
+        lambda name: {"UserName": name},
+        lambda answer: answer["User"]["Arn"],
+    ),
+    ("iam", "instance profile"): (
+        "GetInstanceProfile",
+        lambda name: {"InstanceProfileName": name},
+        lambda answer: answer["InstanceProfile"]["Roles"][0]["Arn"],
+    ),
+    ("lambda", "mapping"): (
+        "GetEventSourceMapping",
+        lambda name: {"UUID": name},
+        lambda answer: answer["FunctionArn"],
+    ),
+    ("kinesis", "queue's stream"): (
+        "DescribeQueue",
+        lambda name: {"QueueARN": name},
+        lambda answer: answer["QueueDescription"]["StreamConfigurationList"][0]["StreamARN"],
+    ),
+    ("kinesis", "consumer"): (
+        "DescribeStreamConsumer",
+        _consumer,
+        lambda answer: answer["ConsumerDescription"]["ConsumerARN"],
+    ),
+}

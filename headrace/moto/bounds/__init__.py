@@ -1,1 +1,0 @@
-"""Replaces moto's unbounded processing of clients' text."""

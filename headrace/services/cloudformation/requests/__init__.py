@@ -1,1 +1,0 @@
-"""Reads and checks the requests of stack operations."""

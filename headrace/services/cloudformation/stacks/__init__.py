@@ -1,1 +1,0 @@
-"""Stacks as they are stored: their state, exports, notifications."""

@@ -1,1 +1,0 @@
-"""Transforms, which rewrite a template before it is read: SAM, language extensions, includes, macros."""

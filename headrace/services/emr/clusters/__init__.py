@@ -1,1 +1,0 @@
-"""One cluster: the worker that takes it through its states, its bootstrap actions, metrics and instance ids."""

@@ -1,1 +1,0 @@
-"""One step of a cluster: its command, its process, its logs."""

@@ -1,1 +1,0 @@
-"""Function URLs: HTTP requests to functions, and the CORS rules for them."""

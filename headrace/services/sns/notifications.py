@@ -1,0 +1,452 @@
+"""SNS: what a topic sends to queues, raw or as a notification, and FIFO topics: duplicates and sequence numbers.
+
+As recorded from AWS (LocalStack's test_sns.py): a FIFO topic finds duplicates itself, whatever its subscribers are; its
+notifications have a sequence number and no signature; a standard queue gets neither group nor deduplication id.
+
+Signs SNS's notifications, with a key and a certificate for each region, created at its first message.
+
+Asks HTTP endpoints to confirm their subscriptions, and gives them no message before, as AWS.
+
+Recorded: LocalStack's tests against AWS, sns/test_sns.py, TestSNSSubscriptionHttp, 2023 and 2024. Documented:
+docs.aws.amazon.com/sns/latest/dg/SendMessageToHttp.prepare.html. The SubscribeURL is this cloud's own.
+"""
+
+from __future__ import annotations
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+import base64
+import functools
+import hashlib
+import json
+import secrets
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from headrace.core.ports import CallerIdentity
+from headrace.core.values import iso_of
+from headrace.deliveries.outbox import OUTBOX, Delivery
+from headrace.moto.current_cloud import CURRENT
+from headrace.moto.storage.changes import CHANGES
+
+ASKED = ("http", "https")
+PENDING = "pending confirmation"
+_TOKEN_BYTES = 128
+_VERSION = "2010-03-31"
+
+
+def patch(backend: Any, responses: Any) -> None:
+    """Change how moto's backend and responses subscribe, confirm and list."""
+    backend.subscribe = _pend(backend.subscribe)
+    responses.subscribe = _tell(responses.subscribe)
+    responses.confirm_subscription = _confirm
+    for name in ("list_subscriptions", "list_subscriptions_by_topic"):
+        setattr(responses, name, _hide_pending(getattr(responses, name)))
+
+
+def token_of(subscription: Any) -> str:
+    """Return the token that an endpoint must give back; empty once it has, and of endpoints that are not asked."""
+    return str(getattr(subscription, "token", ""))
+
+
+def find_by_token(topic_arn: str, token: str) -> Any:
+    """Return a topic's subscription that had this token, also when it is confirmed; None for another token."""
+    from moto.sns.models import sns_backends
+
+    account, region = topic_arn.split(":")[4], topic_arn.split(":")[3]
+    # Plain dictionary access: moto's own lookup would create a backend for an unused region.
+    regions: Any = dict(sns_backends).get(account) or {}
+    subscriptions = regions[region].subscriptions.values() if region in regions else ()
+    return next(
+        (
+            one
+            for one in subscriptions
+            if one.topic.arn == topic_arn and token and getattr(one, "asked_token", "") == token
+        ),
+        None,
+    )
+
+
+def _pend(subscribe: Any) -> Any:
+    @functools.wraps(subscribe)
+    def subscribe_and_ask(self: Any, topic_arn: str, endpoint: str, protocol: str) -> Any:
+        is_known = self._find_subscription(topic_arn, endpoint, protocol) is not None
+        subscription = subscribe(self, topic_arn, endpoint, protocol)
+        if protocol in ASKED and not is_known:
+            subscription.token = subscription.asked_token = secrets.token_hex(_TOKEN_BYTES)
+            subscription.attributes |= {
+                "PendingConfirmation": True,
+                "ConfirmationWasAuthenticated": False,
+            }
+        if token_of(subscription):
+            _ask(subscription)
+        return subscription
+
+    return subscribe_and_ask
+
+
+def _ask(subscription: Any) -> None:
+    """Send the token to the endpoint; after the answer, and again when it fails."""
+    topic, token = subscription.topic, token_of(subscription)
+    action = {"Action": "ConfirmSubscription", "TopicArn": topic.arn, "Token": token}
+    message_id = str(uuid.uuid4())
+    notification: dict[str, Any] = {
+        "Type": "SubscriptionConfirmation",
+        "MessageId": message_id,
+        "Token": token,
+        "TopicArn": topic.arn,
+        "Message": f"You have chosen to subscribe to the topic {topic.arn}.\nTo confirm the subscription, visit the"
+        " SubscribeURL included in this message.",
+        "SubscribeURL": f"{CURRENT.endpoint_url()}/?{urlencode({**action, 'Version': _VERSION}, safe=':')}",
+        "Timestamp": now(),
+    }
+    version = str(getattr(topic, "signature_version", "1"))
+    signed = sign(subscription, notification, version=version)
+    del signed["UnsubscribeURL"]
+    OUTBOX.add(
+        Delivery(
+            what=f"The confirmation of {subscription.endpoint} for {topic.arn}",
+            body=json.dumps({**notification, **signed}).encode(),
+            url=subscription.endpoint,
+            headers={
+                "Content-Type": "text/plain; charset=UTF-8",
+                "x-amz-sns-message-type": "SubscriptionConfirmation",
+                "x-amz-sns-message-id": message_id,
+                "x-amz-sns-topic-arn": topic.arn,
+            },
+        )
+    )
+
+
+def _tell(subscribe: Any) -> Any:
+    """Answer that a confirmation is awaited, unless the ARN is asked for."""
+
+    @functools.wraps(subscribe)
+    def subscribe_and_tell(self: Any) -> Any:
+        answer = subscribe(self)
+        subscription = self.backend.subscriptions.get(answer.result["SubscriptionArn"])
+        wants_arn = str(self._get_param("ReturnSubscriptionArn")).lower() == "true"
+        if token_of(subscription) and not wants_arn:
+            answer.result["SubscriptionArn"] = PENDING
+        return answer
+
+    return subscribe_and_tell
+
+
+def _confirm(self: Any) -> Any:
+    """Answer ConfirmSubscription, whose token `checks` has found; a second time too (recorded)."""
+    from moto.core.responses import ActionResult
+    from moto.sns.exceptions import SNSNotFoundError
+
+    subscription = find_by_token(self._get_param("TopicArn"), self._get_param("Token"))
+    if subscription is None:
+        raise SNSNotFoundError("Topic does not exist")
+    if token_of(subscription):
+        subscription.token = ""
+        subscription.attributes |= {
+            "PendingConfirmation": False,
+            "ConfirmationWasAuthenticated": bool(self.headers.get("Authorization")),
+        }
+    return ActionResult({"SubscriptionArn": subscription.arn})
+
+
+def _hide_pending(list_subscriptions: Any) -> Any:
+    """Show PendingConfirmation in place of the ARN of a subscription that waits (documented)."""
+
+    @functools.wraps(list_subscriptions)
+    def list_and_hide(self: Any) -> Any:
+        answer = list_subscriptions(self)
+        answer.result["Subscriptions"] = [
+            {
+                "SubscriptionArn": "PendingConfirmation" if token_of(one) else one.arn,
+                "Owner": one.owner,
+                "Protocol": one.protocol,
+                "Endpoint": one.endpoint,
+                "TopicArn": one.topic.arn,
+            }
+            for one in answer.result["Subscriptions"]
+        ]
+        return answer
+
+    return list_and_hide
+
+
+# Certificates from earlier starts that can still be downloaded.
+MOST_CERTIFICATES = 10
+
+
+_SIGNED = (
+    "Message", "MessageId", "Subject", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type",
+)  # fmt: skip
+
+
+def post_data(
+    subscription: Any,
+    message: str,
+    message_id: str,
+    subject: str | None,
+    message_attributes: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return a notification, signed by the version in the topic's SignatureVersion."""
+    topic = subscription.topic
+    notification: dict[str, Any] = {
+        "Type": "Notification",
+        "MessageId": message_id,
+        **({"SequenceNumber": sequence_number(topic)} if is_fifo(topic) else {}),
+        "TopicArn": topic.arn,
+        **({"Subject": subject} if subject else {}),
+        "Message": message,
+        "Timestamp": now(),
+    }
+    version = str(getattr(topic, "signature_version", "1"))
+    signed = sign(subscription, notification, version=version)
+    if is_fifo(topic):  # recorded: without a signature
+        signed = {"UnsubscribeURL": signed["UnsubscribeURL"]}
+    notification |= signed
+    if message_attributes:
+        notification["MessageAttributes"] = message_attributes
+    return notification
+
+
+def sign(subscription: Any, notification: Mapping[str, Any], *, version: str) -> dict[str, str]:
+    """Return a notification's signature (SHA-1 in version 1, SHA-256 in version 2) with the members beside it.
+
+    Source: https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html (documented).
+    """
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import padding
+
+    region = subscription.topic.sns_backend.region_name
+    text = "".join(f"{name}\n{notification[name]}\n" for name in _SIGNED if notification.get(name))
+    key, certificate = _get_signing_key(region)
+    # AWS's default is SHA-1, which verifiers expect.
+    algorithm = hashes.SHA256() if version == "2" else hashes.SHA1()
+    signature = key.sign(text.encode(), padding.PKCS1v15(), algorithm)
+    host = f"https://sns.{region}.amazonaws.com/"
+    return {
+        "SignatureVersion": version,
+        "Signature": base64.b64encode(signature).decode(),
+        "SigningCertURL": f"{host}{certificate}",
+        "UnsubscribeURL": f"{host}?Action=Unsubscribe&SubscriptionArn={subscription.arn}",
+    }
+
+
+_KEYS: dict[int, tuple[Any, str]] = {}
+
+
+def _get_signing_key(region: str) -> tuple[Any, str]:
+    """Return a region's key, and its certificate's name; created at its first message after a start."""
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from moto.core.models import DEFAULT_ACCOUNT_ID
+    from moto.sns.models import sns_backends
+
+    # Certificates are downloaded without credentials, so they are in moto's default account.
+    backend: Any = sns_backends[DEFAULT_ACCOUNT_ID][region]
+    known = _KEYS.get(id(backend))
+    if known is not None and known[1] in backend._message_public_keys:
+        return known
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem, serial_number = _certificate(key)
+    name = f"SimpleNotificationService-{serial_number:032x}.pem"
+    certificates = backend._message_public_keys
+    certificates[name] = pem
+    while len(certificates) > MOST_CERTIFICATES:
+        del certificates[next(iter(certificates))]
+    if len(_KEYS) > 100:
+        _KEYS.clear()
+    _KEYS[id(backend)] = key, name
+    CHANGES.made("sns")
+    return key, name
+
+
+def _certificate(key: Any) -> tuple[bytes, int]:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.x509.oid import NameOID
+
+    def name(**parts: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(getattr(NameOID, k), v) for k, v in parts.items()])
+
+    made_at = datetime.fromtimestamp(CURRENT.clock.now_ms() / 1000, UTC)
+    serial_number = x509.random_serial_number() >> 32
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name(COMMON_NAME="sns.amazonaws.com"))
+        .issuer_name(
+            name(
+                COUNTRY_NAME="US",
+                ORGANIZATION_NAME="Amazon",
+                COMMON_NAME="Amazon RSA 2048 M01",
+            )
+        )
+        .public_key(key.public_key())
+        .serial_number(serial_number)
+        .not_valid_before(made_at)
+        .not_valid_after(made_at + timedelta(days=365))
+        .sign(key, hashes.SHA256())
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM), serial_number
+
+
+def now() -> str:
+    """Return the time in SNS's form."""
+    return iso_of(CURRENT.clock.now_ms())
+
+
+# Documented: a FIFO topic remembers a deduplication id for five minutes.
+DEDUPLICATION_MS = 5 * 60 * 1000
+# Sequence numbers have 20 digits and grow (documented); where they begin is assumed.
+_FIRST_SEQUENCE_NUMBER = 10**19
+_SEQUENCE_NUMBER_STEP = 1000
+
+
+class NotAllowed(Exception):
+    """The policy of a subscriber does not let the topic send to it."""
+
+
+# --- FIFO topics ------------------------------------------------------------------------------
+
+
+def is_fifo(topic: Any) -> bool:
+    """Whether a topic is a FIFO topic."""
+    return str(topic.fifo_topic).lower() == "true"
+
+
+def sequence_number(topic: Any, message_id: str | None = None) -> str:
+    """Return the sequence number of a FIFO topic's message of the last five minutes; without an id, of the last one."""
+    number = topic.sequence
+    # Most ask for the message that was sent last.
+    known = () if message_id is None else reversed(topic.known_messages.values())
+    for _, known_id, known_number in known:
+        if known_id == message_id:
+            number = known_number
+            break
+    return str(_FIRST_SEQUENCE_NUMBER + number * _SEQUENCE_NUMBER_STEP)
+
+
+def publish_once(publish: Any) -> Any:
+    """Let a FIFO topic publish a message once within five minutes; a duplicate gets the first one's id."""
+
+    @functools.wraps(publish)
+    def publish_new(self: Any, message: str, *args: Any, **named: Any) -> str:
+        if not is_fifo(self):
+            return str(publish(self, message, *args, **named))
+        mark = named.get("deduplication_id")
+        if mark is None:
+            # Documented: the hash of the body, which queues get, too.
+            mark = named["deduplication_id"] = hashlib.sha256(message.encode()).hexdigest()
+        now_ms = CURRENT.clock.now_ms()
+        known: dict[str, tuple[int, str, int]] = vars(self).setdefault("known_messages", {})
+        # The oldest come first.
+        while known and next(iter(known.values()))[0] + DEDUPLICATION_MS <= now_ms:
+            del known[next(iter(known))]
+        if mark in known:
+            return known[mark][1]
+        self.sequence = getattr(self, "sequence", 0) + 1
+        message_id = str(publish(self, message, *args, **named))
+        known[mark] = now_ms, message_id, self.sequence
+        CHANGES.made("sns")
+        return message_id
+
+    return publish_new
+
+
+# --- queues -----------------------------------------------------------------------------------
+
+
+def is_raw(subscription: Any) -> bool:
+    """Whether a subscriber gets messages as they were published."""
+    return str(subscription.attributes.get("RawMessageDelivery", "")).lower() == "true"
+
+
+def to_queue(
+    subscription: Any,
+    message: str,
+    message_id: str,
+    subject: str | None,
+    attributes: Mapping[str, Any] | None,
+    fifo: Mapping[str, str | None],
+) -> None:
+    """Send a message to a subscribed queue. Raises NotAllowed, and the queue's errors."""
+    acting = CallerIdentity("sns.amazonaws.com", source_arn=str(subscription.topic.arn))
+    sentence = CURRENT.guard.denial(acting, "sqs:SendMessage", str(subscription.endpoint))
+    if sentence:
+        raise NotAllowed(sentence)
+    content = _in_queue(subscription, message, message_id, subject, attributes)
+    _send(str(subscription.endpoint), *content, fifo)
+
+
+def to_dead_letters(
+    subscription: Any,
+    message: str,
+    message_id: str,
+    subject: str | None,
+    attributes: Mapping[str, Any] | None,
+    fifo: Mapping[str, str | None],
+) -> str:
+    """Send what cannot be delivered to the subscription's dead-letter queue; return its ARN, "" when there is none."""
+    from moto.sqs.exceptions import QueueDoesNotExist
+
+    queue = dead_letter_arn(subscription)
+    if not queue:
+        return ""
+    try:
+        _send(queue, *_in_queue(subscription, message, message_id, subject, attributes), fifo)
+    except QueueDoesNotExist:
+        return ""
+    return queue
+
+
+def _send(
+    queue_arn: str, body: str, attributes: Mapping[str, Any], fifo: Mapping[str, str | None]
+) -> None:
+    """Send to a queue; a standard one gets no deduplication id, and a group only from a standard topic."""
+    from moto.sqs.models import sqs_backends
+
+    _, _, _, region, account, name = queue_arn.split(":")
+    backend: Any = sqs_backends[account][region]
+    marks = dict(fifo)
+    if not backend.get_queue(name).fifo_queue and marks.get("deduplication_id") is not None:
+        marks = {}
+    backend.send_message(
+        name, body, message_attributes=dict(attributes), validate_group_id=False, **marks
+    )
+
+
+def dead_letter_arn(subscription: Any) -> str:
+    """Return the queue of a subscription's RedrivePolicy; "" when it has none."""
+    policy = subscription.attributes.get("RedrivePolicy")
+    if not policy:
+        return ""
+    try:
+        known = json.loads(policy) if isinstance(policy, str) else policy
+    except ValueError:
+        return ""
+    return str(known.get("deadLetterTargetArn", "")) if isinstance(known, dict) else ""
+
+
+def _in_queue(
+    subscription: Any,
+    message: str,
+    message_id: str,
+    subject: str | None,
+    attributes: Mapping[str, Any] | None,
+) -> tuple[str, dict[str, Any]]:
+    """Return a message's body and attributes in a queue."""
+    if not is_raw(subscription):
+        data = subscription.get_post_data(message, message_id, subject, attributes)
+        return json.dumps(data, indent=2, separators=(",", " : "), ensure_ascii=False), {}
+    return message, {
+        name: {
+            "DataType": value["Type"],
+            **(
+                {"BinaryValue": base64.b64decode(value["Value"])}
+                if value["Type"].startswith("Binary")
+                else {"StringValue": str(value["Value"])}
+            ),
+        }
+        for name, value in (attributes or {}).items()
+    }
