@@ -11,13 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-<<<<<<< HEAD
 from headrace.spark_submit.access import CLASSES
-from headrace.spark_submit.spark_home import find_spark_home
-=======
-from headrace.spark_submit.access import CLASSES, FILE_SYSTEM
 from headrace.spark_submit.sparks import find_spark_home
->>>>>>> main
 
 SOURCES = sorted(CLASSES.glob("*.java"))
 
