@@ -1,11 +1,11 @@
-"""Which tests a worker (`tests.support.workers`) runs together, and which it begins with.
+"""Which tests a worker of pytest-xdist runs together, and which it begins with.
 
 A file's tests stay together: they share a cloud. The longest files go out first, so that no worker is alone at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from xdist.scheduler import LoadScopeScheduling
 
 # Together: each line has one Spark session, whose start and first query cost as much as ten others, or one kernel of
 # the CDK, which takes ten seconds of a processor. First what takes longest; files that are not named follow in their
@@ -57,25 +57,25 @@ TOGETHER = (
 # Each test has clouds of its own, and takes long.
 APART = frozenset({"spark_jobs/test_step.py", "scripts/test_spark_core.py"})
 
-# Their files share a session: those that `TOGETHER` does not name, too.
-_ONE_GROUP = {"spark_jobs": 0, "spark": 1, "cdk": len(TOGETHER) - 1}
-_PLACE_OF = {
-    file: (group, index) for group, files in enumerate(TOGETHER) for index, file in enumerate(files)
-}
+_UNIT_OF = {file: unit for unit, files in enumerate(TOGETHER) for file in files}
 
 
-def groups_of(node_ids: Sequence[str]) -> list[list[int]]:
-    """Return the numbers of tests that one process runs one after the other, the longest groups first."""
-    files = [node_id.partition("::")[0].removeprefix("tests/") for node_id in node_ids]
-    groups: dict[tuple[int, str], list[int]] = {}
-    for number in sorted(range(len(files)), key=lambda number: _place_of(files[number])):
-        file = files[number]
-        group, _ = _place_of(file)
-        name = node_ids[number] if file in APART else file if group == len(TOGETHER) else ""
-        groups.setdefault((group, name), []).append(number)
-    return list(groups.values())
+def file_of(node_id: str) -> str:
+    """Return a test's file, below tests/."""
+    return node_id.partition("::")[0].removeprefix("tests/")
 
 
-def _place_of(file: str) -> tuple[int, int]:
-    group = _ONE_GROUP.get(file.partition("/")[0], len(TOGETHER))
-    return _PLACE_OF.get(file, (group, len(TOGETHER[0])))
+def place_in_order(node_id: str) -> int:
+    """Return where a test stands when the longest go first; tests with the same number keep their order."""
+    return _UNIT_OF.get(file_of(node_id), len(TOGETHER))
+
+
+class LongestFirst(LoadScopeScheduling):
+    """Hands out files, or several together, as `TOGETHER` and `APART` say."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = file_of(nodeid)
+        if file in APART:
+            return nodeid
+        unit = _UNIT_OF.get(file)
+        return file if unit is None else TOGETHER[unit][0]

@@ -15,15 +15,19 @@ def test_every_file_that_it_names_is_there_once() -> None:
     assert len(FILES) == len(set(FILES))
 
 
-def test_groups_keep_files_together_and_the_longest_go_first() -> None:
-    ids = [
-        "tests/unit/test_a.py::test_1",
-        "tests/spark_jobs/test_new.py::test_2",
-        f"tests/{schedule.TOGETHER[0][1]}::test_3",
-        "tests/unit/test_b.py::test_4",
-        "tests/spark_jobs/test_step.py::test_5",
-        f"tests/{schedule.TOGETHER[0][0]}::test_6",
-        "tests/unit/test_a.py::test_7",
-        "tests/spark_jobs/test_step.py::test_8",
-    ]
-    assert schedule.groups_of(ids) == [[5, 2, 1], [4], [7], [0, 6], [3]]
+def test_the_longest_come_first_and_the_others_keep_their_order() -> None:
+    ids = ["tests/unit/a.py::x", *(f"tests/{file}::x" for file in reversed(FILES)), "tests/a.py::x"]
+    ids.sort(key=schedule.place_in_order)
+    assert schedule.file_of(ids[0]) in schedule.TOGETHER[0]
+    assert ids[-2:] == ["tests/unit/a.py::x", "tests/a.py::x"]
+
+
+def test_a_worker_gets_whole_files_and_several_that_share() -> None:
+    unit = schedule.LongestFirst._split_scope
+    none: schedule.LongestFirst = None  # type: ignore[assignment] - it looks at the name alone
+    together = next(line for line in schedule.TOGETHER if len(line) > 1)
+    assert len({unit(none, f"tests/{file}::{test}") for file in together for test in "ab"}) == 1
+    assert unit(none, "tests/unit/a.py::x") == unit(none, "tests/unit/a.py::TestY::z[1::2]")
+    assert unit(none, "tests/unit/a.py::x") != unit(none, "tests/unit/b.py::x")
+    (apart, *_) = schedule.APART
+    assert unit(none, f"tests/{apart}::x") != unit(none, f"tests/{apart}::y")
