@@ -45,8 +45,14 @@ from headrace.services.firehose.reading import (
 from headrace.services.firehose.reports import Reports
 from headrace.services.firehose.sorting import Sorter
 from headrace.services.firehose.sources import READ_BYTES, Source, read_shards
-from headrace.services.firehose.state import DeliveryStream, Intent, Progress, as_held
-from headrace.services.firehose.store import DeliveryStreams, StreamProgress
+from headrace.services.firehose.state import (
+    DeliveryStream,
+    DeliveryStreams,
+    Intent,
+    Progress,
+    StreamProgress,
+    as_held,
+)
 
 # While a buffer fills, the worker polls its source at this interval; appends do not wake it, which keeps them cheap.
 LOOK_EVERY_S = 0.25

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.ports import StreamRecord
-from headrace.services.firehose.limits import BATCH_RECORDS
+from headrace.services.firehose.errors import BATCH_RECORDS
 
 # A put's RecordId is the number of the request's first record, then the record's place in the request. The ids of a
 # request differ only in their last digits, which makes them fast to write.

@@ -125,7 +125,7 @@ def answer_headers(s3: S3, request: HttpRequest) -> list[tuple[str, str]]:
     return [] if match is None else _build_headers(match, origin)
 
 
-def check(configuration: CORSConfiguration) -> None:
+def check_cors(configuration: CORSConfiguration) -> None:
     """Refuse a CORS configuration that AWS refuses. Raises AwsError MalformedXML, InvalidRequest."""
     rules = configuration.get("CORSRules") or []
     if not rules or len(rules) > limits.CORS_RULES:

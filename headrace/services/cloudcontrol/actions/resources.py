@@ -15,8 +15,7 @@ from headrace.aws.shapes import cloudcontrol as shapes
 from headrace.core.ports.control import KnownResource, ResourcePlace
 from headrace.core.values import BadMarker, page_of
 from headrace.services.cloudcontrol.backend import CloudControl
-from headrace.services.cloudcontrol.errors import invalid
-from headrace.services.cloudcontrol.limits import REQUESTS_PER_PAGE, RESOURCES_PER_PAGE
+from headrace.services.cloudcontrol.errors import REQUESTS_PER_PAGE, RESOURCES_PER_PAGE, invalid
 
 
 @operation("GetResourceRequestStatus")

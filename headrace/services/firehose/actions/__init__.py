@@ -12,7 +12,7 @@ from headrace.services.firehose.actions.delivery_streams import (
     untag_delivery_stream,
     update_destination,
 )
-from headrace.services.firehose.actions.puts import put_record, put_record_batch
+from headrace.services.firehose.fast_path import put_record, put_record_batch
 
 ACTIONS = [
     create_delivery_stream,

@@ -46,9 +46,16 @@ from headrace.core.values import moment
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.destinations.opensearch import SEARCH_KINDS
-from headrace.services.firehose.errors import in_use, invalid, not_built
+from headrace.services.firehose.errors import (
+    LIST_DEFAULT,
+    TAGS_PER_STREAM,
+    check_count,
+    check_key,
+    in_use,
+    invalid,
+    not_built,
+)
 from headrace.services.firehose.fidelity import WORDING
-from headrace.services.firehose.limits import LIST_DEFAULT, TAGS_PER_STREAM, check_count, check_key
 from headrace.services.firehose.permits import check_roles, find_domain
 from headrace.services.firehose.state import DeliveryStream
 

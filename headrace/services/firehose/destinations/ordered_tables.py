@@ -28,7 +28,7 @@ from headrace.services.firehose.destinations.json_schema import (
     SchemaRefused,
     read_schema,
 )
-from headrace.services.firehose.destinations.ordered import OrderedDestination, order_of
+from headrace.services.firehose.destinations.s3 import OrderedDestination, order_of
 from headrace.services.firehose.output import Suspended
 from headrace.services.firehose.permits import SESSION
 from headrace.services.firehose.ports import Ports

@@ -36,12 +36,13 @@ from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.get import ExpiredIterator, start_index
 from headrace.services.kinesis.data_path.put import Entries, put_many, size_bytes
 from headrace.services.kinesis.errors import (
+    GET_RECORDS_COUNT,
+    PUT_RECORDS_BYTES,
     check_dry_run,
     invalid_argument,
     shard_absent,
     stream_not_found,
 )
-from headrace.services.kinesis.limits import GET_RECORDS_COUNT, PUT_RECORDS_BYTES
 from headrace.services.kinesis.state import Stream, shard_id_of
 from headrace.store import sequence
 

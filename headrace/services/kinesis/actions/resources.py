@@ -37,13 +37,14 @@ from headrace.permissions.policies.resource_grammar import find_missing_principa
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.channel_orders import Channel
 from headrace.services.kinesis.errors import (
+    POLICY_CHARS,
+    TAGS_PER_STREAM,
     consumer_not_active,
     in_use,
     invalid_argument,
     limit_exceeded,
     not_active,
 )
-from headrace.services.kinesis.limits import POLICY_CHARS, TAGS_PER_STREAM
 from headrace.services.kinesis.queues.state import Queue
 from headrace.services.kinesis.state import Consumer, Stream
 

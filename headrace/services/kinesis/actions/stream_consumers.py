@@ -31,13 +31,13 @@ from headrace.services.kinesis.actions.resources import check_tags
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.get import start_index
 from headrace.services.kinesis.errors import (
+    LIST_CONSUMERS_DEFAULT,
     check_dry_run,
     consumer_not_active,
     consumer_not_found,
     invalid_argument,
     shard_not_found,
 )
-from headrace.services.kinesis.limits import LIST_CONSUMERS_DEFAULT
 from headrace.services.kinesis.pushes import Push
 from headrace.services.kinesis.resharding import consumer_quota
 from headrace.services.kinesis.state import Consumer, Stream

@@ -25,12 +25,13 @@ from headrace.aws.calls.operation import Call
 from headrace.aws.gateway.faults import RequestProperties
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.permits import ask
-from headrace.services.kinesis.errors import invalid_argument, stream_not_found
-from headrace.services.kinesis.limits import (
+from headrace.services.kinesis.errors import (
     HASH_KEYS,
     PARTITION_KEY_CHARS,
     PUT_RECORDS_BYTES,
     PUT_RECORDS_COUNT,
+    invalid_argument,
+    stream_not_found,
 )
 from headrace.services.kinesis.state import Shard, Stream, hash_key_of
 from headrace.services.kinesis.throttle import THROTTLED, rate_exceeded

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from headrace.services.kinesis.limits import GET_RECORDS_BYTES, QUEUE_IN_FLIGHT
+from headrace.services.kinesis.errors import GET_RECORDS_BYTES, QUEUE_IN_FLIGHT
 from headrace.services.kinesis.queues.shard_backlog import (
     Receive,
     ShardBacklog,

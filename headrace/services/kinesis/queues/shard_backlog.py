@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from headrace.services.kinesis.data_path.get import read
-from headrace.services.kinesis.limits import GET_RECORDS_BYTES
+from headrace.services.kinesis.errors import GET_RECORDS_BYTES
 from headrace.services.kinesis.queues.state import Delivery, Place, Received, StoredRecord
 from headrace.services.kinesis.state import Shard, Stream
 from headrace.store.losses import LogDamaged

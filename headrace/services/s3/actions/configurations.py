@@ -297,7 +297,7 @@ def _build_put(row: Configuration) -> Action:
             kept: object = value
             answer: Mapping[str, object] | None = None
             if row.name == cors.NAME:
-                cors.check(value)
+                cors.check_cors(value)
             if row.name == notification_rules.NAME:
                 skips = request.get("SkipDestinationValidation") in (True, "true")
                 kept = s3.notifications.check(
