@@ -33,7 +33,7 @@ from headrace.services.firehose.errors import Throttle, limit_rate, translate
 from headrace.services.firehose.fast_path import RawRequests
 from headrace.services.firehose.fidelity import FIDELITY, WORDING
 from headrace.services.firehose.permits import StreamKeys
-from headrace.services.firehose.ports import Ports, SecretReader
+from headrace.services.firehose.records import Ports, SecretReader
 from headrace.services.firehose.state import DeliveryStreams
 from headrace.store.check import JOURNALS_FOLDER
 from headrace.store.database import Database

@@ -22,7 +22,7 @@ from headrace.services.firehose.errors import Throttle, busy, invalid, not_found
 from headrace.services.firehose.orders import Orders
 from headrace.services.firehose.output import check_schema
 from headrace.services.firehose.permits import check_domain, find_domain, no_domain
-from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.records import Ports
 from headrace.services.firehose.reports import Reports
 from headrace.services.firehose.s3_settings import find_query
 from headrace.services.firehose.sources import JournalSource, KinesisSource, Source

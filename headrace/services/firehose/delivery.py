@@ -31,7 +31,6 @@ from headrace.services.firehose.execution import (
     rename_keys,
 )
 from headrace.services.firehose.permits import check_source
-from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.reading import (
     BACKUP,
     WHOLE,
@@ -42,6 +41,7 @@ from headrace.services.firehose.reading import (
     read_again,
     still_beyond,
 )
+from headrace.services.firehose.records import Ports
 from headrace.services.firehose.reports import Reports
 from headrace.services.firehose.sorting import Sorter
 from headrace.services.firehose.sources import READ_BYTES, Source, read_shards

@@ -28,7 +28,7 @@ from headrace.services.firehose.destinations.ordered_tables import OrderedTableD
 from headrace.services.firehose.destinations.s3 import OrderedDestination, OrderedStream
 from headrace.services.firehose.errors import MAX_BUFFER_MIB
 from headrace.services.firehose.output import Suspended
-from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.records import Ports
 from headrace.services.firehose.reports import DeliveryFigures, Reports
 from headrace.services.firehose.sources import KinesisSource, position_text
 from headrace.services.firehose.state import DeliveryStreams, Progress

@@ -22,8 +22,7 @@ from headrace.core.ports import BucketNotFound, KeyRefused, SchemaNotFound, Tabl
 from headrace.services.firehose import serde
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.permits import RoleDenied, check_object, check_table, find_key
-from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.records import Record
+from headrace.services.firehose.records import Ports, Record
 from headrace.services.firehose.state import DeliveryStream, processors_of
 
 if TYPE_CHECKING:

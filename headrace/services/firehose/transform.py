@@ -33,8 +33,7 @@ from headrace.services.firehose.errors import (
 )
 from headrace.services.firehose.metrics import Measure
 from headrace.services.firehose.permits import find_function_denial
-from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.records import FailedRecord, Record
+from headrace.services.firehose.records import FailedRecord, Ports, Record
 from headrace.services.firehose.state import DeliveryStream
 
 MIB = 1024 * 1024

@@ -34,6 +34,7 @@ from headrace.services.kinesis.errors import translate
 from headrace.services.kinesis.fast_path import RawRequests, fault_target, shards_by_stream
 from headrace.services.kinesis.fidelity import FIDELITY
 from headrace.services.kinesis.metrics import MinuteMetrics, observe_event
+from headrace.services.kinesis.permits import Throttle
 from headrace.services.kinesis.pushes import Pushes
 from headrace.services.kinesis.queues.queues import Queues
 from headrace.services.kinesis.queues.store import QueueStore
@@ -45,7 +46,6 @@ from headrace.services.kinesis.store import (
     iterator_key,
 )
 from headrace.services.kinesis.subscriptions import Consumers, Subscriptions
-from headrace.services.kinesis.throttle import Throttle
 from headrace.services.kinesis.trace_page import queues_page, trace_page
 from headrace.store.database import Database
 from headrace.store.flusher import Flusher

@@ -30,12 +30,12 @@ from headrace.services.kinesis.errors import (
     not_active,
     stream_not_found,
 )
+from headrace.services.kinesis.permits import Throttle
 from headrace.services.kinesis.pushes import Pushes
 from headrace.services.kinesis.queues.queues import Queues
 from headrace.services.kinesis.state import Consumer, Stream
 from headrace.services.kinesis.store import AccountSettings, StreamRegistry, StreamStore, key_of_arn
 from headrace.services.kinesis.subscriptions import Consumers, Subscriptions
-from headrace.services.kinesis.throttle import Throttle
 from headrace.store.flusher import Flusher
 from headrace.store.memory import keep_freed_memory
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from headrace.core.arn import Arn, InvalidArn
 from headrace.core.ids import Ids
 from headrace.core.ports import AnyKeys, KeyStates
-from headrace.services.kinesis.data_path.permits import StreamKeys
+from headrace.services.kinesis.permits import StreamKeys
 from headrace.services.kinesis.state import Commitment, Shard, Stream, Wake
 from headrace.store.check import STREAMS_FOLDER
 from headrace.store.database import Database, Documents

@@ -32,9 +32,9 @@ from headrace.services.kinesis.errors import (
     in_use,
     limit_exceeded,
 )
+from headrace.services.kinesis.permits import Throttle
 from headrace.services.kinesis.state import Consumer, Shard, Stream
 from headrace.services.kinesis.store import StreamRegistry
-from headrace.services.kinesis.throttle import Throttle
 from headrace.store.database import Documents
 from headrace.store.frame import Batch
 from headrace.store.losses import LogDamaged

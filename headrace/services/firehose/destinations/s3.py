@@ -18,12 +18,12 @@ from headrace.services.firehose.destinations.common import Attempt, Outcome, com
 from headrace.services.firehose.errors import RETRY_DEFAULT_S, invalid
 from headrace.services.firehose.metrics import Measure
 from headrace.services.firehose.permits import RoleDenied
-from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import (
     CONVERSION_FAILED,
     DELIVERED,
     PROCESSING_FAILED,
     FailedRecord,
+    Ports,
     build_processing_line,
     conversion_line,
 )

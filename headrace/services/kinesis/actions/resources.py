@@ -33,7 +33,7 @@ from headrace.aws.shapes.kinesis import (
     UntagResourceInput,
 )
 from headrace.core.system_tags import count_tags, is_refused
-from headrace.permissions.policies.resource_grammar import find_missing_principal
+from headrace.permissions.policies.document import find_missing_principal
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.channel_orders import Channel
 from headrace.services.kinesis.errors import (

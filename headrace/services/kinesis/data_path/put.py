@@ -24,7 +24,6 @@ from typing import NamedTuple
 from headrace.aws.calls.operation import Call
 from headrace.aws.gateway.faults import RequestProperties
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.data_path.permits import ask
 from headrace.services.kinesis.errors import (
     HASH_KEYS,
     PARTITION_KEY_CHARS,
@@ -33,8 +32,8 @@ from headrace.services.kinesis.errors import (
     invalid_argument,
     stream_not_found,
 )
+from headrace.services.kinesis.permits import THROTTLED, ask, rate_exceeded
 from headrace.services.kinesis.state import Shard, Stream, hash_key_of
-from headrace.services.kinesis.throttle import THROTTLED, rate_exceeded
 from headrace.store.frame import SharedFrame
 from headrace.store.shard_log import LogClosed, LogFull
 
