@@ -162,8 +162,8 @@ class LogQueue:
                 {"timestamp": line.timestamp_ms, "message": line.message} for line in lines
             ],
         }
-        self._make(account, region, group, stream)
         try:
+            self._make(account, region, group, stream)
             self._control.call("logs", "PutLogEvents", params, account=account, region=region)
         except AwsError as error:
             if error.code != "ResourceNotFoundException":

@@ -234,7 +234,8 @@ class RunningSliding(RunningQuery):
                 own = partitions[index][one.partitions[index]]
                 values = [other.arguments[index] for other in _window(own, one, sliding.over.frame)]
                 scope["", sliding.name] = aggregate_of(sliding.over.call, values)
-            results += self._result(scope, one.row.key, one.row.time)
+            if self._having is None or self._having(scope) is True:
+                results += self._result(scope, one.row.key, one.row.time)
         needed: set[int] = set()
         for by_key, sliding in zip(partitions, self.query.sliding, strict=True):
             for own in by_key.values():

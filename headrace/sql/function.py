@@ -12,6 +12,7 @@ from headrace.sql.types import STRING, SqlType
 _LETTERS = {
     "S": "text", "I": "whole", "N": "number", "B": "boolean", "T": "timestamp", "D": "date", "X": "bytes", "A": "array",
     "M": "map", "C": "array or map", "L": "lambda", "U": "unit", "V": "unit of days", "E": "encoding", "K": "constant",
+    "F": "field of a time",
     "*": "any",
 }  # fmt: skip
 
@@ -37,7 +38,8 @@ class Function:
         name: as SQL calls it, in upper case.
         parameters: a letter for each: S text, I whole number, N number, B boolean, T timestamp, D date, X bytes,
             A array, M map, C array or map, L lambda, U unit of time, V unit of days or more, E encoding, K a constant,
-            * anything; `?` after a letter makes it optional, and a last `+` repeats the letter before.
+            F a field of a time, * anything; `?` after a letter makes it optional, and a last `+` repeats the letter
+            before.
         result: a type, or a function of the arguments' types.
         spark: Spark SQL's expression with `{0}` for the first argument's, or a function of all of them; it means the
             same in Spark 3.5, 4.0 and 4.1.

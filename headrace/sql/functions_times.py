@@ -29,6 +29,8 @@ _READERS = {
     "d": (r"(\d{1,2})", "day"),
     "HH": (r"(\d{2})", "hour"),
     "H": (r"(\d{1,2})", "hour"),
+    "hh": (r"(\d{2})", "hour of 12"),
+    "h": (r"(\d{1,2})", "hour of 12"),
     "mm": (r"(\d{2})", "minute"),
     "m": (r"(\d{1,2})", "minute"),
     "ss": (r"(\d{2})", "second"),
@@ -108,7 +110,7 @@ def write(moment: datetime, pattern: str) -> str:
     moment = moment.astimezone(UTC)
     values = {
         "y": moment.year, "M": moment.month, "d": moment.day,
-        "H": moment.hour, "m": moment.minute, "s": moment.second,
+        "H": moment.hour, "h": (moment.hour + 11) % 12 + 1, "m": moment.minute, "s": moment.second,
     }  # fmt: skip
     written: list[str] = []
     for is_letters, text in pieces(pattern):
@@ -131,6 +133,7 @@ _UNITS = {
     "MILLISECONDS": ("milliseconds", 1), "SECONDS": ("seconds", 1), "MINUTES": ("minutes", 1), "HOURS": ("hours", 1),
     "DAYS": ("days", 1), "WEEKS": ("weeks", 1), "MONTHS": ("", 1), "YEARS": ("", 12),
 }  # fmt: skip
+FIELDS = frozenset({"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"})
 UNITS = frozenset(_UNITS) | {unit.removesuffix("S") for unit in _UNITS}
 DATE_UNITS = frozenset({"DAYS", "WEEKS", "MONTHS", "YEARS", "DAY", "WEEK", "MONTH", "YEAR"})
 
@@ -213,6 +216,15 @@ def _spark_read(text: str, pattern: str, zone: str = "'UTC'") -> str:
     return time if zone == "'UTC'" else f"to_utc_timestamp({time}, {zone})"
 
 
+def _field(field: str, time: datetime) -> int:
+    return int(getattr(time, field.lower()))
+
+
+def _spark_field(field: str, time: str) -> str:
+    field = field.strip("'").lower()
+    return f"{field}({time})"
+
+
 def _midnight(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
@@ -247,6 +259,13 @@ TIME_FUNCTIONS: tuple[Function, ...] = (
              lambda n, f: write(_midnight(_day(n)), f)),
     Function("STRINGTODATE", "SS", INT, "unix_date(to_date({0}, {1}))",
              lambda s, f: _days(read(s, f).date())),
+    # Kinesis Analytics', whose pattern comes first.
+    Function("TIMESTAMP_TO_CHAR", "ST", STRING, "date_format({1}, {0})", lambda f, t: _write(t, f)),
+    Function("CHAR_TO_TIMESTAMP", "SS", TIMESTAMP, "to_timestamp({1}, {0})", lambda f, s: _read(s, f)),
+    Function("DATE_TO_CHAR", "SD", STRING, "date_format({1}, {0})", lambda f, d: write(_midnight(d), f)),
+    Function("CHAR_TO_DATE", "SS", DATE, "to_date({1}, {0})", lambda f, s: read(s, f).date()),
+    Function("TSDIFF", "TT", BIGINT, "unix_millis({0}) - unix_millis({1})", lambda a, b: millis(a) - millis(b)),
+    Function("EXTRACT", "FT", INT, _spark_field, _field),
     Function("FROM_DAYS", "I", DATE, _spark_day, _day),
     Function("UNIX_DATE", "D", INT, "unix_date({0})", _days),
 )  # fmt: skip

@@ -24,7 +24,6 @@ from headrace.sql.expressions import (
     walk,
 )
 from headrace.sql.functions import FUNCTIONS
-from headrace.sql.join_chains import rewrite
 from headrace.sql.operators import BINARY
 from headrace.sql.plan import (
     ROWTIME,
@@ -37,6 +36,7 @@ from headrace.sql.plan import (
     Scope,
 )
 from headrace.sql.query_outputs import kind_of, outputs_of, refuse_aggregates
+from headrace.sql.rewriting import rewrite
 from headrace.sql.statements import MatchRecognize, Select
 from headrace.sql.types import BIGINT, DOUBLE, STRING, Place, SqlError, SqlType
 from headrace.sql.typing import condition, near, resolve

@@ -30,6 +30,7 @@ from headrace.sql.expressions import (
 )
 from headrace.sql.functions import function_of
 from headrace.sql.plan import (
+    ARRIVAL,
     KINESIS_ANALYTICS,
     ROW_OFFSET,
     ROW_PARTITION,
@@ -247,6 +248,8 @@ class SparkText:
                 if self._times_are_timestamps
                 else f"unix_millis({prefix}_rowtime)"
             )
+        if column.relation and column.name == ARRIVAL:
+            return f"{prefix}_order.arrival"
         if column.relation and column.name in (ROW_OFFSET, ROW_PARTITION):
             number = f"{prefix}_order.number"
             is_offset = column.name == ROW_OFFSET

@@ -117,6 +117,8 @@ class Select:
     group_by: tuple[Expression, ...] = ()
     partition_by: tuple[Expression, ...] = ()
     having: Expression | None = None
+    # A condition on the values of sliding windows.
+    qualify: Expression | None = None
     stagger: Stagger | None = None
     emit: str = ""
     limit: int | None = None

@@ -200,18 +200,21 @@ def _publish(
         return
     if text is None:
         return
+    data = (subscription, text, message_id, subject, message_attributes)
     if deliver := _DELIVERED_HERE.get(subscription.protocol):
-        deliver(subscription, text, message_id, subject, message_attributes)
+        deliver(*data)
         return
-    if subscription.protocol != "sqs":
+    if subscription.protocol not in ("sqs", "lambda"):
         return  # nothing here is an inbox or a telephone
     fifo = {"group_id": group_id, "deduplication_id": deduplication_id}
-    data = (subscription, text, message_id, subject, message_attributes, fifo)
     try:
-        notifications.to_queue(*data)
+        if subscription.protocol == "lambda":
+            _to_function(*data)
+        else:
+            notifications.to_queue(*data, fifo)
     except Exception as error:  # noqa: BLE001 - as above
         try:
-            kept_in = notifications.to_dead_letters(*data)
+            kept_in = notifications.to_dead_letters(*data, fifo)
         except Exception as refusal:  # noqa: BLE001 - as above
             _log_failure(subscription, refusal, "")
         else:
@@ -347,16 +350,17 @@ def _to_function(
         "EventSubscriptionArn": subscription.arn,
         "Sns": notification,
     }
-    CURRENT.functions(
+    is_queued = CURRENT.functions(
         subscription.endpoint,
         json.dumps({"Records": [record]}).encode(),
         service="sns.amazonaws.com",
         source_arn=subscription.topic.arn,
     )
+    if not is_queued:
+        raise LookupError("The function does not exist, or its policy does not allow SNS")
 
 
 _DELIVERED_HERE: dict[str, Callable[..., None]] = {
-    "lambda": _to_function,
     "http": _to_address,
     "https": _to_address,
     "firehose": _to_delivery_stream,

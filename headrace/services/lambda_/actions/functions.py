@@ -218,7 +218,8 @@ def get_function(lambda_: Lambda, call: Call, request: GetFunctionInput) -> GetF
             "Location": lambda_.code.location(digest, lambda_.endpoint_url()),
         },
     }
-    if function.tags:
+    # A version or an alias has no tags (recorded).
+    if function.tags and ref.qualifier in (None, "", LATEST):
         answer["Tags"] = dict(function.tags)
     if function.reserved_concurrency is not None:
         answer["Concurrency"] = {"ReservedConcurrentExecutions": function.reserved_concurrency}

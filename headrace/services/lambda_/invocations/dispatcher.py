@@ -276,7 +276,7 @@ class Dispatcher:
         target = ref if isinstance(ref, Target) else self.find(ref)
         function, version = target.function, target.version
         request_id = request_id or self._ids.uuid()
-        trace = trace_id or self._build_trace_header(version)
+        trace = trace_id or self.build_trace_header(version)
         invocation = Invocation(request_id, target.arn, payload, trace, client_context)
         try:
             with self.concurrency.hold(function, target.qualifier, version) as slot:
@@ -303,7 +303,7 @@ class Dispatcher:
             log_tail=outcome.tail,
         )
 
-    def _build_trace_header(self, version: Version) -> str:
+    def build_trace_header(self, version: Version) -> str:
         """Return a new X-Ray header, which is sampled if the version's tracing is active."""
         trace = self._ids.hex(40)
         sampled = int(version.config["TracingConfig"].get("Mode") == "Active")
