@@ -1,6 +1,6 @@
-"""`headrace up --strict`: refuses a call with a member that would be ignored, and names the member.
+"""Answers the requests of an owned service: by its raw hook, or by parsing, running (`operations`) and serializing.
 
-Answers the requests of an owned service: by its raw hook, or by parsing, running (`operations`) and serializing.
+`headrace up --strict`: refuses a call with a member that would be ignored, and names the member.
 
 Finds parameters that the installed botocore has but this headrace does not know: they have no effect.
 

@@ -5,7 +5,7 @@ become another client's request (request smuggling). The parser (llhttp, by http
 Transfer-Encoding, two Content-Lengths, folded lines, bare LF, spaces before the colon and invalid chunk sizes; this
 module implements the rules that the parser leaves to its user. Source: RFC 9112, 3.2, 6.1 and 7.1.2.
 
-Parses an HTTP/1.1 request in the form that SDKs send, complete in one piece; `http1_reader` reads all others.
+Parses an HTTP/1.1 request in the form that SDKs send, complete in one piece; the parser reads all others.
 """
 
 from __future__ import annotations

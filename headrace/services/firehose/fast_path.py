@@ -1,6 +1,6 @@
 """The fast path of PutRecord and PutRecordBatch: writes the base64 text of usual requests to the journal undecoded.
 
-An unusual request gets None and goes to its action (`actions/puts.py`). A property test
+An unusual request gets None and goes to its action . A property test
 (tests/api/firehose/test_hot_path.py) checks that both give the same answers.
 
 PutRecord and PutRecordBatch: direct puts.

@@ -1,4 +1,6 @@
-"""Enforces AWS's throughput limits and call rates in a cloud that is started with `limits=aws`.
+"""Decides whether a caller may put to or read from a stream: permissions, KMS keys, throughput.
+
+Enforces AWS's throughput limits and call rates in a cloud that is started with `limits=aws`.
 
 Each limit is a token bucket that holds one second's worth of its limit; the caller passes the time. A call over a limit
 is refused and never waits. The buckets are in memory only. Thread-safe.

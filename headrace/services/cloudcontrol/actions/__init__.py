@@ -1,7 +1,4 @@
-"""CreateResource, GetResource, UpdateResource, DeleteResource, ListResources.
-
-GetResourceRequestStatus, ListResourceRequests, CancelResourceRequest.
-"""
+"""Cloud Control's operations."""
 
 from __future__ import annotations
 

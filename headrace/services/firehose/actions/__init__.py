@@ -1,9 +1,4 @@
-"""Operations on delivery streams: create, describe, list, update, delete.
-
-Tags of delivery streams.
-
-Server-side encryption: the setting is stored and returned; journals are not encrypted.
-"""
+"""Firehose's operations."""
 
 from __future__ import annotations
 

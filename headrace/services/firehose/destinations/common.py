@@ -1,4 +1,6 @@
-"""What all destinations except S3 share: checks of configurations, secrets, and the outcome of a refused batch.
+"""What all destinations share: their interface, and checks of configurations and outcomes.
+
+What all destinations except S3 share: checks of configurations, secrets, and the outcome of a refused batch.
 
 The interface of destinations: the worker reads, processes and buffers records; a destination delivers a buffer.
 

@@ -2,7 +2,7 @@
 
 The operations that change received records: acknowledge, change the visibility, restore.
 
-The two receives, for calls in process; `queues/receiving.py` answers requests, without a thread.
+The two receives, for calls in process; `fast_path.py` answers requests, without a thread.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""PutRecords for requests that `data_path/json_wire.py` and `cbor_wire.py` do not answer themselves.
+"""PutRecord, PutRecords, GetRecords and GetShardIterator.
 
-PutRecord for requests that `data_path/json_wire.py` and `cbor_wire.py` do not answer themselves.
-
-GetRecords for requests that `data_path/json_wire.py` and `cbor_wire.py` do not answer themselves.
-
-GetShardIterator, with all five types of iterator.
+The puts and GetRecords are for requests that `data_path/json_wire.py` and `data_path/cbor_wire.py` do not answer themselves.
+GetShardIterator has all five types of iterator.
 """
 
 from __future__ import annotations

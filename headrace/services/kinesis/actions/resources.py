@@ -1,4 +1,6 @@
-"""Finding and storing the stream, the consumer, the queue or the channel that a ResourceARN names.
+"""The operations that name a resource by its ARN: tags and resource policies.
+
+Finding and storing the stream, the consumer, the queue or the channel that a ResourceARN names.
 
 The six operations on tags: three name a stream, three name a stream, a consumer, a queue or a channel by ARN.
 

@@ -1,8 +1,6 @@
 """RegisterStreamConsumer, DeregisterStreamConsumer, DescribeStreamConsumer and ListStreamConsumers.
 
-SubscribeToShard for calls inside this process; `consumers/subscribe.py` answers it over HTTP.
-
-Starts subscriptions: reads SubscribeToShard's request and answers it over HTTP with a stream of events.
+SubscribeToShard: starts subscriptions over HTTP with a stream of events, and answers calls inside this process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Puts decoded records: chooses their shards, appends them, wakes readers and counts.
 
-Every put goes through here, except the short path for one record (`usual_put.put_one`).
+Every put goes through here, except the short path for one record (`put_one`).
 
 Decides which records of a put are refused: by AWS's throughput limits, or by faults that a test has configured.
 
