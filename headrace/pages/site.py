@@ -26,7 +26,7 @@ import msgspec
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.gateway.documents import ADMIN, json_response, page
 from headrace.aws.gateway.faults import FaultRefused, Faults
-from headrace.aws.protocols.newer_parameters import with_newer
+from headrace.aws.protocols.owned_service import with_newer
 from headrace.aws.protocols.service import DataPage, FidelityTable, NothingToShow, ServiceApi
 from headrace.core.html import element, table
 from headrace.pages import health, s3_access

@@ -27,9 +27,8 @@ from typing import Any, cast
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import CHANGES
-from headrace.permissions.policies.document import UnreadableDocument
+from headrace.permissions.policies.document import UnreadableDocument, as_list
 from headrace.permissions.policies.model import NamedPolicy
-from headrace.permissions.policies.resource_grammar import as_list
 
 # The kinds of policy holders in an ARN, and where moto stores them.
 HOLDERS = {"user": "users", "role": "roles", "group": "groups"}
