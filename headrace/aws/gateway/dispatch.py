@@ -36,7 +36,7 @@ from headrace.aws.gateway.faults import Faults, answer_with_faults
 from headrace.aws.protocols import codec_json, codec_moto, encodings
 from headrace.aws.protocols.owned_service import OwnedService
 from headrace.aws.protocols.service import Profile, ServiceApi
-from headrace.aws.signatures import incomplete_signatures, presigned
+from headrace.aws.signatures import presigned
 from headrace.aws.signatures.access_keys import KEY_PREFIX, RoleSessions
 from headrace.aws.signatures.auth_errors import wording_of
 from headrace.aws.signatures.authentication import Authentication
@@ -228,7 +228,7 @@ class Gateway:
         call = self._call(scope, service, request.headers)
         request.call = call
         is_session = scope.access_key.startswith(KEY_PREFIX)
-        is_incomplete = owned is not None and incomplete_signatures.is_incomplete(request)
+        is_incomplete = owned is not None and presigned.is_incomplete(request)
         if self._authentication is not None or request.query or is_session or is_incomplete:
             refusal = self._refusal(owned, request, call)
             if refusal is not None:
@@ -304,7 +304,7 @@ class Gateway:
             elif self._authentication is None:
                 wording = wording_of(request, call.service)
                 if owned is not None and "x-amz-target" in request.headers:
-                    incomplete_signatures.check(request, wording)
+                    presigned.check_completeness(request, wording)
                 presigned.check(request, wording, call.now_ms)
                 self._check_session(request, call)
             else:

@@ -32,11 +32,14 @@ from headrace.moto.requests.conversion import (
     operation_of,
 )
 from headrace.moto.storage.journal import Entry
-from headrace.permissions.policies.document import UnreadableDocument, parse_document
+from headrace.permissions.policies.document import (
+    UnreadableDocument,
+    check_resource_policy,
+    parse_document,
+)
 from headrace.permissions.policies.evaluate import Grant, grant_of
 from headrace.permissions.policies.grammar import PolicyError
 from headrace.permissions.policies.model import Principal
-from headrace.permissions.policies.resource_grammar import check_resource_policy
 
 READ_ONLY = re.compile(
     r"^(Get|List|Describe|Head|BatchGet|Query|Scan|Filter|Lookup|Search|Simulate|Validate|Verify"
@@ -148,7 +151,7 @@ log = logging.getLogger(__name__)
 
 # Validates policies of queues, topics, keys, secrets, repositories, tables, logs and buses before moto stores them.
 #
-# moto stores nearly any text. `headrace.permissions.policies.resource_grammar` has each service's errors.
+# moto stores nearly any text. `headrace.permissions.policies.document` has each service's errors.
 
 Params = Mapping[str, Any]
 _PUT_KEY_POLICY = "kms:PutKeyPolicy"

@@ -26,7 +26,7 @@ from headrace.core.schedule_expressions import BadExpression, check_expression
 from headrace.core.values import BadMarker, page_of
 from headrace.moto.other_accounts import patch_buses
 from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest, reader_of
-from headrace.permissions.policies.resource_grammar import as_list
+from headrace.permissions.policies.document import as_list
 from headrace.services.events import checks, targets
 from headrace.services.events.rules import check_pattern
 
