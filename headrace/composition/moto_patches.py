@@ -50,6 +50,7 @@ from headrace.services.athena import query_calls
 from headrace.services.cloudwatch import alarm_actions, alarms, anomaly_detectors, metric_streams
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.cognito import patches as cognito_patches
+from headrace.services.dynamodb import partiql as dynamodb_partiql
 from headrace.services.dynamodb import patches as dynamodb_patches
 from headrace.services.dynamodb import stream_consumers
 from headrace.services.dynamodb import streams as dynamodb_streams
@@ -131,7 +132,7 @@ _OWN = Patches(
         "moto.core.parse": [patch_query_parser],
         "moto.dax.models": [bound_loops],
         "moto.directconnect.models": [bound_loops],
-        "moto.dynamodb.responses": [patch_expressions],
+        "moto.dynamodb.responses": [patch_expressions, dynamodb_partiql.add_calls],
         "moto.ec2.models": [ec2.correct_networks],
         "moto.ec2.models.elastic_network_interfaces": [bound_loops],
         "moto.ec2.models.hosts": [bound_loops],
