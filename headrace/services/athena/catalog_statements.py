@@ -485,7 +485,7 @@ def _described_line(column: Mapping[str, str]) -> str:
 
 
 def _iceberg_parts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield the name, the transform and the column of each partition's field, as an Iceberg table's metadata has them."""
+    """Yield the name, the transform and the column of each field of an Iceberg table's partitions."""
     specs = {spec["spec-id"]: spec["fields"] for spec in metadata["partition-specs"]}
     schemas = {schema.get("schema-id", 0): schema["fields"] for schema in metadata["schemas"]}
     names = {field["id"]: field["name"] for field in schemas[metadata["current-schema-id"]]}
@@ -496,7 +496,7 @@ def _iceberg_parts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, str]
 def _iceberg_lines(
     table: Mapping[str, Any], name: str, metadata: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Yield the statement that makes an Iceberg table, in Athena's form (documented: querying-iceberg-show-create-table)."""
+    """Yield the statement that makes an Iceberg table, in the form of Athena's documented CREATE TABLE."""
     columns: Sequence[Mapping[str, str]] = table["StorageDescriptor"]["Columns"]
     yield f"CREATE TABLE {name} ("
     for number, column in enumerate(columns):
