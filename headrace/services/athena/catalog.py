@@ -141,12 +141,26 @@ class Catalog:
         ):
             raise CatalogRefused(f"{reason} (Service: Amazon S3; Status Code: 403): {denial}")
 
-    def put(self, bucket: str, key: str, file: Path) -> None:
-        """Store an object. Raises CatalogRefused, BucketNotFound, KeyRefused."""
+    def check_output(self, location: str, query_id: str) -> None:
+        """Check that a query's results can be stored at a location. Raises CatalogRefused."""
+        bucket, prefix = split_location(location)
+        try:
+            self._objects.home(bucket)
+        except BucketNotFound as error:
+            raise CatalogRefused(
+                f"The S3 bucket of the results does not exist: {location}"
+            ) from error
+        self._check_put(bucket, f"{prefix}{query_id}")
+
+    def _check_put(self, bucket: str, key: str) -> None:
         at = f"s3://{bucket}/{key}"
         self._check(
             "s3:PutObject", f"{bucket}/{key}", f"Access denied when writing to location: {at}"
         )
+
+    def put(self, bucket: str, key: str, file: Path) -> None:
+        """Store an object. Raises CatalogRefused, BucketNotFound, KeyRefused."""
+        self._check_put(bucket, key)
         self._objects.put(bucket, key, file)
 
     # What a query reads
@@ -462,8 +476,7 @@ class Catalog:
         """Create an Iceberg table without rows. Raises CatalogRefused, AwsError."""
         storage: Mapping[str, Any] = table["StorageDescriptor"]
         bucket, prefix = split_location(storage["Location"])
-        at = f"{bucket}/{prefix}metadata/"
-        self._check("s3:PutObject", at, f"Access denied when writing to location: s3://{at}")
+        self._check_put(bucket, f"{prefix}metadata/")
         ids = {column["Name"]: number for number, column in enumerate(storage["Columns"], 1)}
         fields = [
             {

@@ -286,6 +286,8 @@ class _Run:
         self._temp_dir.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=self._temp_dir))
         try:
+            # Before it changes anything.
+            self._catalog.check_output(self.query.output, self.query.id)
             outcome = self._ask(folder)
         except (CatalogRefused, AwsError, KeyRefused) as error:
             outcome = Outcome("FAILED", str(error), 2)
@@ -439,12 +441,7 @@ class _Run:
 
     def _put(self, file: Path, name: str) -> str:
         bucket, prefix = split_location(self.query.output)
-        try:
-            self._catalog.put(bucket, f"{prefix}{name}", file)
-        except BucketNotFound as error:
-            raise CatalogRefused(
-                f"The S3 bucket of the results does not exist: {self.query.output}"
-            ) from error
+        self._catalog.put(bucket, f"{prefix}{name}", file)
         return f"s3://{bucket}/{prefix}{name}"
 
 
