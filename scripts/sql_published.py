@@ -23,7 +23,7 @@ FACTS = Path(__file__).parent.parent / "tests" / "unit" / "sql" / "ksqldb_tests.
 class Outcome:
     """A fact and what came of it: `problem` is empty if it holds; `departs` says why it is known not to.
 
-    `sentence` is the compiler's, of a text that it refuses.
+    `sentence` is the compiler's, of a text that it refuses; `by_subject` names files that were not read.
     """
 
     file: str
@@ -31,6 +31,7 @@ class Outcome:
     problem: str
     departs: str | None
     sentence: str = ""
+    by_subject: str = ""
 
 
 def outcomes() -> Iterator[Outcome]:
@@ -38,7 +39,10 @@ def outcomes() -> Iterator[Outcome]:
     for file in yaml.safe_load(FACTS.read_text(encoding="utf-8")):
         for fact in file["facts"]:
             problem, sentence = _try(file["setup"], fact)
-            yield Outcome(file["file"], fact["what"], problem, fact.get("departs"), sentence)
+            subject = file.get("by_subject", "")
+            yield Outcome(
+                file["file"], fact["what"], problem, fact.get("departs"), sentence, subject
+            )
 
 
 def _try(setup: str, fact: dict[str, Any]) -> tuple[str, str]:

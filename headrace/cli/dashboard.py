@@ -41,17 +41,14 @@ def dashboard(*, endpoint_url: str, region: str, aws: bool, port: int) -> None:
 
 async def _serve(make_client: Callable[[str], Any], region: str, port: int) -> None:
     from headrace.aws.calls.http import HttpRequest, HttpResponse
-    from headrace.aws.gateway.documents import restrain
-    from headrace.aws.gateway.hosts import Hosts
-    from headrace.aws.gateway.origins import foreign_origin
-    from headrace.aws.gateway.refusals import refuse
+    from headrace.aws.gateway.documents import refuse, restrain
+    from headrace.aws.gateway.hosts import Hosts, foreign_origin
     from headrace.aws.server.server import Server, bind
     from headrace.core.clock import SystemClock
     from headrace.core.workers import Supervisor
-    from headrace.dashboard.api import Dashboard
+    from headrace.dashboard.api import Dashboard, page_file
     from headrace.dashboard.aws import EVERY_S, AwsAccount, CloudWatchMeter
     from headrace.dashboard.sampler import Rings, Sampler
-    from headrace.dashboard.static_files import page_file
     from headrace.pages.routes import Routes, for_people
 
     clock = SystemClock()

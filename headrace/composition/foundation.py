@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from headrace.adapters.telemetry import LogQueue, MetricQueue
 from headrace.aws.gateway.dispatch import Gateway
 from headrace.aws.server.tls import Tls
-from headrace.aws.signatures.access_keys import KeyRing
+from headrace.aws.signatures.access_keys import KeyRing, RoleSessions
 from headrace.aws.signatures.authentication import Authentication
-from headrace.aws.signatures.sessions import RoleSessions
-from headrace.composition.moto_patches import PATCHES
+from headrace.composition.moto_patches import PATCHES, QUICK_CALLS
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
@@ -22,8 +21,8 @@ from headrace.core.workers import Supervisor
 from headrace.deliveries.outbox import OUTBOX, OutboxWorker
 from headrace.deliveries.outside_http import post
 from headrace.moto.engine import MotoEngine
-from headrace.services.dynamodb.expiry import ItemExpiry
-from headrace.services.dynamodb.stream_reader import TableStreams
+from headrace.services.dynamodb.patches import ItemExpiry
+from headrace.services.dynamodb.stream_consumers import TableStreams
 from headrace.services.iam.answers import StrictChecks, answer_without_moto
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.logs.patches import LogRetention
@@ -71,6 +70,7 @@ def build_moto(
         answer_without_moto=answer_without_moto,
         sessions=sessions,
         check_strictly=StrictChecks().check if strict else None,
+        quick=QUICK_CALLS,
     )
     return Moto(
         engine=engine,

@@ -10,19 +10,21 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.adapters.resource_policies import ResourcePolicies
-from headrace.adapters.resources import ResourceKeys, ResourceNames, ResourceTags
-from headrace.adapters.telemetry import LogQueue, MetricQueue
-from headrace.aws.gateway.browser_rules import BrowserRules
+from headrace.adapters.resources import ResourceKeys, ResourceNames, ResourcePolicies, ResourceTags
+from headrace.adapters.telemetry import LogQueue, MetricQueue, ServiceMetrics
+from headrace.aws.gateway.browser_rules import BrowserRules, OwnAddresses
 from headrace.aws.gateway.dispatch import Gateway
 from headrace.aws.gateway.entrance import Entrance
-from headrace.aws.gateway.hosts import Hosts
-from headrace.aws.gateway.origins import AllowedOrigins
-from headrace.aws.gateway.own_addresses import OwnAddresses
+from headrace.aws.gateway.hosts import AllowedOrigins, Hosts
 from headrace.aws.server.tls import Tls
-from headrace.aws.signatures.access_keys import KeyRing, read_keys, secrets_of
+from headrace.aws.signatures.access_keys import (
+    KeyRing,
+    RoleSessions,
+    read_keys,
+    secrets_of,
+    session_secret,
+)
 from headrace.aws.signatures.authentication import Authentication
-from headrace.aws.signatures.sessions import RoleSessions, session_secret
 from headrace.composition.dashboard import build_dashboard
 from headrace.composition.foundation import Foundation, Moto, build_moto
 from headrace.composition.services import Services, build_services
@@ -30,11 +32,10 @@ from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
-from headrace.dashboard.api import Dashboard
-from headrace.dashboard.static_files import page_file
+from headrace.dashboard.api import Dashboard, page_file
 from headrace.moto.current_cloud import Connections, Handled
 from headrace.moto.engine import MotoEngine
-from headrace.moto.memory.iam import trust_policy_of
+from headrace.moto.memory.principals import trust_policy_of
 from headrace.pages import sqs_messages
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages
@@ -50,8 +51,8 @@ from headrace.services.emr_serverless.api import FOLDER as EMR_SERVERLESS_FOLDER
 from headrace.services.iam.callers import MotoUsersAndRoles
 from headrace.services.iot.mqtt.listener import Mqtt
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
-from headrace.services.s3.cors import BucketRules
-from headrace.services.s3.object_store import TableStorage
+from headrace.services.s3.backend import TableStorage
+from headrace.services.s3.website import BucketRules
 from headrace.services.sqs.patches import list_messages
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.store.database import Database
@@ -178,6 +179,7 @@ class Parts:
     sessions: RoleSessions
     keys: KeyRing | None
     metrics: MetricQueue
+    service_metrics: ServiceMetrics
     logs: LogQueue
     decisions: Decisions
     report: ReportKeeper
@@ -267,6 +269,7 @@ def build_parts(
         sessions=base.sessions,
         keys=base.keys,
         metrics=base.metrics,
+        service_metrics=ServiceMetrics(engine.is_loaded, clock, handled, base.metrics),
         logs=base.logs,
         decisions=decisions,
         report=ReportKeeper(decisions, config.data_dir),

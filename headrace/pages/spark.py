@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.gateway.documents import json_response, page
-from headrace.aws.gateway.origins import foreign_origin
+from headrace.aws.gateway.hosts import foreign_origin
 from headrace.core.clock import Clock
 from headrace.core.html import (
     Html,
@@ -26,11 +26,11 @@ from headrace.core.html import (
     table,
     time_of,
 )
-from headrace.pages.emr import EmrPages
-from headrace.pages.jobs import (
+from headrace.pages.emr import (
     IDLE_REFRESH_S,
     REFRESH_S,
     TRAIL,
+    EmrPages,
     SparkLinks,
     facts_table,
     log_excerpts,

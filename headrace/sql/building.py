@@ -16,14 +16,7 @@ from headrace.sql.building_expressions import (
     tokens,
     unquote,
 )
-from headrace.sql.expressions import (
-    Expression,
-    Frame,
-    Interval,
-    Literal,
-    Over,
-)
-from headrace.sql.join_chains import rewrite
+from headrace.sql.rewriting import inline, over_named, with_frames
 from headrace.sql.statements import (
     ChangeType,
     ColumnDeclaration,
@@ -34,9 +27,13 @@ from headrace.sql.statements import (
     Drop,
     DropFunction,
     Explain,
+    Expression,
+    Frame,
     InsertSelect,
     InsertValues,
+    Interval,
     Join,
+    Literal,
     MatchRecognize,
     Property,
     Query,
@@ -52,7 +49,6 @@ from headrace.sql.statements import (
 )
 from headrace.sql.types import (
     BIGINT,
-    Place,
     SqlError,
     SqlType,
     near,
@@ -249,12 +245,23 @@ class Builder(ExpressionBuilder):
     ) -> Select:
         *items, clauses = parts
         frames: dict[str, Frame] = clauses.pop("frames", {})
-        items = [_with_frames(item, frames) for item in items]
+        items = [with_frames(item, frames) for item in items]
         clauses["joins"] = tuple(
-            replace(join, relation=replace(join.relation, over=_named(join.relation, frames)))
-            for join in clauses["joins"]
+            replace(join, relation=over_named(join, frames)) for join in clauses["joins"]
         )
-        return Select(tuple(items), distinct=distinct is not None, place=place_of(meta), **clauses)
+        inner, source = (
+            clauses["source"] if isinstance(clauses["source"], tuple) else (None, clauses["source"])
+        )
+        clauses["source"] = source
+        select = Select(
+            tuple(items), distinct=distinct is not None, place=place_of(meta), **clauses
+        )
+        return select if inner is None else inline(select, inner)
+
+    def build_subselect(
+        self, meta: Meta, select: Select, alias: Name | None
+    ) -> tuple[Select, RelationName]:
+        return select, RelationName("", alias or "", place_of(meta))
 
     def build_frame_of_stagger(
         self, meta: Meta, partition: tuple[Expression, ...] | None, interval: Interval
@@ -274,7 +281,9 @@ class Builder(ExpressionBuilder):
     def build_named_window(self, _meta: Meta, name: Name, frame: Frame) -> tuple[str, Frame]:
         return name.lower(), frame
 
-    def build_from_clause(self, _meta: Meta, source: RelationName, *rest: Any) -> dict[str, Any]:
+    def build_from_clause(
+        self, _meta: Meta, source: RelationName | tuple[Select, RelationName], *rest: Any
+    ) -> dict[str, Any]:
         joins = tuple(part for part in rest if isinstance(part, Join))
         names = (
             "window",
@@ -411,7 +420,8 @@ class Builder(ExpressionBuilder):
         return Join(kind or "INNER", relation, on, before, after, grace, place_of(meta))
 
     def build_join_kind(self, _meta: Meta, *words: Token | None) -> str:
-        return tokens(*words).removesuffix(" OUTER")
+        # Of Kinesis Analytics' guide: an OUTER JOIN has the rows of both sides.
+        return tokens(*words).removesuffix(" OUTER").replace("OUTER", "FULL")
 
     def build_within(self, _meta: Meta, *durations: int | None) -> tuple[int, int, int | None]:
         *bounds, grace_ms = durations
@@ -464,29 +474,6 @@ class Builder(ExpressionBuilder):
 
     def build_limit(self, meta: Meta, count: Token) -> int:
         return number(count, "LIMIT", place_of(meta), _LARGEST_INT)
-
-
-def _frame(frame: Frame, frames: dict[str, Frame], place: Place) -> Frame:
-    if frame.name and frame.name.lower() not in frames:
-        raise SqlError(f"no window {frame.name}: WINDOW {frame.name} AS (..) makes one", place)
-    return frames[frame.name.lower()] if frame.name else frame
-
-
-def _named(relation: RelationName, frames: dict[str, Frame]) -> Frame | None:
-    return None if relation.over is None else _frame(relation.over, frames, relation.place)
-
-
-def _with_frames(item: SelectItem, frames: dict[str, Frame]) -> SelectItem:
-    """Return the item with each named window's frame in its place."""
-
-    def change(part: Expression) -> Expression | None:
-        if not isinstance(part, Over):
-            return None
-        return replace(part, frame=_frame(part.frame, frames, part.place))
-
-    if item.expression is None:
-        return item
-    return replace(item, expression=rewrite(item.expression, change))
 
 
 def _window(

@@ -8,7 +8,7 @@ from typing import Any
 from lark import Token
 from lark.tree import Meta
 
-from headrace.sql.expressions import (
+from headrace.sql.statements import (
     Array,
     Call,
     Case,
@@ -306,11 +306,18 @@ class ExpressionBuilder:
         return Tick(of, interval.duration_ms, place=place_of(meta))
 
     def build_call(self, meta: Meta, name: Name, *arguments: Expression) -> Expression:
+        numbers = [one.value for one in arguments[3:] if isinstance(one, Literal)]
+        if name.upper() == "REGEX_REPLACE" and numbers == [1, 0]:
+            # From the first character on, every match.
+            return Call("REGEXP_REPLACE", arguments[:3], place=place_of(meta))
         return Call(name.upper(), arguments, place=place_of(meta))
 
     def build_substring_from(
         self, meta: Meta, name: Name, of: Expression, *bounds: Expression | None
     ) -> Expression:
+        if name.upper() == "EXTRACT" and bounds[1:] == (None,):
+            assert bounds[0] is not None
+            return Call("EXTRACT", (of, bounds[0]), place=place_of(meta))
         if name.upper() != "SUBSTRING":
             raise SqlError(f"{name} takes its arguments with commas", place_of(meta))
         arguments = (of, *(bound for bound in bounds if bound is not None))

@@ -42,7 +42,9 @@ def _query(query: QueryPlan, script: Script) -> Iterator[str]:
         keys = ", ".join(key.name for key in query.keys) or "all rows together"
         yield f"  groups   by {keys}{_window(query)}"
     if query.having is not None:
-        yield f"  shows    groups where {SparkText(script.dialect, qualified=False).write(query.having)}"
+        what = "rows" if query.sliding else "groups"
+        condition = SparkText(script.dialect, qualified=False).write(query.having)
+        yield f"  shows    {what} where {condition}"
     yield f"  writes   {_target(query)}"
     if query.late:
         yield f"  aside    each late row to the Kinesis stream {query.late}"

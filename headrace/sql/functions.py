@@ -13,20 +13,24 @@ from typing import Any
 
 import re2
 
-from headrace.sql.expressions import Call
-from headrace.sql.function import Function, element, first, present, unique
+from headrace.sql.conversions import TIME_FUNCTIONS
 from headrace.sql.functions_text import GROUP_FUNCTIONS, TEXT_FUNCTIONS, json_text, literal_split
-from headrace.sql.functions_times import TIME_FUNCTIONS
+from headrace.sql.statements import Call
 from headrace.sql.types import (
     BIGINT,
     BOOLEAN,
     DOUBLE,
     INT,
     STRING,
+    Function,
     SqlType,
     array_of,
     common,
+    element,
+    first,
     map_of,
+    present,
+    unique,
 )
 
 # A text that a function makes is at most this long, a collection this large: a query's row is a record of 10 MiB.
@@ -384,15 +388,18 @@ FUNCTIONS = {function.name: function for function in _TABLE}
 NOT_BUILT = {
     "RANDOM": "it gives another value when a micro-batch is repeated",
     "UUID": "it gives another value when a micro-batch is repeated",
-    "CURRENT_TIMESTAMP": "it gives another value when a micro-batch is repeated; use ROWTIME",
-    "CURRENT_ROW_TIMESTAMP": "it gives another value when a micro-batch is repeated; use ROWTIME",
+    **dict.fromkeys(
+        ("CURRENT_TIMESTAMP", "CURRENT_ROW_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP"),
+        "it gives another value when a micro-batch is repeated; use ROWTIME",
+    ),
     **dict.fromkeys(
         ("RANDOM_CUT_FOREST", "RANDOM_CUT_FOREST_WITH_EXPLANATION", "HOTSPOTS"),
         "random cuts give another value when a micro-batch is repeated, and PyPI has no kept library of it (the last "
         "release of rrcf is of 2023); a value far from AVG(x) OVER a sliding window is one that stands out",
     ),
     **dict.fromkeys(
-        ("FORMAT_TIME", "PARSE_TIME", "TIMEADD", "TIMESUB"), "Spark before 4.1 has no TIME; use a TIMESTAMP"
+        ("FORMAT_TIME", "PARSE_TIME", "TIMEADD", "TIMESUB", "CHAR_TO_TIME", "TIME_TO_CHAR"),
+        "Spark before 4.1 has no TIME; use a TIMESTAMP"
     ),
     **dict.fromkeys(
         ("BIGINT_FROM_BYTES", "INT_FROM_BYTES", "DOUBLE_FROM_BYTES"),
@@ -409,7 +416,7 @@ NOT_BUILT = {
          "COLUMN_LOG_PARSE", "FIXED_COLUMN_LOG_PARSE"),
         "it makes columns of a text at run time; REGEXP_EXTRACT or SPLIT makes each one",
     ),
-    "REGEX_REPLACE": "REGEXP_REPLACE(text, pattern, new) replaces every match",
+    "REGEX_REPLACE": "it is REGEX_REPLACE(text, pattern, new, 1, 0) or REGEXP_REPLACE(text, pattern, new): every match",
     "GROUP_RANK": "it takes a CURSOR, and Spark ranks no rows of a stream; TOPK gives a window's largest values",
     **dict.fromkeys(("LAG", "EXP_AVG"), "a sliding window is a whole; MATCH_RECOGNIZE has PREV(x, n)"),
 }  # fmt: skip

@@ -1,28 +1,10 @@
-"""Takes joins of several streams, and of these with tables, apart: a query of each join, which the next one reads.
-
-Replaces parts of expressions.
-"""
+"""Takes joins of several streams, and of these with tables, apart: a query of each join, which the next one reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
-from headrace.sql.expressions import (
-    Array,
-    Call,
-    Case,
-    Cast,
-    Column,
-    Expression,
-    Field,
-    Item,
-    Lambda,
-    Map,
-    Operation,
-    Struct,
-    Tick,
-)
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
     ROW_OFFSET,
@@ -35,6 +17,12 @@ from headrace.sql.plan import (
     Relation,
     RelationColumn,
     Script,
+)
+from headrace.sql.rewriting import rewrite
+from headrace.sql.statements import (
+    Call,
+    Column,
+    Expression,
 )
 from headrace.sql.types import BIGINT, INT, STRING, TIMESTAMP
 
@@ -127,38 +115,3 @@ def _columns(
             names[source.alias, column] = name
             outputs.append(Named(name, expression, type_))
     return tuple(outputs), names
-
-
-def rewrite(
-    expression: Expression, change: Callable[[Expression], Expression | None]
-) -> Expression:
-    """Return the expression with each part that `change` knows replaced, outermost first; others keep their parts."""
-    changed = change(expression)
-    if changed is not None:
-        return changed
-
-    def inner(part: Expression) -> Expression:
-        return rewrite(part, change)
-
-    match expression:
-        case Field() | Cast() | Tick():
-            return replace(expression, of=inner(expression.of))
-        case Item():
-            return replace(expression, of=inner(expression.of), index=inner(expression.index))
-        case Operation():
-            return replace(expression, operands=tuple(map(inner, expression.operands)))
-        case Call():
-            return replace(expression, arguments=tuple(map(inner, expression.arguments)))
-        case Lambda():
-            return replace(expression, body=inner(expression.body))
-        case Case():
-            branches = tuple((inner(test), inner(value)) for test, value in expression.branches)
-            otherwise = None if expression.otherwise is None else inner(expression.otherwise)
-            return replace(expression, branches=branches, otherwise=otherwise)
-        case Struct() | Array():
-            return replace(expression, values=tuple(map(inner, expression.values)))
-        case Map():
-            keys, values = tuple(map(inner, expression.keys)), tuple(map(inner, expression.values))
-            return replace(expression, keys=keys, values=values)
-        case _:
-            return expression

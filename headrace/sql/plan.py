@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from headrace.sql.expressions import Call, Column, Expression, Over, walk
-from headrace.sql.function import Function
+from headrace.sql.functions import NOT_BUILT
+from headrace.sql.statements import Call, Column, Expression, Over, walk
 from headrace.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -20,6 +20,7 @@ from headrace.sql.types import (
     NULL,
     STRING,
     TIMESTAMP,
+    Function,
     Place,
     SqlError,
     SqlType,
@@ -31,6 +32,8 @@ KSQL, KINESIS_ANALYTICS = "ksql", "kinesis-analytics"
 ROWTIME, WINDOW_START, WINDOW_END = "ROWTIME", "WINDOWSTART", "WINDOWEND"
 # KSQL's of a record: its shard's number, and its sequence number as text, which is longer than a BIGINT.
 ROW_PARTITION, ROW_OFFSET = "ROWPARTITION", "ROWOFFSET"
+# Kinesis Analytics', of a stream that reads Kinesis.
+ARRIVAL = "APPROXIMATE_ARRIVAL_TIME"
 
 
 @dataclass(frozen=True)
@@ -382,6 +385,17 @@ def resolve_column(column: Column, scope: Scope) -> tuple[Expression, SqlType]:
         return replace(column, name=ROWTIME, relation=inputs[0].alias), scope.times
     if name.upper() in _OF_RECORDS:
         return _of_record(column, inputs, scope)
+    of_stream = [one for one in inputs if one.relation.stream and not one.relation.is_object]
+    if name.upper() == ARRIVAL and scope.times == TIMESTAMP and [*inputs] == of_stream[:1]:
+        return replace(column, name=ARRIVAL, relation=inputs[0].alias), TIMESTAMP
+    if name == "rowkey":
+        raise SqlError(
+            "a row has no ROWKEY of its own: a relation's KEY column has its name, and a join's row has its first "
+            "relation's key",
+            column.place,
+        )
+    if column.relation is None and name.upper() in NOT_BUILT:
+        raise SqlError(f"{name.upper()} is refused: {NOT_BUILT[name.upper()]}", column.place)
     names = [known.name for source in inputs for known in source.relation.columns] + list(
         scope.extras
     )

@@ -6,11 +6,12 @@ import keyword
 import re
 from dataclasses import replace
 
-from headrace.sql.expressions import Call, Column, Expression, Field, walk
 from headrace.sql.functions import function_of
-from headrace.sql.join_chains import is_part, rewrite
+from headrace.sql.join_chains import is_part
 from headrace.sql.plan import KINESIS_ANALYTICS, Input, JoinPlan, Named, QueryPlan, Script
+from headrace.sql.rewriting import rewrite
 from headrace.sql.spark_text import SparkText, expr, interval, literal, match_lines, name
+from headrace.sql.statements import Call, Column, Expression, Field, walk
 
 _NOTHING = "'all'"
 _JOIN_KINDS = {"INNER": "inner", "LEFT": "leftOuter", "RIGHT": "rightOuter", "FULL": "fullOuter"}
@@ -138,7 +139,10 @@ class QueryWriter:
         return [*lines, "        )", "        return rows", "", *self._sliding_end(query, text)]
 
     def _sliding_end(self, query: QueryPlan, text: SparkText) -> list[str]:
-        lines = ["    def results(rows):", *self._outputs(query, text, "        ")]
+        lines = ["    def results(rows):"]
+        if query.having is not None:
+            lines.append(f"        rows = rows.where({literal(text.write(query.having))})")
+        lines += self._outputs(query, text, "        ")
         return [*lines, "", "    return rows, (finish, results)"]
 
     def _title_of(self, query: QueryPlan) -> str:

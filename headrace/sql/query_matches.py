@@ -8,23 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from headrace.sql.building import MOST_STEPS
-from headrace.sql.expressions import (
-    MOST_LEVELS,
-    Call,
-    Case,
-    Cast,
-    Column,
-    Expression,
-    Field,
-    Interval,
-    Item,
-    Literal,
-    Operation,
-    Over,
-    walk,
-)
 from headrace.sql.functions import FUNCTIONS
-from headrace.sql.join_chains import rewrite
 from headrace.sql.operators import BINARY
 from headrace.sql.plan import (
     ROWTIME,
@@ -37,7 +21,24 @@ from headrace.sql.plan import (
     Scope,
 )
 from headrace.sql.query_outputs import kind_of, outputs_of, refuse_aggregates
-from headrace.sql.statements import MatchRecognize, Select
+from headrace.sql.rewriting import rewrite
+from headrace.sql.statements import (
+    MOST_LEVELS,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    Field,
+    Interval,
+    Item,
+    Literal,
+    MatchRecognize,
+    Operation,
+    Over,
+    Select,
+    walk,
+)
 from headrace.sql.types import BIGINT, DOUBLE, STRING, Place, SqlError, SqlType
 from headrace.sql.typing import condition, near, resolve
 

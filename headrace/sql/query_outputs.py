@@ -9,10 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headrace.sql.expressions import Call, Column, Expression, Field, Operation, Over, Tick, walk
-from headrace.sql.function import Function
 from headrace.sql.functions import find_function
-from headrace.sql.join_chains import rewrite
 from headrace.sql.plan import (
     ROWTIME,
     WINDOW_START,
@@ -23,15 +20,21 @@ from headrace.sql.plan import (
     Scope,
     Sliding,
 )
+from headrace.sql.rewriting import rewrite
 from headrace.sql.statements import (
+    Call,
+    Column,
+    Expression,
+    Field,
     Join,
+    Operation,
+    Over,
     Select,
+    Tick,
+    walk,
 )
-from headrace.sql.types import Place, SqlError, SqlType, common
+from headrace.sql.types import Function, Place, SqlError, SqlType, common
 from headrace.sql.typing import resolve
-
-# Kinesis Analytics adds this column to what comes from a stream.
-ARRIVAL = "APPROXIMATE_ARRIVAL_TIME"
 
 
 def kind_of(part: Expression) -> str:
@@ -58,7 +61,7 @@ def refuse_aggregates(expression: Expression | None, what: str) -> None:
 
 def is_time(expression: Expression) -> bool:
     """Return whether it is the time of a row."""
-    return isinstance(expression, Column) and expression.name.upper() in (ROWTIME, ARRIVAL)
+    return isinstance(expression, Column) and expression.name.upper() == ROWTIME
 
 
 def outputs_of(select: Select, scope: Scope) -> tuple[Named, ...]:
@@ -163,11 +166,24 @@ def keys_of(group_by: tuple[Expression, ...], select: Select, scope: Scope) -> t
     for index, expression in enumerate(group_by):
         refuse_aggregates(expression, "GROUP BY")
         _, type_ = resolve(expression, scope)
+        refuse_maps(type_, "GROUP BY", expression.place)
         name = aliases.get(expression) or (
             expression.name if isinstance(expression, Column) else f"key_{index + 1}"
         )
         keys.append(Named(name, expression, type_))
     return tuple(keys)
+
+
+def refuse_maps(type_: SqlType, what: str, place: Place) -> None:
+    """Refuse a type with a MAP in it where values are compared: Spark before 4.0 compares none."""
+    parts = [type_]
+    for part in parts:
+        parts += part.of
+    if any(part.name == "MAP" for part in parts):
+        raise SqlError(
+            f"{what} compares values, and a MAP is not compared: take an item of it, or its ENTRIES",
+            place,
+        )
 
 
 def with_keys_alone(where: Expression | None, keys: tuple[Named, ...]) -> Expression | None:
@@ -338,4 +354,5 @@ def _equality(join: Join, scope: Scope, right: Input) -> tuple[Expression, Expre
         raise SqlError("ON compares one expression of each relation: a.x = b.y", on.place)
     if common(first[1], second[1]) is None:
         raise SqlError(f"{first[1]} is not compared with {second[1]}", on.place)
+    refuse_maps(first[1], "ON", on.place)
     return first[0], second[0]

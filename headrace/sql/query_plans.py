@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from headrace.sql.expressions import Call, Column, Expression, Tick, walk
-from headrace.sql.function import Function
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
     KSQL,
@@ -37,11 +35,12 @@ from headrace.sql.query_outputs import (
     kind_of,
     outputs_of,
     refuse_aggregates,
+    refuse_maps,
     slide,
     with_keys_alone,
 )
-from headrace.sql.statements import RelationName, Select
-from headrace.sql.types import BIGINT, TIMESTAMP, SqlError
+from headrace.sql.statements import Call, Column, Expression, RelationName, Select, Tick, walk
+from headrace.sql.types import BIGINT, BOOLEAN, TIMESTAMP, Function, SqlError
 from headrace.sql.typing import condition, resolve
 
 
@@ -132,7 +131,16 @@ class Planner:
         for part in select.partition_by:
             refuse_aggregates(part, "PARTITION BY")
         partition = tuple(resolve(part, scope)[0] for part in select.partition_by)
-        outputs, sliding = slide(outputs_of(select, scope))
+        outputs = outputs_of(select, scope)
+        if select.qualify is not None:
+            outputs += (Named("", condition(select.qualify, scope, "WHERE"), BOOLEAN),)
+        for output in outputs if select.distinct else ():
+            refuse_maps(output.type, "DISTINCT", output.expression.place)
+        outputs, sliding = slide(outputs)
+        having = None
+        if select.qualify is not None:
+            *named, last = outputs
+            outputs, having = tuple(named), last.expression
         self._check_sliding(sliding, select)
         if select.emit == "FINAL":
             raise SqlError("EMIT FINAL goes with a WINDOW", select.place)
@@ -143,6 +151,7 @@ class Planner:
             None,
             where=where,
             sliding=sliding,
+            having=having,
             partition=partition,
             emit="CHANGES",
             distinct=select.distinct,

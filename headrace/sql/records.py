@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from headrace.sql import conversions, functions_times
+from headrace.sql import conversions
 from headrace.sql.avro import BAD, avro_decoder, avro_encoder
 from headrace.sql.operators import moment
 from headrace.sql.plan import (
@@ -51,13 +51,14 @@ def shard_of(number: str) -> int | None:
 
 @dataclass
 class Row:
-    """A row of a relation, with its event's time and its record's sequence number."""
+    """A row of a relation, with its event's time, and its record's sequence number and arrival."""
 
     columns: dict[str, Any]
     key: str
     time: datetime
     deleted: bool = False
     number: str = ""
+    arrival: datetime | None = None
 
 
 def read_record(relation: Relation, record: Record) -> Row | None:
@@ -78,7 +79,9 @@ def read_record(relation: Relation, record: Record) -> Row | None:
         time = _time(relation, columns, record.arrival)
     except BAD:
         return None
-    return None if time is None else Row(columns, record.key, time, number=record.number)
+    if time is None:
+        return None
+    return Row(columns, record.key, time, number=record.number, arrival=record.arrival)
 
 
 def error_of(relation: Relation, record: Record) -> dict[str, Any]:
@@ -226,5 +229,5 @@ def _time(relation: Relation, columns: dict[str, Any], arrival: datetime) -> dat
     return (
         moment(value)
         if isinstance(value, int)
-        else functions_times.read(value, relation.timestamp_format)
+        else conversions.read(value, relation.timestamp_format)
     )

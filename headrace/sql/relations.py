@@ -70,6 +70,11 @@ def declare_relation(
     if pattern:
         check_pattern(pattern, values["timestamp_format"].place)
     delimiter = _text(values.get("value_delimiter")) or origin.delimiter or ","
+    nested = next((one for one in columns if one.type.of), None)
+    if format_ == "CSV" and nested is not None:
+        raise SqlError(
+            f"a line of CSV has no {nested.type.name}, such as {nested.name}; JSON has", place
+        )
     schemas = origin.schemas
     if format_ == "AVRO" and not schemas:
         schemas = (("", avro_schema(name, columns, place)),)

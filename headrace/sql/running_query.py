@@ -11,11 +11,11 @@ from typing import Any
 
 from headrace.sql import conversions
 from headrace.sql.conversions import millis
-from headrace.sql.expressions import Call, Column, Expression
 from headrace.sql.functions import function_of
-from headrace.sql.join_chains import is_part, rewrite
+from headrace.sql.join_chains import is_part
 from headrace.sql.operators import moment
 from headrace.sql.plan import (
+    ARRIVAL,
     KINESIS_ANALYTICS,
     ROW_OFFSET,
     ROW_PARTITION,
@@ -26,6 +26,8 @@ from headrace.sql.plan import (
     QueryPlan,
 )
 from headrace.sql.records import Row, shard_of
+from headrace.sql.rewriting import rewrite
+from headrace.sql.statements import Call, Column, Expression
 from headrace.sql.values import Evaluator, evaluator
 
 # Micro-batches without records after which nothing more closes.
@@ -167,6 +169,8 @@ class RunningQuery:
             scope[source.alias, ROWTIME] = (
                 time if self._times_are_timestamps or time is None else millis(time)
             )
+            if self._times_are_timestamps:
+                scope[source.alias, ARRIVAL] = None if row is None else row.arrival
             if self._reads_numbers:
                 number = None if row is None else row.number
                 scope[source.alias, ROW_OFFSET] = number

@@ -11,7 +11,19 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, cast
 
-from headrace.sql.expressions import (
+from headrace.sql.functions import function_of
+from headrace.sql.plan import (
+    ARRIVAL,
+    KINESIS_ANALYTICS,
+    ROW_OFFSET,
+    ROW_PARTITION,
+    ROWTIME,
+    WINDOW_END,
+    WINDOW_START,
+    MatchPlan,
+    QueryPlan,
+)
+from headrace.sql.statements import (
     Array,
     Call,
     Case,
@@ -27,17 +39,6 @@ from headrace.sql.expressions import (
     Operation,
     Struct,
     Tick,
-)
-from headrace.sql.functions import function_of
-from headrace.sql.plan import (
-    KINESIS_ANALYTICS,
-    ROW_OFFSET,
-    ROW_PARTITION,
-    ROWTIME,
-    WINDOW_END,
-    WINDOW_START,
-    MatchPlan,
-    QueryPlan,
 )
 from headrace.sql.types import STRING, SqlType
 
@@ -247,6 +248,8 @@ class SparkText:
                 if self._times_are_timestamps
                 else f"unix_millis({prefix}_rowtime)"
             )
+        if column.relation and column.name == ARRIVAL:
+            return f"{prefix}_order.arrival"
         if column.relation and column.name in (ROW_OFFSET, ROW_PARTITION):
             number = f"{prefix}_order.number"
             is_offset = column.name == ROW_OFFSET

@@ -39,6 +39,25 @@ CREATE PUMP name AS INSERT INTO named SELECT STREAM t.ticker, "c"."Company", t.p
 CREATE STREAM met (ticker VARCHAR(4), price DOUBLE, id INT) WITH (stream = 'met');
 CREATE PUMP meet AS INSERT INTO met SELECT STREAM o.ticker, o.price, t.id FROM "SOURCE_SQL_STREAM_001" AS o
   JOIN trades OVER (RANGE INTERVAL '1' MINUTE PRECEDING) AS t ON o.ticker = t.ticker;
+CREATE STREAM crowded (ticker VARCHAR(4), spread DOUBLE, n BIGINT) WITH (stream = 'crowded');
+CREATE PUMP crowd AS INSERT INTO crowded SELECT STREAM ticker, hi - lo AS spread, n FROM (
+  SELECT STREAM ticker, MIN(price) OVER w AS lo, MAX(price) OVER w AS hi, COUNT(*) OVER w AS n
+  FROM "SOURCE_SQL_STREAM_001" WHERE price > 0 WINDOW w AS (PARTITION BY ticker RANGE INTERVAL '1' MINUTE PRECEDING))
+  WHERE n >= 2 AND hi > lo;
+CREATE STREAM timed (ticker VARCHAR(4), before TIMESTAMP, text VARCHAR(30), s INT, again TIMESTAMP, day DATE, waited BIGINT,
+  came TIMESTAMP) WITH (stream = 'timed');
+CREATE PUMP time AS INSERT INTO timed SELECT STREAM ticker, ROWTIME - INTERVAL '5' MINUTE,
+  TIMESTAMP_TO_CHAR('yyyy-MM-dd hh:mm:ss', ROWTIME), EXTRACT(SECOND FROM ROWTIME),
+  CHAR_TO_TIMESTAMP('yyyy-MM-dd', TIMESTAMP_TO_CHAR('yyyy-MM-dd', ROWTIME)), CHAR_TO_DATE('yyyy-MM-dd', '2018-05-09'),
+  TSDIFF(APPROXIMATE_ARRIVAL_TIME, ROWTIME), APPROXIMATE_ARRIVAL_TIME FROM "SOURCE_SQL_STREAM_001";
+CREATE STREAM arrived (ticker VARCHAR(4), came TIMESTAMP, n BIGINT) WITH (stream = 'arrived');
+CREATE PUMP arrive AS INSERT INTO arrived SELECT STREAM ticker, STEP("SOURCE_SQL_STREAM_001".APPROXIMATE_ARRIVAL_TIME BY
+  INTERVAL '4' SECOND) AS came, COUNT(*) AS n FROM "SOURCE_SQL_STREAM_001" GROUP BY ticker,
+  STEP("SOURCE_SQL_STREAM_001".ROWTIME BY INTERVAL '60' SECOND),
+  STEP("SOURCE_SQL_STREAM_001".APPROXIMATE_ARRIVAL_TIME BY INTERVAL '4' SECOND);
+CREATE STREAM met_by_name (id INT, price DOUBLE) WITH (stream = 'met_by_name');
+CREATE PUMP meet_by_name AS INSERT INTO met_by_name SELECT STREAM t.id, o.price FROM "SOURCE_SQL_STREAM_001" AS o
+  OUTER JOIN trades OVER t ON o.ticker = t.ticker WINDOW t AS (RANGE INTERVAL '1' MINUTE PRECEDING);
 """
 COMPANIES = ["AMZN,Amazon", "AMZN,Amazon again", "TBV,"]
 
@@ -77,6 +96,8 @@ def test_sliding_windows_reference_tables_and_joins(
     assert not differences(script, fold, read)
     assert [row.columns["n"] for row in fold.results["slide"]][:3] == [2, 2, 1]
     assert len(fold.results["name"]) == 19
+    assert [row.columns["n"] for row in fold.results["crowd"]] == [2, 2, 3, 2, 4]
+    assert fold.results["time"][0].columns["text"] == "1970-01-01 12:00:01"
 
 
 @pytest.mark.slow

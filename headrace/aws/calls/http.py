@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import IO, Protocol
 from urllib.parse import parse_qsl, unquote
 
-from headrace.aws.calls.operation import Call, SharedWrite
-from headrace.aws.signatures.signers import Signer
+from headrace.aws.calls.operation import Call, SharedWrite, Signer
 
 
 class ChunkSignatures(Protocol):
@@ -97,6 +96,10 @@ class Scope:
     is_whole: bool = True
 
 
+class NeedsThread(Exception):
+    """A request that was to be answered on the event loop's thread may block; nothing has been changed."""
+
+
 @dataclass(slots=True)
 class HttpRequest:
     """A request with its complete body.
@@ -114,6 +117,7 @@ class HttpRequest:
         signer: who signed a request to a resource's own endpoint; set by `Gateway.admit`, None for nobody.
         chunk_signatures: with `--auth`, checks the chunks of a body that is signed chunk by chunk.
         may_share: see `Call.may_share`.
+        at_once: it is answered on the event loop's thread: whoever would have to wait raises `NeedsThread`.
     """
 
     method: str
@@ -128,6 +132,7 @@ class HttpRequest:
     signer: Signer | None = None
     chunk_signatures: ChunkSignatures | None = None
     may_share: bool = False
+    at_once: bool = False
 
     @property
     def decoded_path(self) -> str:
@@ -147,7 +152,7 @@ class HttpResponse:
 
     Attributes:
         waits: Futures, such as of an fsync, that must be done before the answer is sent; see
-        `headrace.aws.server.waiting`. failure: returns the answer to send instead when one of `waits` failed.
+        `headrace.aws.server.answers`. failure: returns the answer to send instead when one of `waits` failed.
         websocket: of an answer 101, what the connection serves from then on.
         shared: see `Call.shared`; only an answer to a request with `may_share` has one.
     """

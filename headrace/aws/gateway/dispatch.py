@@ -5,13 +5,15 @@ plane (`call`). It finds the service by the signature's scope, then `X-Amz-Targe
 Version, as the services' profiles declare them; it knows no service by name. headrace owns a service whole or not at
 all: an operation that an owned service does not implement answers UnknownOperationException and is never passed to
 moto. Thread-safe.
+
+Decides which requests never block, so that the event loop's thread can answer them itself.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
 from urllib.parse import parse_qs
@@ -19,27 +21,75 @@ from urllib.parse import parse_qs
 from botocore.model import OperationNotFoundError
 
 from headrace.aws.calls.errors import AwsError, internal_failure
-from headrace.aws.calls.http import HttpRequest, HttpResponse, Scope
-from headrace.aws.calls.model import operation_model
-from headrace.aws.calls.operation import Call
-from headrace.aws.calls.permits import Callers, Permissions, is_restricted
-from headrace.aws.faults.fault_injection import answer_with_faults
-from headrace.aws.faults.faults import Faults
-from headrace.aws.gateway.inline_requests import InlineRequests
-from headrace.aws.gateway.refusals import error_answer
-from headrace.aws.protocols import codec_json, operation_parser, rpc_cbor
+from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread, Scope
+from headrace.aws.calls.operation import (
+    Call,
+    Callers,
+    Permissions,
+    Signer,
+    is_restricted,
+    name_of_root,
+    operation_model,
+)
+from headrace.aws.gateway.documents import error_answer
+from headrace.aws.gateway.faults import Faults, answer_with_faults
+from headrace.aws.protocols import codec_json, codec_moto, encodings
 from headrace.aws.protocols.owned_service import OwnedService
 from headrace.aws.protocols.service import Profile, ServiceApi
-from headrace.aws.signatures import incomplete_signatures, presigned
+from headrace.aws.signatures import presigned
+from headrace.aws.signatures.access_keys import KEY_PREFIX, RoleSessions
 from headrace.aws.signatures.auth_errors import wording_of
 from headrace.aws.signatures.authentication import Authentication
 from headrace.aws.signatures.credential_scopes import SIGV2, ServiceNames, scope_of
-from headrace.aws.signatures.sessions import KEY_PREFIX, RoleSessions
-from headrace.aws.signatures.signers import Signer, name_of_root
 from headrace.core.arn import is_account_id
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import CallerIdentity
+
+
+class InlineRequests:
+    """Knows the operations that services declare inline; they never block unless faults or permissions may wait.
+
+    Attributes:
+        permissions: the gateway's permissions; set before the first request.
+    """
+
+    def __init__(
+        self,
+        faults: Faults,
+        authentication: Authentication | None,
+        may_be_quick: Callable[[HttpRequest], bool],
+    ) -> None:
+        self.permissions: Permissions | None = None
+        self._faults = faults
+        self._may_be_quick = may_be_quick
+        self._authentication = authentication
+        # The targets (`X-Amz-Target`) of the services' inline operations.
+        self._targets: set[str] = set()
+
+    def add(self, api: ServiceApi) -> None:
+        """Add the operations of a service that never block."""
+        prefix = api.profile.target_prefix
+        self._targets.update(f"{prefix}.{operation}" for operation in api.inline)
+
+    def has(self, request: HttpRequest) -> bool:
+        """Whether a request never blocks, or says so by `NeedsThread`, and may run on the event loop's thread."""
+        is_declared = request.headers.get("x-amz-target") in self._targets
+        if not (is_declared or self._may_be_quick(request)) or self._faults.is_slow:
+            return False
+        authentication, permissions = self._authentication, self.permissions
+        if (
+            permissions is not None
+            and (permissions.enforces or not is_declared)
+            # Reading policies may have to wait until moto is loaded.
+            and is_restricted(scope_of(request).access_key)
+        ):
+            return False
+        request.at_once = authentication is None or authentication.is_quick(
+            scope_of(request).access_key
+        )
+        return request.at_once
+
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +113,10 @@ class MotoServices(Protocol):
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
     ) -> dict[str, Any]:
         """Run an operation in process. Raises AwsError."""
+        ...
+
+    def may_be_quick(self, request: HttpRequest) -> bool:
+        """Whether a request may be answered on the event loop's thread; `handle` may still raise NeedsThread."""
         ...
 
     def service_of(self, request: HttpRequest, service: str) -> str:
@@ -105,7 +159,7 @@ class Gateway:
         self._region = region
         self._moto = moto
         self.faults = Faults(ids)
-        self.inline = InlineRequests(self.faults, authentication)
+        self.inline = InlineRequests(self.faults, authentication, moto.may_be_quick)
         self.permissions: Permissions | None = None
         self._callers: Callers | None = None
         self._services: dict[str, OwnedService] = {}
@@ -174,7 +228,7 @@ class Gateway:
         call = self._call(scope, service, request.headers)
         request.call = call
         is_session = scope.access_key.startswith(KEY_PREFIX)
-        is_incomplete = owned is not None and incomplete_signatures.is_incomplete(request)
+        is_incomplete = owned is not None and presigned.is_incomplete(request)
         if self._authentication is not None or request.query or is_session or is_incomplete:
             refusal = self._refusal(owned, request, call)
             if refusal is not None:
@@ -250,7 +304,7 @@ class Gateway:
             elif self._authentication is None:
                 wording = wording_of(request, call.service)
                 if owned is not None and "x-amz-target" in request.headers:
-                    incomplete_signatures.check(request, wording)
+                    presigned.check_completeness(request, wording)
                 presigned.check(request, wording, call.now_ms)
                 self._check_session(request, call)
             else:
@@ -263,11 +317,11 @@ class Gateway:
         return None
 
     def _handle_fallback(self, request: HttpRequest, call: Call) -> HttpResponse:
-        if not rpc_cbor.is_rpc(request):
+        if not encodings.is_rpc(request):
             return self._answer_fallback(request, call)
         try:
             service = self._moto.service_of(request, call.service)
-            return rpc_cbor.answer_as_cbor(
+            return encodings.answer_as_cbor(
                 request, service, lambda asked: self._answer_fallback(asked, call)
             )
         except Exception:
@@ -282,6 +336,8 @@ class Gateway:
                 if refusal is not None:
                     return refusal
             return self._moto.handle(request, service)
+        except NeedsThread:
+            raise
         except AwsError as error:
             return HttpResponse(
                 error.status,
@@ -302,9 +358,9 @@ class Gateway:
         assert call.permit is not None
         service = self._moto.service_of(request, call.service)
         try:
-            operation, params = operation_parser.operation_of(service, request)
+            operation, params = codec_moto.operation_of(service, request)
             call.permit.ask(service, operation, params, account=call.account, region=call.region)
-        except operation_parser.Unreadable as error:
+        except codec_moto.Unreadable as error:
             # What nobody could ask for is not passed on: moto may read more than this parser.
             if self.permissions is None or not self.permissions.enforces:
                 return None

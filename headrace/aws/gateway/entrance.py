@@ -12,13 +12,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Protocol
 
-from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse
-from headrace.aws.gateway.browser_rules import BrowserRules, is_of_a_browser
+from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse, NeedsThread
+from headrace.aws.gateway.browser_rules import BrowserRules, OwnAddresses, is_of_a_browser
 from headrace.aws.gateway.dispatch import Gateway
-from headrace.aws.gateway.documents import is_admin
-from headrace.aws.gateway.own_addresses import OwnAddresses
-from headrace.aws.gateway.refusals import refuse, refuse_large
-from headrace.aws.server.server_errors import internal_failure
+from headrace.aws.gateway.documents import is_admin, refuse, refuse_large
+from headrace.aws.server.answers import internal_failure
 from headrace.core.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -120,7 +118,12 @@ class Entrance:
         of_path = self._answer if _may_be_own(request.path) else self._gateway.handle
         handler = of_path if is_plain else self._visit
         try:
-            return handler(request) if self._gateway.inline.has(request) else handler
+            if not self._gateway.inline.has(request):
+                return handler
+            return handler(request)
+        except NeedsThread:
+            request.at_once = False
+            return handler
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
             return internal_failure()

@@ -2,7 +2,7 @@
 
 botocore's own ParamValidator ignores maxima, patterns and enums, and has sentences of its own; AWS answers `1
 validation error detected: Value 'x' at 'streamName' failed to satisfy constraint: ...`. The model is an upper bound: a
-service's quotas live in its `limits.py`. Compiled once per operation; thread-safe. Evidence: sentences observed by
+service's quotas live in its `errors.py`. Compiled once per operation; thread-safe. Evidence: sentences observed by
 kinesalite and documented across AWS's forums (assumed to be one wording for all services that share AWS's framework).
 """
 
@@ -17,7 +17,7 @@ from typing import Any, cast
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.model import operation_model
+from headrace.aws.calls.operation import operation_model
 from headrace.core.patterns import MatchTooLong, Pattern, PatternRefused, model_pattern
 from headrace.core.system_tags import are_set_now
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from headrace.aws.protocols.service import Profile, ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.resource_types import ResourceTypes
+from headrace.core.ports.control import ResourceTypes
 from headrace.core.workers import Supervisor
 from headrace.services.cloudcontrol.actions import ACTIONS
 from headrace.services.cloudcontrol.backend import CloudControl
 from headrace.services.cloudcontrol.errors import translate
 from headrace.services.cloudcontrol.fidelity import FIDELITY
-from headrace.services.cloudcontrol.store import ControlStore
+from headrace.services.cloudcontrol.state import ControlStore
 from headrace.store.database import Database
 
 PROFILE = Profile(signing_scopes=("cloudcontrolapi",), target_prefix="CloudApiService")

@@ -1,6 +1,6 @@
 """Copies a request's settings into a stack, its stack policy too: shared by creations, updates and change sets.
 
-`denials.py` applies stack policies to updates.
+`deployment/stack_resources.py` applies stack policies to updates.
 
 Checks the template and the settings of a request, and resolves its parameters.
 
@@ -28,12 +28,16 @@ from headrace.aws.shapes.cloudformation import (
     UpdateStackInput,
 )
 from headrace.core.arn import Arn, InvalidArn
+from headrace.core.patterns import glob_matches
 from headrace.core.system_tags import is_system
 from headrace.core.values import get_list
-from headrace.core.wildcards import glob_matches
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.backend import CloudFormation
-from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
+from headrace.services.cloudformation.errors import (
+    ResourceFailed,
+    TemplateError,
+    TransformFailed,
+)
 from headrace.services.cloudformation.fidelity import fidelity_of, log_ignored
 from headrace.services.cloudformation.resources import (
     coded_types,
@@ -79,6 +83,19 @@ class ExpandedTemplate:
     def refusal(self) -> Exception:
         """Return the error: an AwsError, TemplateError or ResourceFailed."""
         return self.error or TemplateError("Template format error: there is no template")
+
+    def failed_transform(self, request: StackRequest) -> tuple[Template, str]:
+        """Return what a stack has whose transform failed, an empty template, and why; "": none failed.
+
+        Raises AwsError: the request does not acknowledge transforms.
+        """
+        if not isinstance(self.error, TransformFailed):
+            return Template.empty("{}"), ""
+        body = request.get("TemplateBody") or "{}"
+        template = replace(Template.empty(body), original=body)
+        is_change_set = "ChangeSetName" in request
+        check_capabilities(template, get_list(request, "Capabilities"), is_change_set=is_change_set)
+        return template, str(self.error)
 
 
 def expand(cfn: CloudFormation, call: Call, request: StackRequest) -> ExpandedTemplate:

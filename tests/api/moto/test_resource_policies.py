@@ -98,7 +98,7 @@ MISSPELT = {"Effect": "Allow", "Principle": "*", "Action": "sns:Publish", "Resou
 def test_a_service_refuses_a_policy_in_its_words(
     cloud: InProcessCloud, service: str, statement: dict[str, Any], code: str, sentence: str
 ):
-    """Sources: see `headrace.permissions.policies.resource_grammar`."""
+    """Sources: see `headrace.permissions.policies.document`."""
     call, params = put(cloud, service, json.dumps(statements(statement)))
     found = refusal(call, **params)
     assert (found[0], found[2]) == (code, sentence)
@@ -161,7 +161,7 @@ OBJECTS = "arn:aws:s3:::box/*"
 def test_s3_refuses_a_bucket_policy(
     cloud: InProcessCloud, statement: dict[str, Any], sentence: str
 ):
-    """Sources: see `headrace.services.s3.policies`."""
+    """Sources: see `headrace.services.s3.acls`."""
     call, params = put(cloud, "s3", json.dumps(statements(statement)))
     assert refusal(call, **params) == ("MalformedPolicy", 400, sentence)
 

@@ -14,7 +14,7 @@ from headrace.aws.gateway.dispatch import Gateway
 from headrace.aws.protocols.service import Profile
 from headrace.core.ids import Ids
 from headrace.services.s3.api import build_s3, s3_api
-from headrace.services.s3.object_store import S3Objects
+from headrace.services.s3.backend import S3Objects
 from headrace.store.database import Database
 from tests.support.clients import client_of
 from tests.support.clock import FakeClock
@@ -35,6 +35,9 @@ class NoMoto:
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
     ) -> dict[str, Any]:
         raise LookupError(service)
+
+    def may_be_quick(self, request: HttpRequest) -> bool:
+        return False
 
     def account_of(self, access_key: str) -> str | None:
         return None

@@ -135,7 +135,7 @@ def test_every_record_that_columns_are_inferred_from_can_be_read(records: list[A
 def test_a_table_of_glue_gives_columns_stream_and_format() -> None:
     table = GlueTable(
         (("id", "string"), ("n", "int"), ("d", "decimal(5, 2)"), ("s", "struct<a:int,b:array<map<string,double>>>")),
-        "arrivals", "CSV", "|",
+        "arrivals", "JSON",
     )  # fmt: skip
     text = "CREATE STREAM x (id VARCHAR KEY) WITH (glue_table = 'lake.flights');"
     analysis = analyse(text, Known(glue_table=table))
@@ -143,7 +143,12 @@ def test_a_table_of_glue_gives_columns_stream_and_format() -> None:
     assert columns(analysis, "x") == {
         "id": "STRING", "n": "INT", "d": "DECIMAL(5, 2)", "s": "STRUCT<a INT, b ARRAY<MAP<STRING, DOUBLE>>>",
     }  # fmt: skip
-    assert (relation.stream, relation.format, relation.delimiter) == ("arrivals", "CSV", "|")
+    assert (relation.stream, relation.format) == ("arrivals", "JSON")
+    of_lines = Known(glue_table=GlueTable((("id", "string"), ("n", "int")), "lines", "CSV", "|"))
+    lines = analyse(text, of_lines).relations["x"]
+    assert (lines.stream, lines.format, lines.delimiter) == ("lines", "CSV", "|")
+    with pytest.raises(SqlError, match="a line of CSV has no STRUCT, such as s"):
+        analyse(text.replace("WITH (", "WITH (format = 'CSV', "), Known(glue_table=table))
     assert [one.name for one in relation.key_columns()] == ["id"]
     for type_ in ("interval", "array<int", "struct<a>", "uniontype<int,string>", "map<int>", ""):
         with pytest.raises(SqlError, match="which SQL has not"):

@@ -40,9 +40,44 @@ def test_windows_of_rows_have_names_and_stand_in_expressions() -> None:
     ]  # fmt: skip
 
 
+def test_a_select_in_from_is_filtered_before_or_after_its_windows() -> None:
+    """The guide's throttled alerts: a condition on a sliding window's value."""
+    inner = (
+        "(SELECT STREAM price AS p, COUNT(*) OVER w AS n FROM ticks WHERE price <> 2"
+        " WINDOW w AS (RANGE INTERVAL '5' SECOND PRECEDING))"
+    )
+    after = f"SELECT STREAM p * 10 AS p, n FROM {inner} AS i WHERE i.n >= 2 AND p < 8;"
+    assert rows(after, 1, 2, 3, 7, 8) == [{"p": 30.0, "n": 2}, {"p": 70.0, "n": 2}]
+    assert rows(f"SELECT STREAM * FROM {inner} WHERE p > 6;", 1, 7, 8) == [
+        {"p": 7.0, "n": 1},
+        {"p": 8.0, "n": 2},
+    ]
+    groups = "(SELECT STREAM ticker, COUNT(*) AS n FROM ticks GROUP BY ticker, FLOOR(ROWTIME TO MINUTE) HAVING COUNT(*) < 4)"
+    assert rows(f"SELECT STREAM n FROM {groups} WHERE n > 2;", 1, 2, 3, 61, 62, 121) == [{"n": 3}]
+
+
+def test_times_in_the_guides_forms() -> None:
+    query = """SELECT STREAM TIMESTAMP_TO_CHAR('hh:mm', ROWTIME) AS a, EXTRACT(MINUTE FROM ROWTIME) AS b,
+      TSDIFF(ROWTIME, APPROXIMATE_ARRIVAL_TIME) AS c, REGEX_REPLACE(ticker, 'A', 'b', 1, 0) AS d,
+      UNIX_TIMESTAMP(CHAR_TO_TIMESTAMP('yyyy', '1971')) AS e FROM ticks;"""
+    assert rows(query, 0, 13 * 3600 + 240) == [
+        {"a": "12:00", "b": 0, "c": 0, "d": "b", "e": 31_536_000_000},
+        {"a": "01:04", "b": 4, "c": 47_040_000, "d": "b", "e": 31_536_000_000},
+    ]
+
+
 @pytest.mark.parametrize(
     ("query", "message"),
     [
+        ("SELECT STREAM n FROM (SELECT STREAM price + 1 FROM ticks);", "each value of a SELECT in FROM has a name"),
+        ("SELECT STREAM m FROM (SELECT STREAM price AS n FROM ticks);", "column 15: no column 'm' in the SELECT in FROM"),
+        ("SELECT STREAM x.n FROM (SELECT STREAM price AS n FROM ticks) AS y;", "no relation 'x'"),
+        ("SELECT STREAM COUNT(*) AS c FROM (SELECT STREAM price AS n FROM ticks) GROUP BY FLOOR(ROWTIME TO MINUTE);",
+         "chosen and filtered from alone"),
+        ("SELECT STREAM CURRENT_DATE AS d FROM ticks;", "CURRENT_DATE is refused: it gives another value"),
+        ("SELECT STREAM CHAR_TO_TIMESTAMP('hh', ticker) AS t FROM ticks;", "hh has no half of the day"),
+        ("SELECT STREAM EXTRACT(EPOCH FROM ROWTIME) AS t FROM ticks;", "EPOCH is none of DAY, HOUR"),
+        ("SELECT STREAM REGEX_REPLACE(ticker, 'A', 'b', 2, 0) AS t FROM ticks;", "REGEX_REPLACE is refused"),
         ("SELECT STREAM COUNT(*) OVER w FROM ticks;", "no window w: WINDOW w AS (..) makes one"),
         ("SELECT STREAM TOPK(price, 2) OVER (ROWS 2 PRECEDING) FROM ticks;", "TOPK has no sliding window"),
         ("SELECT STREAM EXP_AVG(price) OVER (ROWS 2 PRECEDING) FROM ticks;", "EXP_AVG is refused"),

@@ -16,13 +16,12 @@ from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpResponse
-from headrace.aws.calls.model import operation_model
-from headrace.aws.signatures.signers import Signer, iam_context
+from headrace.aws.calls.operation import Signer, iam_context, operation_model
 from headrace.core.arn import partition_of
+from headrace.core.patterns import glob_matches
 from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
-from headrace.core.wildcards import glob_matches
 from headrace.deliveries.targets import convert_parameters
-from headrace.services.apigateway.invocation import endpoints
+from headrace.services.apigateway.invocation import integrations
 from headrace.services.apigateway.invocation.apis import (
     UNSIGNED,
     HttpApi,
@@ -34,7 +33,7 @@ from headrace.services.apigateway.invocation.authorizers import (
     AuthorizerInput,
     authorize_http,
 )
-from headrace.services.apigateway.invocation.functions import (
+from headrace.services.apigateway.invocation.integrations import (
     SERVICE,
     ApiRequest,
     Refused,
@@ -153,7 +152,7 @@ class HttpApiRequest:
             return self._call_service(str(subtype), integration, parameters)
         if kind == "HTTP_PROXY":
             return answer(
-                *endpoints.forward(
+                *integrations.forward(
                     str(integration.get("integrationMethod") or "ANY")
                     .upper()
                     .replace("ANY", self._request.method),

@@ -21,19 +21,26 @@ from headrace.aws.shapes.kinesis import (
     UpdateChannelInput,
     UpdateChannelOutput,
 )
-from headrace.services.kinesis.actions.describe_stream import creation_time, matches_filter
+from headrace.services.kinesis.actions.resources import check_tags
+from headrace.services.kinesis.actions.streams import creation_time, matches_filter
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.channels.key_templates import DEFAULT_TEMPLATE, find_fault
-from headrace.services.kinesis.channels.orders import ChannelOrder, names_of
-from headrace.services.kinesis.channels.state import Channel, ChannelStatus
-from headrace.services.kinesis.errors import in_use, invalid_argument, limit_exceeded
-from headrace.services.kinesis.limits import (
+from headrace.services.kinesis.channel_orders import (
+    DEFAULT_TEMPLATE,
+    Channel,
+    ChannelOrder,
+    ChannelStatus,
+    find_fault,
+    names_of,
+)
+from headrace.services.kinesis.errors import (
     LIST_CHANNELS_MOST,
     MAX_FRESHNESS_S,
     MIN_FRESHNESS_S,
+    in_use,
+    invalid_argument,
+    limit_exceeded,
 )
 from headrace.services.kinesis.state import Stream
-from headrace.services.kinesis.tagging import check_tags
 
 _OWN_KEY = "alias/aws/kinesis"
 _TO_BUCKET: Final = "S3DestinationConfiguration"

@@ -25,18 +25,24 @@ from headrace.aws.shapes.kinesis import (
     WarmThroughputObject,
 )
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.errors import in_use, invalid_argument, limit_exceeded
-from headrace.services.kinesis.limits import (
+from headrace.services.kinesis.errors import (
     ENCRYPTION_CHANGES_PER_DAY,
     MAX_RETENTION_HOURS,
     MIN_RETENTION_HOURS,
     MODE_CHANGES_PER_DAY,
     ON_DEMAND_SHARDS,
     WARM_THROUGHPUT_MIBPS,
+    in_use,
+    invalid_argument,
+    limit_exceeded,
 )
-from headrace.services.kinesis.quotas import check_on_demand_quota, check_shard_quota, use_daily
-from headrace.services.kinesis.shards.equal_ranges import plan_equal_ranges
-from headrace.services.kinesis.shards.reshard import reshard
+from headrace.services.kinesis.resharding import (
+    check_on_demand_quota,
+    check_shard_quota,
+    plan_equal_ranges,
+    reshard,
+    use_daily,
+)
 from headrace.services.kinesis.state import Distribution, Stream
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headrace.aws.signatures.sessions import Credentials
+from headrace.aws.signatures.access_keys import Credentials
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.services.lambda_.errors import CREDENTIALS_LEFT_SECONDS, INIT_SECONDS
@@ -52,8 +52,12 @@ from headrace.services.lambda_.runtime.platform_log import (
     build_exit_error,
     build_timeout_error,
 )
-from headrace.services.lambda_.runtime.process import FunctionProcess, NotStarted, PlainProcess
-from headrace.services.lambda_.runtime.reaper_client import ReaperClient
+from headrace.services.lambda_.runtime.process import (
+    FunctionProcess,
+    NotStarted,
+    PlainProcess,
+    ReaperClient,
+)
 from headrace.services.lambda_.runtime.visible_files import TASK, TMP, TRUST, VisibleFiles
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,6 @@ from headrace.aws.shapes.s3 import (
 )
 from headrace.core.system_tags import are_set_now, is_refused, is_system
 from headrace.services.s3 import (
-    cors,
     encryption,
     lifecycle,
     limits,
@@ -29,12 +28,12 @@ from headrace.services.s3 import (
     notification_rules,
     website,
 )
+from headrace.services.s3.acls import check_bucket_policy
 from headrace.services.s3.actions.buckets import OWNERSHIPS
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_request
-from headrace.services.s3.policies import check_bucket_policy
+from headrace.services.s3.object_headers import bad_tag, check_tags
 from headrace.services.s3.state import Bucket, NamesBucket
-from headrace.services.s3.writes import bad_tag, check_tags
 
 # Checks new configurations of a bucket, and fills in defaults as AWS does.
 
@@ -296,8 +295,8 @@ def _build_put(row: Configuration) -> Action:
             value = cast("Any", request.get(row.member, {}))
             kept: object = value
             answer: Mapping[str, object] | None = None
-            if row.name == cors.NAME:
-                cors.check(value)
+            if row.name == website.CORS_NAME:
+                website.check_cors(value)
             if row.name == notification_rules.NAME:
                 skips = request.get("SkipDestinationValidation") in (True, "true")
                 kept = s3.notifications.check(
