@@ -5,12 +5,12 @@ EventBridge: connections and API destinations: their members, their secret, upda
 Answers are as recorded from AWS (LocalStack's test_api_destinations_and_connection.py), but for one: a connection by
 OAuth is AUTHORIZED at once, and its token is fetched with the first call.
 """
-
-from __future__ import annotations
-
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 # pyright: reportUnknownLambdaType=false
+
+from __future__ import annotations
+
 import copy
 import functools
 import json
