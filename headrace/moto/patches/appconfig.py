@@ -21,6 +21,7 @@ from headrace.core.values import iso_seconds_of
 from headrace.moto.current_cloud import CURRENT
 
 _MINUTE_MS = 60_000
+# Documented: a token is valid for up to 24 hours.
 _TOKEN_LASTS_MS = 24 * 60 * _MINUTE_MS
 _SEAL_BYTES = 16
 _UNFINISHED = ("DEPLOYING", "BAKING")
@@ -464,9 +465,6 @@ def _find_target(
 
 def _pick(name: str, among: list[tuple[str, str, Any]]) -> Any:
     return next((one for id_, label, one in among if name in (id_, label)), None)
-
-
-# Documented: a token is valid for up to 24 hours.
 
 
 def _token(backend: Any, parts: list[Any]) -> str:
