@@ -10,11 +10,11 @@ Asks HTTP endpoints to confirm their subscriptions, and gives them no message be
 Recorded: LocalStack's tests against AWS, sns/test_sns.py, TestSNSSubscriptionHttp, 2023 and 2024. Documented:
 docs.aws.amazon.com/sns/latest/dg/SendMessageToHttp.prepare.html. The SubscribeURL is this cloud's own.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 import base64
 import functools
 import hashlib
