@@ -22,8 +22,8 @@ from headrace.deliveries.outside_http import post
 from headrace.moto.engine import MotoEngine
 from headrace.moto.patching import Patches
 from headrace.moto.requests.quick import QuickCall
-from headrace.services.dynamodb.expiry import ItemExpiry
-from headrace.services.dynamodb.stream_reader import TableStreams
+from headrace.services.dynamodb.patches import ItemExpiry
+from headrace.services.dynamodb.stream_consumers import TableStreams
 from headrace.services.iam.answers import StrictChecks, answer_without_moto
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.logs.patches import LogRetention
