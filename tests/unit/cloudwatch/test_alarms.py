@@ -294,7 +294,8 @@ def test_queues_rules_topics_and_machines_are_measured_and_an_alarm_is_an_event(
     """The commonest alarms: a dead-letter queue that has a message, a state machine that failed."""
     sqs, events, states = (cloud.client(name) for name in ("sqs", "events", "stepfunctions"))
     sqs.create_queue(QueueName="dead")
-    told = sqs.create_queue(QueueName="told")["QueueUrl"]
+    # What was received must not come again when the time is moved.
+    told = sqs.create_queue(QueueName="told", Attributes={"VisibilityTimeout": "43200"})["QueueUrl"]
     topic = cloud.client("sns").create_topic(Name="t")["TopicArn"]
     events.put_rule(
         Name="r",
@@ -326,6 +327,12 @@ def test_queues_rules_topics_and_machines_are_measured_and_an_alarm_is_an_event(
         details.extend(json.loads(one["Body"]) for one in got)
         return len(details) >= count
 
+    # A client cannot send such an event.
+    entry = {"Source": "aws.states", "DetailType": "d", "Detail": "{}"}
+    answer = events.put_events(Entries=[{**entry, "Source": "mine"}, entry])
+    assert answer["FailedEntryCount"] == 1
+    assert "EventId" in answer["Entries"][0]
+    assert answer["Entries"][1]["ErrorCode"] == "NotAuthorizedForSourceException"
     wait_until(lambda: are_told(2), what="the execution's events")
     assert {one["detail-type"] for one in details} == {"Step Functions Execution Status Change"}
     started, failed = sorted(
