@@ -16,7 +16,7 @@ import click
 from headrace.cli.check_code import check_code, mend_code
 from headrace.cli.options import data_dir_option, fail, usable
 from headrace.core.clock import SystemClock
-from headrace.services.firehose.store import DeliveryStreams
+from headrace.services.firehose.state import DeliveryStreams
 from headrace.services.kinesis.state import Stream
 from headrace.services.opensearch.indexes.home import FILE as INDEXES_FILE
 from headrace.store import repair_database

@@ -54,7 +54,7 @@ from headrace.services.iam.callers import MotoUsersAndRoles
 from headrace.services.iot.mqtt.listener import Mqtt
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.s3.backend import TableStorage
-from headrace.services.s3.cors import BucketRules
+from headrace.services.s3.website import BucketRules
 from headrace.services.sqs.patches import list_messages
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.store.database import Database

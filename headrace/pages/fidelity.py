@@ -11,7 +11,7 @@ from functools import partial
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.gateway.documents import json_response
-from headrace.aws.protocols.newer_parameters import with_newer
+from headrace.aws.protocols.owned_service import with_newer
 from headrace.aws.protocols.service import FidelityTable, ServiceApi
 from headrace.pages.routes import Route
 from headrace.services.iam.answers import NOTES, moto_tables

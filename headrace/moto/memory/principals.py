@@ -23,7 +23,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory import iam
 from headrace.moto.storage.changes import CHANGES
-from headrace.permissions.policies.resource_grammar import as_list
+from headrace.permissions.policies.document import as_list
 
 log = logging.getLogger(__name__)
 

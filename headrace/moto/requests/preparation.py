@@ -32,11 +32,14 @@ from headrace.moto.requests.conversion import (
     operation_of,
 )
 from headrace.moto.storage.journal import Entry
-from headrace.permissions.policies.document import UnreadableDocument, parse_document
+from headrace.permissions.policies.document import (
+    UnreadableDocument,
+    check_resource_policy,
+    parse_document,
+)
 from headrace.permissions.policies.evaluate import Grant, grant_of
 from headrace.permissions.policies.grammar import PolicyError
 from headrace.permissions.policies.model import Principal
-from headrace.permissions.policies.resource_grammar import check_resource_policy
 
 READ_ONLY = re.compile(
     r"^(Get|List|Describe|Head|BatchGet|Query|Scan|Filter|Lookup|Search|Simulate|Validate|Verify"
@@ -148,7 +151,7 @@ log = logging.getLogger(__name__)
 
 # Validates policies of queues, topics, keys, secrets, repositories, tables, logs and buses before moto stores them.
 #
-# moto stores nearly any text. `headrace.permissions.policies.resource_grammar` has each service's errors.
+# moto stores nearly any text. `headrace.permissions.policies.document` has each service's errors.
 
 Params = Mapping[str, Any]
 _PUT_KEY_POLICY = "kms:PutKeyPolicy"
@@ -409,7 +412,7 @@ class Preparation:
         if method is None:
             raise AwsError("UnknownOperationException", f"headrace has no service for {host}")
         package, operation = method[0], operation_of(request)
-        entry = entry_of(request, host, self._endpoint_host(), self._ids.bytes(8))
+        entry = self.entry_of(request, service)
         # Stacks and state machines may write numbers as text, in any protocol.
         if is_from_outside:
             check_members(service, operation, request)
@@ -417,3 +420,9 @@ class Preparation:
         answer = self._answer_without_moto(package, operation, request, self._sessions)
         kind = kind_of(package, operation)
         return PreparedRequest(request, service, package, operation, kind, entry, answer)
+
+    def entry_of(self, request: HttpRequest, service: str) -> Entry:
+        """Return a request to botocore's service as moto takes it, with a new seed."""
+        assert request.call is not None
+        host = host_of(service, request.call.region)
+        return entry_of(request, host, self._endpoint_host(), self._ids.bytes(8))

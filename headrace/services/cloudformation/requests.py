@@ -1,6 +1,6 @@
 """Copies a request's settings into a stack, its stack policy too: shared by creations, updates and change sets.
 
-`denials.py` applies stack policies to updates.
+`deployment/stack_resources.py` applies stack policies to updates.
 
 Checks the template and the settings of a request, and resolves its parameters.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory.principals import exists_for
+from headrace.permissions.policies.document import find_missing_principal
 from headrace.permissions.policies.grammar import (
     Holder,
     PolicyError,
@@ -19,7 +20,6 @@ from headrace.permissions.policies.grammar import (
     check_size,
     size_of,
 )
-from headrace.permissions.policies.resource_grammar import find_missing_principal
 
 # Inline policies may have any version; moto does not tell its validator whether a policy is inline.
 _is_inline: ContextVar[bool] = ContextVar("is_inline", default=False)

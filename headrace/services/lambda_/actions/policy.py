@@ -36,8 +36,8 @@ from headrace.aws.shapes.lambda_ import (
     UpdateFunctionUrlConfigOutput,
 )
 from headrace.core.arn import is_account_id, partition_of
+from headrace.permissions.policies.document import as_list, check_resource_policy
 from headrace.permissions.policies.grammar import PolicyError
-from headrace.permissions.policies.resource_grammar import as_list, check_resource_policy
 from headrace.services.lambda_.actions.common import build_page, check_unqualified, parse_reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import (
