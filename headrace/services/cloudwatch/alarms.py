@@ -33,6 +33,7 @@ LOOK_EVERY_S = 10
 EXTRA_PERIODS = 2
 MOST_RULE_CHARACTERS = 10_240
 _MOST_LEVELS = 100
+_STATES = ("ALARM", "OK", "INSUFFICIENT_DATA")
 _COMPARISONS: dict[str, tuple[Callable[[float, float], bool], str]] = {
     "GreaterThanThreshold": (lambda a, b: a > b, "greater than"),
     "GreaterThanOrEqualToThreshold": (lambda a, b: a >= b, "greater than or equal to"),
@@ -277,11 +278,7 @@ def _term(words: Sequence[str], at: int, state_of: _States, level: int) -> tuple
         return holds, _closed(words, at)
     if word in ("TRUE", "FALSE"):
         return word == "TRUE", at + 1
-    if (
-        word in ("ALARM", "OK", "INSUFFICIENT_DATA")
-        and words[at + 1 : at + 2] == ["("]
-        and at + 2 < len(words)
-    ):
+    if word in _STATES and words[at + 1 : at + 2] == ["("] and at + 2 < len(words):
         return state_of(words[at + 2]) == word, _closed(words, at + 3)
     raise RuleRefused(f"AlarmRule has {words[at]}, which is no function of it")
 
@@ -350,20 +347,44 @@ def _changes(backend: Any, now_s: float) -> list[_Change]:
     states = {alarm.name: alarm.state_value for alarm in alarms} | {
         c.name: c.state for c in changes
     }
-    composites = [alarm for alarm in alarms if alarm.rule]
-    # A composite alarm may name another: as many rounds as there may be levels.
-    for _ in composites:
-        before = dict(states)
-        for alarm in composites:
-            states[alarm.name] = _state_by_rule(alarm, states)
-        if states == before:
-            break
+    composites = _in_order([alarm for alarm in alarms if alarm.rule])
+    for alarm in composites:
+        states[alarm.name] = _state_by_rule(alarm, states)
     changes += [
         _Change(alarm.name, states[alarm.name], f"{alarm.rule} is {states[alarm.name]}", "{}")
         for alarm in composites
         if states[alarm.name] != alarm.state_value
     ]
     return changes
+
+
+def _in_order(composites: Sequence[Any]) -> list[Any]:
+    """Return composite alarms so that each comes after those that it names; those of a circle last."""
+    by_name = {alarm.name: alarm for alarm in composites}
+    named_by: dict[str, list[str]] = defaultdict(list)
+    waits_for: dict[str, int] = {}
+    for alarm in composites:
+        names = names_in(str(alarm.rule)) & by_name.keys()
+        waits_for[alarm.name] = len(names)
+        for name in names:
+            named_by[name].append(alarm.name)
+    order = [name for name, count in waits_for.items() if not count]
+    for name in order:  # which grows
+        for other in named_by[name]:
+            waits_for[other] -= 1
+            if not waits_for[other]:
+                order.append(other)
+    return [by_name[name] for name in dict.fromkeys([*order, *by_name])]
+
+
+def names_in(rule: str) -> set[str]:
+    """Return the names of the alarms that a composite alarm's rule asks for."""
+    words = [bracket or quoted or word for bracket, quoted, word in _RULE_TOKEN.findall(rule)]
+    return {
+        name.rsplit(":alarm:", 1)[-1]
+        for function, bracket, name in zip(words, words[1:], words[2:], strict=False)
+        if function.upper() in _STATES and bracket == "("
+    }
 
 
 def _state_by_rule(alarm: Any, states: Mapping[str, str]) -> str:
