@@ -371,6 +371,9 @@ def _put_quickly(request: QuickRequest, asked: _PutEvents) -> bytes:
 
 QUICK_CALLS = (
     QuickCall(
-        "AWSEvents.PutEvents", "events", reader_of(_put_quickly, _PutEvents), content_type=""
+        "AWSEvents.PutEvents",
+        "events",
+        reader_of(_put_quickly, _PutEvents),
+        content_type="application/x-amz-json-1.1",
     ),
 )
