@@ -240,6 +240,21 @@ def test_a_wrong_loop_is_refused(cfn: Any, loop: Any, sentence: str) -> None:
     )
 
 
+@pytest.mark.parametrize("function", ["Fn::Length", "Fn::ToJsonString"])
+@pytest.mark.parametrize("transform", [{}, {"Transform": SAM}])
+def test_functions_of_the_extensions_need_their_transform(
+    cfn: Any, function: str, transform: dict[str, Any]
+) -> None:
+    value = {"Fn::Join": ["", [{function: ["a"]}]]}
+    body = {
+        **transform,
+        "Resources": {"Q": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": value}}},
+    }
+    code, message = refused(cfn, body, **EXPAND)
+    assert code == "ValidationError"
+    assert message.startswith(f"Template error: Encountered unsupported function: {function} ")
+
+
 # --- includes and macros ----------------------------------------------------------------------------
 
 
