@@ -19,8 +19,7 @@ from typing import Any
 
 from botocore.model import ListShape, MapShape, OperationModel, Shape, StructureShape
 
-from headrace.aws.calls.model import service_model
-from headrace.aws.calls.operation import operation_name
+from headrace.aws.calls.operation import operation_name, service_model
 from headrace.services.kinesis.actions import ACTIONS
 from headrace.services.kinesis.fidelity import FIDELITY
 from scripts.conformance_pages import scenario_lines

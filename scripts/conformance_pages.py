@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from headrace.aws.calls.model import operation_model, service_model
-from headrace.aws.calls.operation import operation_name
+from headrace.aws.calls.operation import operation_model, operation_name, service_model
 from tests.conformance.scenarios import Scenario, calls, load
 
 ROOT = Path(__file__).parent.parent

@@ -22,7 +22,7 @@ from pathlib import Path
 import moto
 from botocore import xform_name
 
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 from headrace.moto.dropped_members import FILE
 from headrace.services.cloudformation.resources.declared_calls import input_of
 from headrace.services.cloudformation.resources.types import DECLARED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.core.minor_versions import format_minor
+from headrace.core.extras import format_minor
 from headrace.spark_submit.emr_releases import Release, releases, traits_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "emr.md"

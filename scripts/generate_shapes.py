@@ -16,8 +16,7 @@ from pathlib import Path
 
 from botocore.model import ListShape, MapShape, ServiceModel, Shape, StructureShape
 
-from headrace.aws.calls.model import operation_model, service_model
-from headrace.aws.calls.operation import operation_name
+from headrace.aws.calls.operation import operation_model, operation_name, service_model
 from headrace.aws.shapes import MODULES
 
 PACKAGE = Path(__file__).parent.parent / "headrace"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdk.parts.python_packages import requirements_of
-from headrace.core.minor_versions import minor_of
+from headrace.core.extras import minor_of
 from headrace.spark_submit.emr_releases import releases
 from headrace.spark_submit.environments import (
     CACHE_VARIABLE,

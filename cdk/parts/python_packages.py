@@ -24,7 +24,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.core.minor_versions import format_minor, minor_of
+from headrace.core.extras import format_minor, minor_of
 from headrace.spark_submit.emr_releases import UnknownRelease, release_of, releases
 from headrace.spark_submit.environments import python_for
 from headrace.spark_submit.errors import JobRefused

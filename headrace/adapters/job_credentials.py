@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.signatures.sessions import RoleSession, RoleSessions, role_name
+from headrace.aws.signatures.access_keys import RoleSession, RoleSessions, role_name
 from headrace.core.clock import Clock
 from headrace.core.config import Iam
 from headrace.core.ports import CallerIdentity, ControlPlane, Guard

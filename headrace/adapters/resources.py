@@ -122,7 +122,7 @@ class ResourceKeys:
     def of(self, service: str, kind: str, resource: str) -> str:
         """Return the ARN of a resource's key; empty for AWS's own keys and without encryption.
 
-        `kind`: see `headrace.services.s3.resource_keys`; other services have one kind.
+        `kind`: see `headrace.services.s3.api`; other services have one kind.
         """
         if not resource.startswith("arn:") or "*" in resource:
             return ""
@@ -153,7 +153,7 @@ class ResourceNames:
         self._keys = keys
 
     def find(self, account: str, region: str, service: str, kind: str, name: str) -> str | None:
-        """Return the ARN, or None. See `headrace.permissions.requests.request.Find`."""
+        """Return the ARN, or None. See `headrace.permissions.requests.table.Find`."""
         if kind in ("key", "object key", "upload key", "key scope"):
             return self._keys(service, kind, name) or None
         look = _LOOKS.get((service, kind))

@@ -41,10 +41,8 @@ def dashboard(*, endpoint_url: str, region: str, aws: bool, port: int) -> None:
 
 async def _serve(make_client: Callable[[str], Any], region: str, port: int) -> None:
     from headrace.aws.calls.http import HttpRequest, HttpResponse
-    from headrace.aws.gateway.documents import restrain
-    from headrace.aws.gateway.hosts import Hosts
-    from headrace.aws.gateway.origins import foreign_origin
-    from headrace.aws.gateway.refusals import refuse
+    from headrace.aws.gateway.documents import refuse, restrain
+    from headrace.aws.gateway.hosts import Hosts, foreign_origin
     from headrace.aws.server.server import Server, bind
     from headrace.core.clock import SystemClock
     from headrace.core.workers import Supervisor

@@ -17,8 +17,13 @@ from urllib.parse import urlsplit
 import click
 from click.core import ParameterSource
 
-from headrace.aws.gateway.hosts import HostRefused, Hosts, is_loopback
-from headrace.aws.gateway.origins import AllowedOrigins, OriginRefused
+from headrace.aws.gateway.hosts import (
+    AllowedOrigins,
+    HostRefused,
+    Hosts,
+    OriginRefused,
+    is_loopback,
+)
 from headrace.aws.signatures.access_keys import KeysRefused, read_keys, read_secrets
 from headrace.cli.interrupts import STOP_SIGNALS, StopSignals
 from headrace.cli.options import fail

@@ -7,7 +7,7 @@ import re
 import click
 
 from headrace.cli.options import fail
-from headrace.core.minor_versions import Minor, format_minor, minor_of
+from headrace.core.extras import Minor, format_minor, minor_of
 from headrace.spark_submit.emr_releases import UnknownRelease, release_of, releases
 from headrace.spark_submit.environments import (
     Environment,

@@ -43,7 +43,7 @@ _HOME = {
     "Processor": "processing",
     "Producer": "producer",
     "PutError": "receipts",
-    "PutsFailed": "producer_metrics",
+    "PutsFailed": "receipts",
     "QueueConsumer": "queue_consumer",
     "Receipt": "receipts",
     "Receipts": "receipts",

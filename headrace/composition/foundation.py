@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from headrace.adapters.telemetry import LogQueue, MetricQueue
 from headrace.aws.gateway.dispatch import Gateway
 from headrace.aws.server.tls import Tls
-from headrace.aws.signatures.access_keys import KeyRing
+from headrace.aws.signatures.access_keys import KeyRing, RoleSessions
 from headrace.aws.signatures.authentication import Authentication
-from headrace.aws.signatures.sessions import RoleSessions
 from headrace.composition.moto_patches import PATCHES
 from headrace.core.clock import Clock
 from headrace.core.config import Config

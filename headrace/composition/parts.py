@@ -13,16 +13,19 @@ from urllib.parse import urlsplit
 from headrace.adapters.resource_policies import ResourcePolicies
 from headrace.adapters.resources import ResourceKeys, ResourceNames, ResourceTags
 from headrace.adapters.telemetry import LogQueue, MetricQueue
-from headrace.aws.gateway.browser_rules import BrowserRules
+from headrace.aws.gateway.browser_rules import BrowserRules, OwnAddresses
 from headrace.aws.gateway.dispatch import Gateway
 from headrace.aws.gateway.entrance import Entrance
-from headrace.aws.gateway.hosts import Hosts
-from headrace.aws.gateway.origins import AllowedOrigins
-from headrace.aws.gateway.own_addresses import OwnAddresses
+from headrace.aws.gateway.hosts import AllowedOrigins, Hosts
 from headrace.aws.server.tls import Tls
-from headrace.aws.signatures.access_keys import KeyRing, read_keys, secrets_of
+from headrace.aws.signatures.access_keys import (
+    KeyRing,
+    RoleSessions,
+    read_keys,
+    secrets_of,
+    session_secret,
+)
 from headrace.aws.signatures.authentication import Authentication
-from headrace.aws.signatures.sessions import RoleSessions, session_secret
 from headrace.composition.dashboard import build_dashboard
 from headrace.composition.foundation import Foundation, Moto, build_moto
 from headrace.composition.services import Services, build_services
@@ -50,8 +53,8 @@ from headrace.services.emr_serverless.api import FOLDER as EMR_SERVERLESS_FOLDER
 from headrace.services.iam.callers import MotoUsersAndRoles
 from headrace.services.iot.mqtt.listener import Mqtt
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
+from headrace.services.s3.backend import TableStorage
 from headrace.services.s3.cors import BucketRules
-from headrace.services.s3.object_store import TableStorage
 from headrace.services.sqs.patches import list_messages
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.store.database import Database

@@ -40,10 +40,9 @@ from headrace.services.redshift_serverless.api import (
 )
 from headrace.services.redshift_serverless.backend import RedshiftServerless
 from headrace.services.s3.api import build_s3, s3_api
-from headrace.services.s3.backend import S3
+from headrace.services.s3.backend import S3, S3Objects
 from headrace.services.s3.encryption import KmsKeys
-from headrace.services.s3.object_store import S3Objects
-from headrace.services.s3.targets import ServiceTargets
+from headrace.services.s3.notification_rules import ServiceTargets
 from headrace.services.tagging.api import build_tagging, build_tagging_api
 from headrace.services.tagging.backend import Tagging
 from headrace.spark_submit.sparks import Sparks

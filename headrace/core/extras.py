@@ -1,4 +1,7 @@
-"""Says how to install one of headrace's extras: from where this headrace came."""
+"""Says how to install one of headrace's extras: from where this headrace came.
+
+Minor versions of Spark and Python as pairs of numbers, which can be compared.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,19 @@ import shlex
 from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+Minor = tuple[int, int]
+
+
+def minor_of(version: str) -> Minor:
+    """Return `(3, 5)` of `3.5.6`."""
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def format_minor(minor: Minor) -> str:
+    """Return `3.11` of `(3, 11)`."""
+    return f"{minor[0]}.{minor[1]}"
 
 
 def install_command(extra: str) -> str:

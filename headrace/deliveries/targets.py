@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from headrace.core.patterns import glob_matches
 from headrace.core.values import as_mapping
-from headrace.core.wildcards import glob_matches
 from headrace.lint.template import NOT_SET, UNKNOWN, Resource, Template, as_list
 
 _LOGS = ("logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents")

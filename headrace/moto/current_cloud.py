@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any, Protocol
 
-from headrace.aws.signatures.sessions import RoleSessions
+from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.ports import (
     CallerIdentity,

@@ -23,7 +23,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.protocols.moto_imports import IMPORTING, load_moto
 from headrace.aws.protocols.service import Profile
-from headrace.aws.signatures.sessions import RoleSessions
+from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.moto.current_cloud import CURRENT, NOTHING, Connections

@@ -20,7 +20,7 @@ from botocore.validate import ParamValidator
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.calls.model import loader, service_model
+from headrace.aws.calls.operation import loader, service_model
 from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.core.clock import Clock
 from headrace.core.commit_notes import answer_from, has_note
@@ -162,7 +162,7 @@ ANSWERED = _Answered()
 
 def _answer_so_far(service: str, operation: str) -> dict[str, Any] | None:
     """Return moto's answer to this thread's request as botocore parses it; None for a refusal."""
-    from headrace.aws.calls.model import service_model
+    from headrace.aws.calls.operation import service_model
 
     response = ANSWERED.response
     if response is None or response.status >= 300:
@@ -190,7 +190,7 @@ def _session() -> Any:
 def _client_methods(service: str) -> dict[str, str]:
     from botocore import xform_name
 
-    from headrace.aws.calls.model import service_model
+    from headrace.aws.calls.operation import service_model
 
     return {name: xform_name(name) for name in service_model(service).operation_names}
 

@@ -15,12 +15,12 @@ import copy
 import functools
 from typing import Any
 
-from headrace.aws.calls.permits import is_restricted
+from headrace.aws.calls.operation import is_restricted
 from headrace.core.arn import is_account_id, partition_of
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory import iam
 from headrace.moto.memory.policies import policy_in_moto
-from headrace.permissions.decisions.refusals import refused
+from headrace.permissions.decisions.identity import refused
 from headrace.permissions.policies.document import UnreadableDocument
 from headrace.permissions.policies.evaluate import denial, evaluate
 from headrace.permissions.policies.model import Access, NamedPolicy, Policies, Principal

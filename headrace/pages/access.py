@@ -13,9 +13,8 @@ from urllib.parse import parse_qsl, urlencode
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.calls.permits import is_restricted
-from headrace.aws.gateway.documents import API, restrain
-from headrace.aws.gateway.refusals import refuse, refuse_large
+from headrace.aws.calls.operation import is_restricted
+from headrace.aws.gateway.documents import API, refuse, refuse_large, restrain
 from headrace.aws.signatures.authentication import Authentication
 from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.aws.signatures.sigv4 import is_same

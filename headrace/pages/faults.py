@@ -7,8 +7,8 @@ from functools import partial
 import msgspec
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.faults.faults import FaultRefused, Faults
 from headrace.aws.gateway.documents import json_response
+from headrace.aws.gateway.faults import FaultRefused, Faults
 from headrace.pages.routes import Route
 
 PATH = "/_headrace/faults"

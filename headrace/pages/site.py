@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.faults.faults import Faults
 from headrace.aws.gateway.documents import ADMIN, json_response
+from headrace.aws.gateway.faults import Faults
 from headrace.aws.protocols.service import DataPage, NothingToShow, ServiceApi
 from headrace.pages import faults, fidelity, health, home, permissions
 from headrace.pages.health import Health

@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.gateway.documents import json_response, page
-from headrace.aws.gateway.origins import foreign_origin
+from headrace.aws.gateway.hosts import foreign_origin
 from headrace.core.clock import Clock
 from headrace.core.html import (
     Html,

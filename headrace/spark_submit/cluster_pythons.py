@@ -13,7 +13,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.core.minor_versions import format_minor, minor_of
+from headrace.core.extras import format_minor, minor_of
 from headrace.spark_submit.emr_releases import Release
 from headrace.spark_submit.environments import find_cached, find_python
 from headrace.spark_submit.sparks import JobSpark

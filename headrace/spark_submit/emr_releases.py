@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from headrace.core.minor_versions import Minor, format_minor, minor_of
+from headrace.core.extras import Minor, format_minor, minor_of
 
 NAME = "NEEDS_SPARK"
 

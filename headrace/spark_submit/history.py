@@ -28,7 +28,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from headrace.core.clock import Clock
-from headrace.core.minor_versions import minor_of
+from headrace.core.extras import minor_of
 from headrace.spark_submit.commands import require_utf8, utf8_environment
 from headrace.spark_submit.configuration import (
     EventLog,

@@ -30,7 +30,7 @@ from pathlib import Path
 
 import headrace
 from headrace.core.clock import SystemClock
-from headrace.core.minor_versions import Minor, format_minor, minor_of
+from headrace.core.extras import Minor, format_minor, minor_of
 from headrace.spark_submit.access import Command
 from headrace.spark_submit.arguments import Submission, job_sources, option_values
 from headrace.spark_submit.emr_releases import release_of

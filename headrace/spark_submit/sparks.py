@@ -21,8 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.core.extras import install_command
-from headrace.core.minor_versions import Minor, format_minor, minor_of
+from headrace.core.extras import Minor, format_minor, install_command, minor_of
 from headrace.spark_submit.emr_releases import (
     DEFAULT_LABEL,
     Release,

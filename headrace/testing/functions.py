@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from headrace.aws.signatures.sessions import Credentials
+from headrace.aws.signatures.access_keys import Credentials
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.services.lambda_.errors import CREDENTIALS_LEFT_SECONDS

@@ -12,8 +12,8 @@ from botocore.exceptions import ClientError
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest
+from headrace.aws.protocols.owned_service import Strictness
 from headrace.aws.protocols.service import ServiceApi
-from headrace.aws.protocols.strictness import Strictness
 from tests.support.cloud import InProcessCloud
 from tests.support.emr import cluster_request
 from tests.support.strict_calls import ignored_of, not_refused

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from headrace.aws.calls.http import DROPPED, HttpRequest, HttpResponse
-from headrace.aws.server.bounds import Bounds
+from headrace.aws.server.request_body import Bounds
 from tests.server.test_http2_floods import FLOODS, PRIORITY_OF_7, bomb
 from tests.server.test_http2_goodbye import NODE
 from tests.server.test_one_reading import HIDDEN, REFUSED, TAKEN

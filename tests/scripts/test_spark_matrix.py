@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cdk.stacks.analytics import RELEASE
-from headrace.core.minor_versions import format_minor, minor_of
+from headrace.core.extras import format_minor, minor_of
 from headrace.spark_submit.emr_releases import DEFAULT_LABEL, release_of, releases, traits_of
 from scripts import spark_matrix
 from scripts.spark_matrix import MATRIX, core_of

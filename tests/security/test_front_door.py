@@ -9,8 +9,7 @@ import pytest
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.gateway.browser_rules import BrowserRules, restraints
 from headrace.aws.gateway.documents import is_admin
-from headrace.aws.gateway.hosts import Hosts
-from headrace.aws.gateway.origins import AllowedOrigins
+from headrace.aws.gateway.hosts import AllowedOrigins, Hosts
 from tests.security.conftest import FRIEND, Door, body_of, header, text
 
 EVIL = {"origin": "http://evil.example", "sec-fetch-site": "cross-site"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.aws.gateway.origins import (
+from headrace.aws.gateway.hosts import (
     NULL,
     UNNAMED,
     AllowedOrigins,

@@ -174,7 +174,7 @@ ALLOWED = {
     "moto/storage/shells.py _compile": "patterns of the state that the cloud itself wrote",
     "moto/requests/conversion.py _import_url_table": "moto's own table of URLs",
     "permissions/requests/table.py _resource_type": "the forms of ARNs in our own table",
-    "services/firehose/joda.py _build_expression": "each part once, so the work on a text is bounded",
+    "services/firehose/serde.py _build_expression": "each part once, so the work on a text is bounded",
     "sql/values.py check_constants": "RE2, which is linear; of a query's own writer",
     "sql/functions.py _replace": "RE2, which is linear; of a query's own writer",
     "sql/functions.py _extract": "RE2, which is linear; of a query's own writer",

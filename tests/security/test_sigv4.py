@@ -23,10 +23,15 @@ from hypothesis import strategies as st
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest
-from headrace.aws.signatures.access_keys import AccessKey, KeyRing, Secrets
+from headrace.aws.signatures.access_keys import (
+    AccessKey,
+    KeyRing,
+    RoleSession,
+    RoleSessions,
+    Secrets,
+)
 from headrace.aws.signatures.authentication import Authentication
 from headrace.aws.signatures.credential_scopes import scope_of
-from headrace.aws.signatures.sessions import RoleSession, RoleSessions
 from headrace.moto.requests.conversion import http_request_of
 
 KEY, SECRET, TOKEN = (

@@ -12,8 +12,15 @@ from typing import Any
 import pytest
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.server.bounds import KIB, MIB, Bounds
-from headrace.aws.server.request_body import SMALL_PIECE_BYTES, Bodies, BodyTooLarge, RequestBody
+from headrace.aws.server.request_body import (
+    KIB,
+    MIB,
+    SMALL_PIECE_BYTES,
+    Bodies,
+    BodyTooLarge,
+    Bounds,
+    RequestBody,
+)
 from tests.support.frames import DATA, END_STREAM, HELLO, body_of, frame, headers, number
 from tests.support.wire import Wire, server_at, settle
 

@@ -15,7 +15,7 @@ from wsproto.connection import Connection
 from wsproto.events import BytesMessage, TextMessage
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse, WebSocket
-from headrace.aws.server.bounds import Bounds
+from headrace.aws.server.request_body import Bounds
 from headrace.aws.server.server import Server
 from tests.server.test_bounds import echo, put, until
 from tests.support.frames import HELLO, body_of, headers

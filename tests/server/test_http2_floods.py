@@ -16,8 +16,8 @@ import hpack
 import pytest
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.server.bounds import Bounds
 from headrace.aws.server.http2_frames import Allowance
+from headrace.aws.server.request_body import Bounds
 from tests.support.frames import (
     ACK,
     CONTINUATION,

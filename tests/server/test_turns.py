@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.server.bounds import Bounds
 from headrace.aws.server.http2 import HEADERS_TURNS
+from headrace.aws.server.request_body import Bounds
 from tests.support.frames import (
     HEADERS,
     HELLO,

@@ -30,6 +30,7 @@ _TEMPORARY = tempfile.TemporaryDirectory(prefix="headrace-spark-tests-")
 os.environ["TMPDIR"] = tempfile.tempdir = _TEMPORARY.name
 
 from tests.support.environments import borrow, left_out  # noqa: E402 - see above
+from tests.support.java import CLASSES, FILE_SYSTEM  # noqa: E402
 from tests.support.server import REGION, ServerProcess, wait_until  # noqa: E402
 
 # Some tests have a cloud in their own process.
@@ -43,7 +44,7 @@ def spark(nightly: bool) -> Iterator[Any]:
 
     from headrace.spark.versions import HAS_DATA_SOURCES
 
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         # To compile a query costs more than to run it on a few hundred rows: the short form interprets.
@@ -52,8 +53,12 @@ def spark(nightly: bool) -> Iterator[Any]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
     )
+    for name, value in FILE_SYSTEM.items():
+        builder = builder.config(name, value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_DIST_CLASSPATH", str(CLASSES))
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     if HAS_DATA_SOURCES:
         from headrace.spark.source import KinesisDataSource

@@ -13,7 +13,7 @@ import pytest
 
 from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse
 from headrace.core.clock import SystemClock
-from headrace.services.kinesis.shards.retention import Retention
+from headrace.services.kinesis.resharding import Retention
 from tests.api.kinesis.live import LiveCloud
 from tests.spark.conftest import Stream
 from tests.spark.test_source import drain, numbers, stream_of

@@ -21,13 +21,14 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATH))
 from pyspark.sql import SparkSession  # noqa: E402 - the warning comes with the import
 
 from tests.support.environments import left_out  # noqa: E402
+from tests.support.java import CLASSES, FILE_SYSTEM  # noqa: E402
 
 collect_ignore = left_out("spark_jobs")
 
 
 @pytest.fixture(scope="session")
 def spark(nightly: bool) -> Iterator[SparkSession]:
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         # To compile a query costs more than to run it on a few hundred rows: the short form interprets.
@@ -38,8 +39,12 @@ def spark(nightly: bool) -> Iterator[SparkSession]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.session.timeZone", "America/New_York")
-        .getOrCreate()
     )
+    for name, value in FILE_SYSTEM.items():
+        builder = builder.config(name, value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_DIST_CLASSPATH", str(CLASSES))
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

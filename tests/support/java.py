@@ -13,6 +13,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
+# The FileSystem with which a session's JVM starts no program for each file that it makes.
+CLASSES = Path(__file__).resolve().parents[2] / "headrace" / "spark_submit" / "java"
+FILE_SYSTEM = {
+    "spark.hadoop.fs.file.impl": "LocalFiles",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "LocalFiles$Context",
+}
 ARCHIVES = Path(__file__).resolve().parents[2] / ".spark" / "classes"
 _OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _MARK = "HEADRACE_TESTS_JAVA"

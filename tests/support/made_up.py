@@ -29,7 +29,7 @@ from typing import Any
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.model import operation_model
+from headrace.aws.calls.operation import operation_model
 from headrace.aws.gateway.dispatch import Gateway
 from headrace.moto.dropped_members import TRIED_FILE, dropped_members
 from headrace.moto.storage.changes import CHANGES

@@ -19,8 +19,7 @@ from typing import Any
 
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
-from headrace.aws.calls.model import operation_model, service_model
-from headrace.aws.calls.operation import operation_name
+from headrace.aws.calls.operation import operation_model, operation_name, service_model
 from headrace.aws.protocols.service import FidelityTable
 
 # An operation, and its parameters or what makes them of the client once they are known.

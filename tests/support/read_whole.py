@@ -16,7 +16,7 @@ from typing import Any
 from botocore.model import ListShape, StructureShape
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.model import operation_model, service_model
+from headrace.aws.calls.operation import operation_model, service_model
 from headrace.aws.gateway.dispatch import Gateway
 from tests.support.read_back import Case, differences, leaves_of
 

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from headrace.core.minor_versions import format_minor
+from headrace.core.extras import format_minor
 from headrace.spark_submit.environments import Environment
 
 HERE = (sys.version_info[0], sys.version_info[1])

@@ -7,7 +7,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
-from headrace.aws.calls.model import operation_model
+from headrace.aws.calls.operation import operation_model
 from headrace.aws.protocols.newer_parameters import with_newer
 from headrace.services.iam.answers import moto_tables
 from tests.support.cloud import InProcessCloud

@@ -8,9 +8,9 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.server.bounds import Bounds
 from headrace.aws.server.connection import Refuse
 from headrace.aws.server.http1 import Http1Connection
+from headrace.aws.server.request_body import Bounds
 from headrace.aws.server.server import Server
 
 Handler = Callable[[HttpRequest], HttpResponse | Future[HttpResponse]]

@@ -14,8 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from headrace.aws.calls.model import operation_model, service_model
-from headrace.aws.calls.operation import operation_name
+from headrace.aws.calls.operation import operation_model, operation_name, service_model
 from headrace.aws.protocols.newer_parameters import newer_parameters
 from headrace.aws.shapes import MODULES, read_members
 

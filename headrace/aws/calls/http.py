@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import IO, Protocol
 from urllib.parse import parse_qsl, unquote
 
-from headrace.aws.calls.operation import Call, SharedWrite
-from headrace.aws.signatures.signers import Signer
+from headrace.aws.calls.operation import Call, SharedWrite, Signer
 
 
 class ChunkSignatures(Protocol):
@@ -147,7 +146,7 @@ class HttpResponse:
 
     Attributes:
         waits: Futures, such as of an fsync, that must be done before the answer is sent; see
-        `headrace.aws.server.waiting`. failure: returns the answer to send instead when one of `waits` failed.
+        `headrace.aws.server.answers`. failure: returns the answer to send instead when one of `waits` failed.
         websocket: of an answer 101, what the connection serves from then on.
         shared: see `Call.shared`; only an answer to a request with `may_share` has one.
     """

@@ -2,17 +2,172 @@
 
 @operation("PutRecord")
 def put_record(kinesis: Kinesis, call: Call, request: PutRecordInput) -> PutRecordOutput: ...
+
+Checks whether a caller may make a request, and refuses it with each service's error.
+
+`headrace.permissions.decisions` implements `Permissions` and decides. The gateway and the services only ask, and only
+for callers other than the account itself.
+
+Reads botocore's service models: the one module that does.
+
+Shapes are moto's subclasses of botocore's (moto's parsers and serializers need them); they are reached
+through `headrace.aws.protocols.codec_moto`, the only file of this package that imports moto.
+
+Who signed a request to a resource's own endpoint, which is a function's URL or an API's address.
 """
 
 from __future__ import annotations
 
+import functools
+import json
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from headrace.aws.calls.permits import Permit
+import botocore.loaders
+from botocore.exceptions import UnknownServiceError
+from botocore.model import OperationModel, ServiceModel
+
 from headrace.core.ports import CallerIdentity
+
+# Longer texts, such as patterns, rarely repeat.
+_LONGEST_SHARED_TEXT = 100
+_CBOR = "smithy-rpc-v2-cbor"
+
+
+class LeanFiles(botocore.loaders.JSONFileLoader):
+    """Reads description files without their documentation, and each repeated text once: in 42 % of the memory."""
+
+    def _load_file(self, full_path: str, open_method: Callable[[str, str], Any]) -> Any:
+        if not Path(full_path).is_file():
+            return None
+        with open_method(full_path, "rb") as file:
+            return json.loads(file.read(), object_pairs_hook=_lean)
+
+
+def _lean(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object's members; documentation that is a text is empty: botocore reads the member."""
+    return {
+        name: _lean_text(name, value) if isinstance(value, str) else value for name, value in pairs
+    }
+
+
+def _lean_text(name: str, text: str) -> str:
+    if name == "documentation":
+        return ""
+    return sys.intern(text) if len(text) <= _LONGEST_SHARED_TEXT else text
+
+
+@functools.cache
+def loader() -> botocore.loaders.Loader:
+    """Return the loader of service descriptions that headrace, its botocore clients and moto share."""
+    return botocore.loaders.Loader(file_loader=LeanFiles())
+
+
+@functools.cache
+def service_description(service: str) -> dict[str, Any]:
+    """Return the parsed service-2.json of `service`. Raises botocore's UnknownServiceError."""
+    return loader().load_service_model(service, "service-2")
+
+
+@functools.cache
+def service_model(service: str) -> ServiceModel:
+    """Return botocore's model of `service`."""
+    return ServiceModel(service_description(service), service_name=service)
+
+
+@functools.cache
+def operation_model(service: str, operation: str) -> OperationModel:
+    """Return the model of one operation. Raises botocore's OperationNotFoundError."""
+    return service_model(service).operation_model(operation)
+
+
+def protocol_of(service: str) -> str:
+    """Return the name of a service's protocol, such as `rest-xml`; `json` for an unknown service."""
+    if service == "execute-api":
+        return "rest-json"  # the APIs that users make; botocore has no model of them
+    try:
+        metadata = service_model(service).metadata
+    except UnknownServiceError:
+        return "json"
+    protocol = str(metadata["protocol"])
+    # The gateway translates CBOR to the JSON of the same service (`rpc_cbor`).
+    return "json" if protocol == _CBOR and "json" in metadata.get("protocols", []) else protocol
+
+
+# The prefixes of the keys of users and sessions, as on AWS; all other keys belong to the account itself.
+_KEY_PREFIXES = ("AKIA", "ASIA")
+
+
+class Permit(Protocol):
+    """Checks the permissions of one caller, request by request. Thread-safe."""
+
+    @property
+    def acting(self) -> CallerIdentity | None:
+        """The caller's identity, for calls that a service makes on its behalf; None for the account itself."""
+        ...
+
+    def ask(
+        self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
+    ) -> None:
+        """Note the use of an operation with its parameters, or refuse it. Raises AwsError."""
+        ...
+
+    def ask_for(self, service: str, action: str, resource: str, of: str = "") -> None:
+        """Note the use of an action (`kinesis:PutRecords`) on a resource, or refuse it. Raises AwsError.
+
+        For the use of a KMS key, `of` is the ARN of the resource that the key encrypts.
+
+        Cheaper than `ask` (a dictionary lookup), for the operations that must be fast.
+        """
+        ...
+
+    def denial(self, action: str, resource: str, context: Mapping[str, tuple[str, ...]]) -> str:
+        """Note the use of an action on a resource; return AWS's sentence when it is to be refused, else "".
+
+        `context`: further condition keys, in lower case. For endpoints, which refuse in a form of their own.
+        """
+        ...
+
+
+class Callers(Protocol):
+    """Names the holders of access keys, whether or not permissions are checked. Thread-safe."""
+
+    def name_of(self, access_key: str, token: str) -> tuple[str, str] | None:
+        """Return the ARN and the unique id of a user or of a session; None for the account itself.
+
+        Waits until IAM is loaded.
+        """
+        ...
+
+
+class Permissions(Protocol):
+    """Returns the permits of callers. Thread-safe."""
+
+    @property
+    def enforces(self) -> bool:
+        """Whether denied requests are refused; checking them may have to wait until policies are loaded."""
+        ...
+
+    def permit_of(self, access_key: str, token: str, account: str) -> Permit | None:
+        """Return the permit of the holder of a key; None when it may do everything. Never blocks.
+
+        A key that belongs to an account itself may do everything in its own account: in this cloud's, or, when denied
+        requests are not refused, in each.
+        """
+        ...
+
+    def permit_as(self, acting: CallerIdentity) -> Permit | None:
+        """Return the permit of the identity under which a service acts. Never blocks."""
+        ...
+
+
+def is_restricted(access_key: str) -> bool:
+    """Whether a key may belong to a user or a session, rather than to the account itself."""
+    return len(access_key) == 20 and access_key.startswith(_KEY_PREFIXES)
 
 
 class SharedWrite(Protocol):
@@ -74,3 +229,52 @@ def operation_name(action: Callable[..., Any]) -> str:
     if name is None:
         raise TypeError(f"{action} is not decorated with @operation")
     return str(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """The caller of an endpoint, as events name it. `Gateway.admit` finds it.
+
+    Attributes:
+        access_key: the id of its key.
+        account: its account.
+        arn: a user's, a role's session's (`arn:aws:sts::ACCOUNT:assumed-role/ROLE/SESSION`), or that of the root.
+        user_id: as `aws:userid`: a user's id, `ROLE_ID:SESSION`, or the account.
+        permit: checks its permissions; None for the account itself.
+    """
+
+    access_key: str
+    account: str
+    arn: str
+    user_id: str
+    permit: Permit | None = None
+
+    @staticmethod
+    def root(account: str, access_key: str = "") -> Signer:
+        """Return the account itself as a caller; if it has no access key, its id stands for one."""
+        return Signer(access_key or account, account, *name_of_root(account))
+
+    def denial(self, action: str, resource: str, context: dict[str, tuple[str, ...]]) -> str:
+        """Return AWS's sentence that refuses an action; empty when it is allowed. `context`: further condition keys."""
+        return "" if self.permit is None else self.permit.denial(action, resource, context)
+
+
+def name_of_root(account: str) -> tuple[str, str]:
+    """Return the ARN and the unique id of an account itself."""
+    return f"arn:aws:iam::{account}:root", account
+
+
+def iam_context(signer: Signer) -> dict[str, Any]:
+    """Return `requestContext.authorizer.iam` of the events of function URLs and HTTP APIs.
+
+    Source: lambda/latest/dg/urls-invocation.html (documented).
+    """
+    return {
+        "accessKey": signer.access_key,
+        "accountId": signer.account,
+        "callerId": signer.user_id,
+        "cognitoIdentity": None,
+        "principalOrgId": None,
+        "userArn": signer.arn,
+        "userId": signer.user_id,
+    }

@@ -1,10 +1,12 @@
 """Accepts or refuses a request by its method, path and headers, before its body is parsed.
 
 It makes two checks. The Host must be one of this cloud's names (`headrace.aws.gateway.hosts`). And when a browser sends
-the request for a page of another origin (`headrace.aws.gateway.origins`), that origin must be allowed: by
+the request for a page of another origin (`headrace.aws.gateway.hosts`), that origin must be allowed: by
 `--allow-origin`, by the CORS rules of the bucket, or by the Cors configuration of the function URL. Without these
 checks, every web page that the user visits could run code as the user. Requests of programs cost a few dictionary
 lookups.
+
+Resources with endpoints of their own: functions with a URL, and APIs of API Gateway.
 """
 
 from __future__ import annotations
@@ -12,21 +14,21 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import parse_qsl
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.gateway.documents import API, is_admin
-from headrace.aws.gateway.hosts import Hosts
-from headrace.aws.gateway.origins import (
+from headrace.aws.gateway.documents import API, is_admin, refuse
+from headrace.aws.gateway.hosts import (
     NULL,
     UNNAMED,
     AllowedOrigins,
+    Hosts,
     foreign_origin,
     own_origin,
     page_origin,
 )
-from headrace.aws.gateway.refusals import refuse
 
 log = logging.getLogger(__name__)
 
@@ -298,3 +300,49 @@ def _may_visit(request: HttpRequest, origin: str | None) -> bool:
         and headers.get("sec-fetch-mode") == "navigate"
         and headers.get("sec-fetch-dest") == "document"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """The endpoints of one kind of resource. Their functions are thread-safe.
+
+    Attributes:
+        has: whether a request is for such an endpoint; the request's head is enough.
+        answer: answers a request to such an endpoint.
+        rules: the resources' own rules for browsers.
+        signing_name: the service that signed requests to these endpoints name.
+        most_bytes: the largest body of a request, as on AWS.
+    """
+
+    has: Callable[[HttpRequest], bool]
+    answer: Callable[[HttpRequest], HttpResponse]
+    rules: OwnRules
+    signing_name: str
+    most_bytes: int
+
+
+class OwnAddresses:
+    """All kinds of endpoints together, for the entrance and the front door. Thread-safe."""
+
+    def __init__(self, *kinds: Endpoints) -> None:
+        self._kinds = kinds
+
+    def endpoints_of(self, request: HttpRequest) -> Endpoints | None:
+        """Return the kind of endpoints that a request is for; None when it is for a service or a page."""
+        return next((kind for kind in self._kinds if kind.has(request)), None)
+
+    def covers(self, request: HttpRequest) -> bool:
+        """See `OwnRules.covers`."""
+        return any(kind.rules.covers(request) for kind in self._kinds)
+
+    def permits(self, request: HttpRequest, origin: str) -> bool:
+        """See `OwnRules.permits`."""
+        return any(
+            kind.rules.permits(request, origin)
+            for kind in self._kinds
+            if kind.rules.covers(request)
+        )
+
+    def is_alone(self, request: HttpRequest) -> bool:
+        """See `OwnRules.is_alone`."""
+        return any(kind.rules.is_alone(request) for kind in self._kinds)

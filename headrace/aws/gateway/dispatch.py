@@ -5,6 +5,8 @@ plane (`call`). It finds the service by the signature's scope, then `X-Amz-Targe
 Version, as the services' profiles declare them; it knows no service by name. headrace owns a service whole or not at
 all: an operation that an owned service does not implement answers UnknownOperationException and is never passed to
 moto. Thread-safe.
+
+Decides which requests never block, so that the event loop's thread can answer them itself.
 """
 
 from __future__ import annotations
@@ -20,26 +22,65 @@ from botocore.model import OperationNotFoundError
 
 from headrace.aws.calls.errors import AwsError, internal_failure
 from headrace.aws.calls.http import HttpRequest, HttpResponse, Scope
-from headrace.aws.calls.model import operation_model
-from headrace.aws.calls.operation import Call
-from headrace.aws.calls.permits import Callers, Permissions, is_restricted
-from headrace.aws.faults.fault_injection import answer_with_faults
-from headrace.aws.faults.faults import Faults
-from headrace.aws.gateway.inline_requests import InlineRequests
-from headrace.aws.gateway.refusals import error_answer
-from headrace.aws.protocols import codec_json, operation_parser, rpc_cbor
+from headrace.aws.calls.operation import (
+    Call,
+    Callers,
+    Permissions,
+    Signer,
+    is_restricted,
+    name_of_root,
+    operation_model,
+)
+from headrace.aws.gateway.documents import error_answer
+from headrace.aws.gateway.faults import Faults, answer_with_faults
+from headrace.aws.protocols import codec_json, codec_moto, encodings
 from headrace.aws.protocols.owned_service import OwnedService
 from headrace.aws.protocols.service import Profile, ServiceApi
 from headrace.aws.signatures import incomplete_signatures, presigned
+from headrace.aws.signatures.access_keys import KEY_PREFIX, RoleSessions
 from headrace.aws.signatures.auth_errors import wording_of
 from headrace.aws.signatures.authentication import Authentication
 from headrace.aws.signatures.credential_scopes import SIGV2, ServiceNames, scope_of
-from headrace.aws.signatures.sessions import KEY_PREFIX, RoleSessions
-from headrace.aws.signatures.signers import Signer, name_of_root
 from headrace.core.arn import is_account_id
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import CallerIdentity
+
+
+class InlineRequests:
+    """Knows the operations that services declare inline; they never block unless faults or permissions may wait.
+
+    Attributes:
+        permissions: the gateway's permissions; set before the first request.
+    """
+
+    def __init__(self, faults: Faults, authentication: Authentication | None) -> None:
+        self.permissions: Permissions | None = None
+        self._faults = faults
+        self._authentication = authentication
+        # The targets (`X-Amz-Target`) of the services' inline operations.
+        self._targets: set[str] = set()
+
+    def add(self, api: ServiceApi) -> None:
+        """Add the operations of a service that never block."""
+        prefix = api.profile.target_prefix
+        self._targets.update(f"{prefix}.{operation}" for operation in api.inline)
+
+    def has(self, request: HttpRequest) -> bool:
+        """Whether a request never blocks and may run on the event loop's thread."""
+        target = request.headers.get("x-amz-target")
+        if target not in self._targets or self._faults.is_slow:
+            return False
+        authentication, permissions = self._authentication, self.permissions
+        if (
+            permissions is not None
+            and permissions.enforces
+            # Reading policies may have to wait until moto is loaded.
+            and is_restricted(scope_of(request).access_key)
+        ):
+            return False
+        return authentication is None or authentication.is_quick(scope_of(request).access_key)
+
 
 log = logging.getLogger(__name__)
 
@@ -263,11 +304,11 @@ class Gateway:
         return None
 
     def _handle_fallback(self, request: HttpRequest, call: Call) -> HttpResponse:
-        if not rpc_cbor.is_rpc(request):
+        if not encodings.is_rpc(request):
             return self._answer_fallback(request, call)
         try:
             service = self._moto.service_of(request, call.service)
-            return rpc_cbor.answer_as_cbor(
+            return encodings.answer_as_cbor(
                 request, service, lambda asked: self._answer_fallback(asked, call)
             )
         except Exception:
@@ -302,9 +343,9 @@ class Gateway:
         assert call.permit is not None
         service = self._moto.service_of(request, call.service)
         try:
-            operation, params = operation_parser.operation_of(service, request)
+            operation, params = codec_moto.operation_of(service, request)
             call.permit.ask(service, operation, params, account=call.account, region=call.region)
-        except operation_parser.Unreadable as error:
+        except codec_moto.Unreadable as error:
             # What nobody could ask for is not passed on: moto may read more than this parser.
             if self.permissions is None or not self.permissions.enforces:
                 return None

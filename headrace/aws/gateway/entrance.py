@@ -13,12 +13,10 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse
-from headrace.aws.gateway.browser_rules import BrowserRules, is_of_a_browser
+from headrace.aws.gateway.browser_rules import BrowserRules, OwnAddresses, is_of_a_browser
 from headrace.aws.gateway.dispatch import Gateway
-from headrace.aws.gateway.documents import is_admin
-from headrace.aws.gateway.own_addresses import OwnAddresses
-from headrace.aws.gateway.refusals import refuse, refuse_large
-from headrace.aws.server.server_errors import internal_failure
+from headrace.aws.gateway.documents import is_admin, refuse, refuse_large
+from headrace.aws.server.answers import internal_failure
 from headrace.core.clock import Clock
 
 log = logging.getLogger(__name__)

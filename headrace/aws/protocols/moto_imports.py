@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from headrace.aws.calls.model import LeanFiles, loader
+from headrace.aws.calls.operation import LeanFiles, loader
 
 IMPORTING = threading.RLock()
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
-from headrace.aws.calls.model import operation_model
+from headrace.aws.calls.operation import operation_model
 from headrace.aws.protocols.service import FidelityTable
 from headrace.aws.shapes import MODULES, read_members
 from headrace.core.ports import FidelityLevel

@@ -8,8 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.fault_errors import FaultErrors
+from headrace.aws.calls.errors import AwsError, FaultErrors
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Action, Call, operation_name
 from headrace.aws.protocols.validate import Wording

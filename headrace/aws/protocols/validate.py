@@ -17,7 +17,7 @@ from typing import Any, cast
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.model import operation_model
+from headrace.aws.calls.operation import operation_model
 from headrace.core.patterns import MatchTooLong, Pattern, PatternRefused, model_pattern
 from headrace.core.system_tags import are_set_now
 

@@ -1,17 +1,92 @@
-"""The interfaces between a connection and its server, so that neither imports the other."""
+"""The interfaces between a connection and its server, so that neither imports the other.
+
+One request and its answer, and the resources that they hold: memory, files, a place in the queue.
+
+Checks whether a text has the form of a Host header's value: a name or an address, and a port.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Protocol
 
 from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse
 from headrace.aws.calls.operation import SharedWrite
-from headrace.aws.server.bounds import Bounds
-from headrace.aws.server.exchange import Exchange
-from headrace.aws.server.request_body import Bodies
+from headrace.aws.server.request_body import Bodies, Bounds, RequestBody
+from headrace.aws.server.thread_pool import Job
+
+# A name or an address (RFC 3986's host, without the comma that a list of two would have), and a port.
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._~%!$&'()*+;=-]*)(?::[0-9]{0,5})?")
+_MOST_KEPT = 1000
+# A cache of values that have this form; callers for which speed matters look here first.
+WELL_FORMED: set[str | None] = set()
+
+
+def is_host(value: str) -> bool:
+    """Whether `value` is a valid Host header; an empty one is."""
+    if value in WELL_FORMED:
+        return True
+    if _HOST.fullmatch(value) is None:
+        return False
+    if len(WELL_FORMED) < _MOST_KEPT:
+        WELL_FORMED.add(value)
+    return True
+
+
+class Exchange:
+    """One request, its body and its answer. Used on the event loop's thread.
+
+    Attributes:
+        answer: the answer or its Future; or the handler that makes it on a thread; None before the request is handled.
+        keep_alive: whether the connection stays open for further requests (HTTP/1.1).
+        is_http10: whether the client speaks HTTP/1.0, which has no chunked bodies.
+        lingers: whether the client sent bytes that were not read; see `headrace.aws.server.lingering`.
+        is_left: the client is gone, so nothing waits for the answer.
+        job: the queued or running call on a thread.
+    """
+
+    __slots__ = (
+        "answer",
+        "body",
+        "is_http10",
+        "is_left",
+        "job",
+        "keep_alive",
+        "lingers",
+        "request",
+    )
+
+    def __init__(
+        self,
+        request: HttpRequest,
+        body: RequestBody | None = None,
+        *,
+        answer: Answer | Handler | None = None,
+        keep_alive: bool = True,
+    ) -> None:
+        self.request = request
+        self.body = body
+        self.answer = answer
+        self.keep_alive = keep_alive
+        self.is_http10 = False
+        self.lingers = False
+        self.is_left = False
+        self.job: Job | None = None
+
+    def leave(self) -> None:
+        """Note that the client is gone: cancel the request unless it already runs."""
+        self.is_left = True
+        if self.job is not None:
+            self.job.cancel()
+
+    def release(self) -> None:
+        """Release the resources of an answered request. Idempotent."""
+        if self.body is not None:
+            self.body.release()
+
 
 # The first bytes of a client that speaks HTTP/2. They stand here, since h2 is imported for such a client only.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

@@ -7,18 +7,19 @@ import logging
 from typing import cast
 
 from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse, WebSocketUser
-from headrace.aws.server.connection import PREFACE, RequestTaker
-from headrace.aws.server.exchange import Exchange
-from headrace.aws.server.http1_answers import BODILESS, WRITE_APART_ABOVE_BYTES, head
+from headrace.aws.server.answers import (
+    BODILESS,
+    WRITE_APART_ABOVE_BYTES,
+    AnswerWriter,
+    finish_waits,
+    head,
+)
+from headrace.aws.server.connection import PREFACE, Exchange, RequestTaker
 from headrace.aws.server.http1_reader import RequestReader
 from headrace.aws.server.http1_usual import KeptHead, usual_request
-from headrace.aws.server.http1_writer import AnswerWriter
-from headrace.aws.server.lingering import Lingering
+from headrace.aws.server.lingering import Lingering, Surplus, log_failure
 from headrace.aws.server.request_body import RequestBody
-from headrace.aws.server.tasks import log_failure
 from headrace.aws.server.tls import HANDSHAKE, begin_tls
-from headrace.aws.server.waiting import finish_waits
-from headrace.aws.surplus import Surplus
 
 log = logging.getLogger(__name__)
 

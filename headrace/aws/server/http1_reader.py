@@ -16,18 +16,15 @@ from typing import cast
 import httptools
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.server.bounds import Bounds
-from headrace.aws.server.connection import Receiver
-from headrace.aws.server.exchange import Exchange
-from headrace.aws.server.host_names import is_host
-from headrace.aws.server.request_body import MAX_BODY_BYTES, BodyTooLarge, RequestBody
-from headrace.aws.server.server_errors import (
+from headrace.aws.server.answers import (
     body_late,
     body_not_stored,
     body_too_large,
     internal_failure,
     plain,
 )
+from headrace.aws.server.connection import Exchange, Receiver, is_host
+from headrace.aws.server.request_body import MAX_BODY_BYTES, BodyTooLarge, Bounds, RequestBody
 
 log = logging.getLogger(__name__)
 

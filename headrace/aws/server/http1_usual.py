@@ -6,7 +6,7 @@ import re
 from typing import TypeVar
 
 from headrace.aws.calls.http import HttpRequest
-from headrace.aws.server.host_names import WELL_FORMED, is_host
+from headrace.aws.server.connection import WELL_FORMED, is_host
 
 _T = TypeVar("_T")
 

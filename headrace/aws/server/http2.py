@@ -23,27 +23,27 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 
 from headrace.aws.calls.http import HttpResponse
-from headrace.aws.server.connection import PREFACE, RequestTaker
-from headrace.aws.server.exchange import Exchange
-from headrace.aws.server.http2_answers import AnswerSender, StreamClosed
+from headrace.aws.server.answers import body_not_stored, body_too_large
+from headrace.aws.server.connection import PREFACE, Exchange, RequestTaker
+from headrace.aws.server.http2_answers import (
+    AnswerSender,
+    ArrivingRequest,
+    RequestInProgress,
+    StreamClosed,
+)
 from headrace.aws.server.http2_frames import (
+    CONNECTION_WINDOW_BYTES,
+    MOST_TABLE_BYTES,
     ExcessiveLoad,
     Frame,
     FrameGuard,
     FrameReader,
     FrameTooLarge,
     Kind,
-)
-from headrace.aws.server.http2_requests import ArrivingRequest, RequestInProgress
-from headrace.aws.server.http2_setup import (
-    CONNECTION_WINDOW_BYTES,
-    MOST_TABLE_BYTES,
     h2_of,
 )
-from headrace.aws.server.lingering import Lingering
+from headrace.aws.server.lingering import Lingering, log_failure
 from headrace.aws.server.request_body import BodyTooLarge
-from headrace.aws.server.server_errors import body_not_stored, body_too_large
-from headrace.aws.server.tasks import log_failure
 
 log = logging.getLogger(__name__)
 

@@ -22,16 +22,21 @@ from typing import cast
 
 from headrace.aws.calls.http import DROPPED, Answer, FileSlice, Handler, HttpRequest, HttpResponse
 from headrace.aws.calls.operation import SharedWrite
-from headrace.aws.server.answer_parts import answer_in_memory, file_parts, iterator_parts
-from headrace.aws.server.bounds import Bounds
-from headrace.aws.server.connection import Connection, Refuse
-from headrace.aws.server.exchange import Exchange
+from headrace.aws.server.answers import (
+    answer_in_memory,
+    body_not_stored,
+    busy,
+    call_when_done,
+    file_parts,
+    internal_failure,
+    iterator_parts,
+    when_done,
+)
+from headrace.aws.server.connection import Connection, Exchange, Refuse
 from headrace.aws.server.http1 import Http1Connection
-from headrace.aws.server.request_body import Bodies, NoMemoryForBody, RequestBody
-from headrace.aws.server.server_errors import body_not_stored, busy, internal_failure
+from headrace.aws.server.request_body import Bodies, Bounds, NoMemoryForBody, RequestBody
 from headrace.aws.server.thread_pool import FairPool, NoThread
 from headrace.aws.server.tls import Tls
-from headrace.aws.server.waiting import call_when_done, when_done
 
 log = logging.getLogger(__name__)
 

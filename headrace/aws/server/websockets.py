@@ -14,7 +14,7 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from headrace.aws.calls.http import WebSocketUser
 from headrace.aws.server.connection import RequestTaker
-from headrace.aws.server.tasks import log_failure
+from headrace.aws.server.lingering import log_failure
 
 log = logging.getLogger(__name__)
 

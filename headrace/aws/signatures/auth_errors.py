@@ -15,7 +15,7 @@ from botocore.exceptions import UnknownServiceError
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 from headrace.aws.protocols.codec_json import is_cbor
 from headrace.aws.signatures.credential_scopes import SIGV4, SIGV4A
 from headrace.aws.signatures.sigv4 import Claim, Signed

@@ -1,7 +1,7 @@
 """`--auth`: verifies that a request to an AWS operation is signed with a key that this cloud has given out.
 
 It verifies Signature Version 4 (in the header and in presigned URLs), the chunks of S3's uploads, and S3's old
-signatures (Version 2). `headrace.aws.calls.permits` decides what the holder of a key may do. Thread-safe; takes some
+signatures (Version 2). `headrace.aws.calls.operation` decides what the holder of a key may do. Thread-safe; takes some
 tens of microseconds.
 """
 

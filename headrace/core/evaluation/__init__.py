@@ -10,12 +10,18 @@ error. How deep a text may nest is its parser's own bound.
 
 from __future__ import annotations
 
-from headrace.core.evaluation.budget import LARGE, Budget
-from headrace.core.evaluation.errors import Stopped, TooMuch
-from headrace.core.evaluation.ledger import Ledger
+from headrace.core.evaluation.budget import (
+    LARGE,
+    Budget,
+    Ledger,
+    Stopped,
+    TooMuch,
+    Turns,
+    bound_parsed_bytes,
+    check_json_size,
+    text_size,
+)
 from headrace.core.evaluation.pool import POOL, Engine, Pool
-from headrace.core.evaluation.sizes import bound_parsed_bytes, check_json_size, text_size
-from headrace.core.evaluation.turns import Turns
 
 __all__ = [
     "POOL",

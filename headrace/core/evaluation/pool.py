@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.core.evaluation import child
-from headrace.core.evaluation.errors import Stopped, TooMuch
-from headrace.core.evaluation.turns import Turns
+from headrace.core.evaluation.budget import Stopped, TooMuch, Turns
 
 # Each process may use this much address space: with all lanes full, 3 GB.
 MEMORY_BYTES = 384 * 1024 * 1024

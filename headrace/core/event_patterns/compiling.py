@@ -7,7 +7,7 @@ import ipaddress
 from typing import Any, cast
 
 from headrace.core.event_patterns.tokens import SCALARS, BadEventPattern, Tokens
-from headrace.core.wildcards import BadWildcard, is_too_complex, parse_wildcard
+from headrace.core.patterns import BadWildcard, is_too_complex, parse_wildcard
 
 MOST_NESTED = 100
 # AWS refuses a rule when one text can keep more wildcard positions open in a field (observed by others, assumed exact).

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from headrace.core.event_patterns.compiling import Alternative
-from headrace.core.wildcards import parse_wildcard
+from headrace.core.patterns import parse_wildcard
 
 # How many ways to spell paths by names with dots are tried in one object; an event with more does not match.
 _MOST_SPELLINGS = 4096

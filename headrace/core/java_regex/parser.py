@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headrace.core.java_regex.nodes import (
+    CATEGORIES,
+    CONTROL_ESCAPES,
+    KINDS,
+    LINE_ENDS,
     MAX_CODE_POINT,
+    POSIX,
     Alternation,
     Anchor,
     BackReference,
@@ -18,13 +23,6 @@ from headrace.core.java_regex.nodes import (
     Range,
     Ranges,
     Repeat,
-)
-from headrace.core.java_regex.sets import (
-    CATEGORIES,
-    CONTROL_ESCAPES,
-    KINDS,
-    LINE_ENDS,
-    POSIX,
     all_but,
     both_cases,
     in_both,

@@ -6,53 +6,35 @@ no service imports another. All implementations are thread-safe.
 Each file holds the ports of one subject; all are imported from here.
 """
 
-from headrace.core.ports.control import ControlPlane, FidelityLevel, JobCredentials, any_credentials
-from headrace.core.ports.deliveries import (
-    BucketTarget,
-    DeliveredObjects,
-    NoDeliveries,
-    ObjectDeliveries,
-    ObjectOrder,
-    TableTarget,
-)
-from headrace.core.ports.functions import (
-    FunctionInvoker,
-    FunctionNotFound,
-    FunctionThrottled,
-    InvokeResult,
-)
-from headrace.core.ports.messages import (
-    BusEvent,
-    EventBusSender,
-    MessageQueues,
-    QueueMessage,
-    QueueReceiver,
-    QueueSender,
-    TopicPublisher,
-)
-from headrace.core.ports.objects import (
-    BucketNotFound,
-    KeyRefused,
-    ObjectInfo,
-    ObjectNotFound,
-    ObjectStore,
-)
-from headrace.core.ports.permissions import (
+from headrace.core.ports.control import (
     AnyKeys,
     CallerIdentity,
+    ControlPlane,
+    FidelityLevel,
     Guard,
+    JobCredentials,
     Keys,
     KeyStates,
     NoGuard,
     PrincipalCheck,
     accept_principal,
+    any_credentials,
 )
-from headrace.core.ports.schemas import SchemaCatalog, SchemaNotFound, TableSchema
-from headrace.core.ports.streams import (
+from headrace.core.ports.data import (
     AfterSequence,
     AtSequence,
     AtTimestamp,
+    BucketNotFound,
+    BucketTarget,
+    DeliveredObjects,
+    KeyRefused,
     Latest,
+    NoDeliveries,
+    ObjectDeliveries,
+    ObjectInfo,
+    ObjectNotFound,
+    ObjectOrder,
+    ObjectStore,
     Position,
     ReadResult,
     ShardInfo,
@@ -60,9 +42,29 @@ from headrace.core.ports.streams import (
     StreamNotFound,
     StreamReader,
     StreamRecord,
+    TableTarget,
     TrimHorizon,
 )
-from headrace.core.ports.telemetry import LogLine, LogSink, Metric, MetricSink
+from headrace.core.ports.messages import (
+    BusEvent,
+    EventBusSender,
+    FunctionInvoker,
+    FunctionNotFound,
+    FunctionThrottled,
+    InvokeResult,
+    LogLine,
+    LogSink,
+    MessageQueues,
+    Metric,
+    MetricSink,
+    QueueMessage,
+    QueueReceiver,
+    QueueSender,
+    SchemaCatalog,
+    SchemaNotFound,
+    TableSchema,
+    TopicPublisher,
+)
 
 __all__ = [
     "AfterSequence",

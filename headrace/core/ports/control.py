@@ -1,11 +1,204 @@
-"""Ports to call any operation of this cloud by its name, and to get the credentials of jobs."""
+"""Ports to call any operation of this cloud by its name, and to get the credentials of jobs.
+
+The protocol by which Cloud Control uses CloudFormation's resource types without importing CloudFormation.
+
+Names the identity under which a service acts, and asks whether a role or a user may do something.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from headrace.core.ports.permissions import CallerIdentity
+from headrace.core.arn import make_arn
+
+
+@dataclass(frozen=True, slots=True)
+class CallerIdentity:
+    """The identity under which a service calls another in process, without a signed request.
+
+    Attributes:
+        arn: the ARN of a role or user, or the name of a service such as `events.amazonaws.com`.
+        session: the name of a role's session.
+        source_arn: the resource for which a service acts: the condition key aws:SourceArn.
+        source_account: the account of that resource when its ARN names none, such as a bucket's.
+        policy, policy_arns: the policies that limit the session, as they were passed to AssumeRole.
+    """
+
+    arn: str
+    session: str = ""
+    source_arn: str = ""
+    source_account: str = ""
+    policy: str = ""
+    policy_arns: tuple[str, ...] = ()
+
+
+# Values of condition keys.
+Keys = Mapping[str, tuple[str, ...]]
+
+
+class Guard(Protocol):
+    """Decides whether a service may do something on behalf of a role or a user. Never blocks for long."""
+
+    def denial(
+        self, acting: CallerIdentity, action: str, resource: str, context: Keys | None = None
+    ) -> str:
+        """Return AWS's sentence that refuses an action, such as `kinesis:GetRecords`; empty when it is allowed.
+
+        Empty too when a refusal is only noted (`--iam report`). After the first call it costs one dictionary lookup.
+        `context`: further condition keys, in lower case, beyond those of the caller and the resource.
+        """
+        ...
+
+    def note(self, acting: CallerIdentity, action: str, resource: str) -> None:
+        """Note an action for the report without refusing it, even with `--iam enforce`. Never blocks."""
+        ...
+
+
+class NoGuard:
+    """A `Guard` that allows everything, for services that are built without a cloud."""
+
+    def denial(
+        self, acting: CallerIdentity, action: str, resource: str, context: Keys | None = None
+    ) -> str:
+        """See `Guard.denial`."""
+        return ""
+
+    def note(self, acting: CallerIdentity, action: str, resource: str) -> None:
+        """See `Guard.note`."""
+
+
+# Takes an account and a principal's ARN or unique id; returns whether IAM has it. Policies name principals.
+PrincipalCheck = Callable[[str, str], bool]
+
+
+def accept_principal(account: str, name: str) -> bool:
+    """Accept every principal: the check of services that are built without a cloud."""
+    return True
+
+
+class KeyStates(Protocol):
+    """The KMS keys of a cloud. Thread-safe."""
+
+    @property
+    def keys_version(self) -> int:
+        """A number that grows with each change of a key."""
+        ...
+
+    def state_of_key(self, key_id: str, account: str, region: str) -> tuple[str, str]:
+        """Return a key's ARN and its state, such as `Enabled`; "" and "" when it does not exist.
+
+        `key_id`: an id, an alias or an ARN.
+        """
+        ...
+
+
+class AnyKeys:
+    """The `KeyStates` of a cloud without KMS: every key exists and is enabled."""
+
+    keys_version = 0
+
+    def state_of_key(self, key_id: str, account: str, region: str) -> tuple[str, str]:
+        """See `KeyStates.state_of_key`."""
+        if key_id.startswith("arn:"):
+            return key_id, "Enabled"
+        name = key_id if "alias/" in key_id else f"key/{key_id}"
+        return make_arn("kms", region, account, name), "Enabled"
+
+
+class ResourceRefused(Exception):
+    """A resource could not be made, changed or deleted.
+
+    Attributes:
+        code: AWS's HandlerErrorCode, such as `AlreadyExists`.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ResourceCancelled(Exception):
+    """The operation on a resource was cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownResource:
+    """A resource as headrace knows it.
+
+    Attributes:
+        identifier: its physical id.
+        attributes: the values that Fn::GetAtt returns, by name.
+        changed_ms: when it was last changed, in milliseconds since the epoch.
+    """
+
+    identifier: str
+    properties: Mapping[str, Any]
+    attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    changed_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePlace:
+    """The account and region of an operation on a resource, and the event that cancels it.
+
+    Attributes:
+        stop: an event; when it is set, the operation is cancelled.
+        note_made: is called with the physical id as soon as the resource has one.
+    """
+
+    account: str
+    region: str
+    stop: threading.Event
+    note_made: Callable[[str], None]
+
+
+class ResourceTypes(Protocol):
+    """CloudFormation's resource types. Thread-safe; every method of a resource raises ResourceRefused."""
+
+    def knows(self, kind: str) -> bool:
+        """Whether resources of a type can be made outside of a stack."""
+        ...
+
+    def is_known(self, kind: str) -> bool:
+        """Whether headrace has a resource type of this name."""
+        ...
+
+    def create(
+        self, place: ResourcePlace, kind: str, properties: Mapping[str, Any]
+    ) -> KnownResource:
+        """Make a resource; also raises ResourceCancelled."""
+        ...
+
+    def read(
+        self, place: ResourcePlace, kind: str, identifier: str, known: KnownResource | None
+    ) -> KnownResource | None:
+        """Return a resource as its service has it now; None: it does not exist, or nobody can tell."""
+        ...
+
+    def readable(self, kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+        """Return properties without those that AWS never shows, such as passwords."""
+        ...
+
+    def list_identifiers(self, place: ResourcePlace, kind: str) -> list[str]:
+        """Return the identifiers of all resources of a type that its service lists, whoever made them."""
+        ...
+
+    def update(
+        self, place: ResourcePlace, kind: str, before: KnownResource, properties: Mapping[str, Any]
+    ) -> KnownResource:
+        """Change a resource in place; also raises ResourceCancelled."""
+        ...
+
+    def delete(self, place: ResourcePlace, kind: str, resource: KnownResource) -> None:
+        """Delete a resource; also raises ResourceCancelled."""
+        ...
+
+    def in_stacks(self, account: str, region: str, kind: str) -> list[KnownResource]:
+        """Return all resources of a type in stacks."""
+        ...
 
 
 class ControlPlane(Protocol):

@@ -1,10 +1,134 @@
-"""The ports through which services use SQS queues, SNS topics and EventBridge buses."""
+"""The ports through which services use SQS queues, SNS topics and EventBridge buses.
+
+The port through which services invoke Lambda functions.
+
+The port through which services read table schemas of the Glue Data Catalog.
+
+The protocol by which Firehose finds the server of an OpenSearch domain. All implementations are thread-safe.
+
+The ports through which services report metrics and log lines.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One CloudWatch datum: a value, or the statistics of many values.
+
+    Attributes:
+        statistics: sample count, sum, minimum and maximum; when they are set, `value` is not sent.
+    """
+
+    namespace: str
+    name: str
+    value: float
+    unit: str
+    dimensions: tuple[tuple[str, str], ...]
+    timestamp_ms: int
+    statistics: tuple[float, float, float, float] | None = None
+
+
+class MetricSink(Protocol):
+    """Takes metrics. Never raises and never blocks: metrics must not harm what they measure."""
+
+    def put(self, metrics: Sequence[Metric], *, account: str, region: str) -> None:
+        """Queue metrics for CloudWatch."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One log event."""
+
+    timestamp_ms: int
+    message: str
+
+
+class LogSink(Protocol):
+    """Takes log lines for CloudWatch Logs; creates the log group and stream. Never raises, never blocks."""
+
+    def put(
+        self, group: str, stream: str, lines: Sequence[LogLine], *, account: str, region: str
+    ) -> None:
+        """Queue lines for a log stream."""
+        ...
+
+
+class SearchDomainNotFound(Exception):
+    """No such OpenSearch domain or collection; the message is one sentence."""
+
+
+class SearchServer(Protocol):
+    """A server that answers OpenSearch's REST API."""
+
+    def ask(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        """Send a request; return the answer's status and body."""
+        ...
+
+
+class SearchDomains(Protocol):
+    """Finds the servers of OpenSearch domains: the index in the data directory, or a real OpenSearch at its URL."""
+
+    def of_domain(self, name: str, *, account: str, region: str) -> SearchServer | str:
+        """Return a domain's server. Raises SearchDomainNotFound."""
+        ...
+
+    def of_endpoint(self, url: str, *, account: str, region: str) -> SearchServer | str:
+        """Return the server at the endpoint of a domain or collection. Raises SearchDomainNotFound."""
+        ...
+
+
+class SchemaNotFound(Exception):
+    """No such database or table."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """A Glue table: column name and Hive type, in order, without the partition keys."""
+
+    columns: tuple[tuple[str, str], ...]
+
+
+class SchemaCatalog(Protocol):
+    """Looks tables up in the Glue Data Catalog."""
+
+    def table(
+        self, database: str, table: str, *, account: str, region: str, version: str = "LATEST"
+    ) -> TableSchema:
+        """Return a table's schema, of the latest version or of the one that is named. Raises SchemaNotFound."""
+        ...
+
+
+class FunctionNotFound(Exception):
+    """No such function, version or alias."""
+
+
+class FunctionThrottled(Exception):
+    """The function's concurrency is used up; try again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class InvokeResult:
+    """The answer of a function. `function_error` is None, `Handled` or `Unhandled`."""
+
+    payload: bytes
+    function_error: str | None
+    executed_version: str
+    request_id: str
+    log_tail: bytes = b""
+
+
+class FunctionInvoker(Protocol):
+    """Invokes Lambda functions synchronously."""
+
+    def invoke(self, function_arn: str, payload: bytes) -> InvokeResult:
+        """Run the function and wait. Raises FunctionNotFound, FunctionThrottled."""
+        ...
 
 
 class QueueSender(Protocol):

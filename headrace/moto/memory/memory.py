@@ -25,13 +25,13 @@ from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory import iam
 from headrace.moto.memory.policies import policy_in_moto
 from headrace.moto.memory.principals import exists_for
-from headrace.permissions.decisions.key_uses import Grant
+from headrace.permissions.requests.keys import Grant
 
 
 def find_access_key(key_id: str) -> AccessKey | None:
     """Return an active key; None when no key has that id. moto must be loaded.
 
-    `headrace.aws.signatures.sessions` reads the keys of headrace's own sessions, whose tokens name their owner.
+    `headrace.aws.signatures.access_keys` reads the keys of headrace's own sessions, whose tokens name their owner.
     """
     from moto.iam.models import iam_backends
     from moto.sts.models import sts_backends

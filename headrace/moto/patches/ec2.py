@@ -9,7 +9,7 @@ import functools
 from types import ModuleType
 from typing import Any
 
-from headrace.core.wildcards import glob_matches
+from headrace.core.patterns import glob_matches
 
 
 def correct_networks(module: Any) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from headrace.core.wildcards import glob_matches
+from headrace.core.patterns import glob_matches
 
 _NO_REGISTRY = (
     "headrace has no registry of images and runs none, so no image is built or pushed. A Lambda function: deploy it as"

@@ -17,8 +17,7 @@ from urllib.parse import parse_qs, unquote_to_bytes
 
 from botocore.awsrequest import AWSResponse
 
-from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.fault_errors import FaultErrors
+from headrace.aws.calls.errors import AwsError, FaultErrors
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.protocols.codec_moto import without_controls
 from headrace.aws.protocols.moto_imports import IMPORTING

@@ -16,11 +16,11 @@ import msgspec
 from headrace.aws.calls.errors import AwsError, unknown_operation
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Call
-from headrace.aws.protocols import codec_json, codec_moto, operation_parser
-from headrace.aws.protocols.body_bounds import check_body
+from headrace.aws.protocols import codec_json, codec_moto
+from headrace.aws.protocols.codec_moto import check_body
 from headrace.aws.protocols.validate import find_missing_member
+from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.aws.signatures.credential_scopes import token_of
-from headrace.aws.signatures.sessions import RoleSessions
 from headrace.core.arn import partition_of
 from headrace.core.ids import Ids
 from headrace.moto.memory import iam, principals
@@ -33,9 +33,9 @@ from headrace.moto.requests.conversion import (
 )
 from headrace.moto.storage.journal import Entry
 from headrace.permissions.policies.document import UnreadableDocument, parse_document
+from headrace.permissions.policies.evaluate import Grant, grant_of
 from headrace.permissions.policies.grammar import PolicyError
 from headrace.permissions.policies.model import Principal
-from headrace.permissions.policies.principals import Grant, grant_of
 from headrace.permissions.policies.resource_grammar import check_resource_policy
 
 READ_ONLY = re.compile(
@@ -195,8 +195,8 @@ def check_put(
     if find is None:
         return
     try:
-        params = operation_parser.operation_of(service, request)[1]
-    except operation_parser.Unreadable:
+        params = codec_moto.operation_of(service, request)[1]
+    except codec_moto.Unreadable:
         return  # the service itself reports the error
     text = find(params)
     call = request.call

@@ -11,8 +11,8 @@ from botocore.model import ListShape, OperationNotFoundError, StructureShape
 
 from headrace.aws.calls.errors import AwsError, unknown_operation
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.calls.model import operation_model
-from headrace.aws.gateway.refusals import error_answer
+from headrace.aws.calls.operation import operation_model
+from headrace.aws.gateway.documents import error_answer
 from headrace.aws.protocols import codec_json, codec_moto
 from headrace.aws.protocols.validate import sentence, validate
 

@@ -14,10 +14,9 @@ from typing import Any, Protocol
 from headrace.core.arn import s3_path_of
 from headrace.core.clock import Clock
 from headrace.core.ports import CallerIdentity
-from headrace.permissions.decisions.identity import Identity
-from headrace.permissions.decisions.key_uses import use_of_key, with_keys
-from headrace.permissions.decisions.refusals import refusal
+from headrace.permissions.decisions.identity import Identity, refusal
 from headrace.permissions.policies.model import Access, Decision
+from headrace.permissions.requests.keys import use_of_key, with_keys
 
 # The most entries of one caller, and resources of one action; beyond that, resources of one folder or bucket share an
 # entry.

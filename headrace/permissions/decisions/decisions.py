@@ -13,25 +13,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from headrace.aws.calls.permits import Permit, is_restricted
-from headrace.aws.signatures.sessions import RoleSessions
-from headrace.aws.signatures.signers import name_of_root
+from headrace.aws.calls.operation import Permit, is_restricted, name_of_root
+from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.commit_notes import without_note
 from headrace.core.config import Iam
 from headrace.core.ports import CallerIdentity
 from headrace.permissions.decisions.caller import Caller, Entries, Entry, key_of
-from headrace.permissions.decisions.condition_values import at, with_tags
-from headrace.permissions.decisions.identity import Identity, identity_of, identity_of_session
-from headrace.permissions.decisions.key_uses import (
-    FindIn,
-    Grants,
-    is_granted,
-    uses_of_key,
-    with_keys,
+from headrace.permissions.decisions.identity import (
+    NOT_IN_IAM,
+    Identity,
+    at,
+    identity_of,
+    identity_of_session,
+    with_tags,
 )
-from headrace.permissions.decisions.refusals import NOT_IN_IAM
-from headrace.permissions.policies.accesses import FREE, accesses_of, why_unknown
 from headrace.permissions.policies.evaluate import denial, evaluate
 from headrace.permissions.policies.model import (
     Access,
@@ -40,6 +36,14 @@ from headrace.permissions.policies.model import (
     NamedPolicy,
     Policies,
     Principal,
+)
+from headrace.permissions.requests.accesses import FREE, accesses_of, why_unknown
+from headrace.permissions.requests.keys import (
+    FindIn,
+    Grants,
+    is_granted,
+    uses_of_key,
+    with_keys,
 )
 
 log = logging.getLogger(__name__)
@@ -167,7 +171,7 @@ class Decisions:
         return Identity("key", access_key) if access_key.startswith("AKIA") else None
 
     def name_of(self, access_key: str, token: str) -> tuple[str, str] | None:
-        """See `headrace.aws.calls.permits.Callers.name_of`."""
+        """See `headrace.aws.calls.operation.Callers.name_of`."""
         identity = self._identity(access_key, token)
         if identity is not None and identity.kind == "key":
             identity = self.people.user_of(access_key)

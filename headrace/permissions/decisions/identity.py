@@ -1,12 +1,93 @@
-"""The identity of a caller, from its access key or the calling service: hashable, and not yet looked up in IAM."""
+"""The identity of a caller, from its access key or the calling service: hashable, and not yet looked up in IAM.
+
+The errors of services for requests that IAM denies.
+
+Adds the condition keys that depend on a single call: its time, source address, MFA session and resource tags.
+
+They are added only when a policy uses them: a decision that depends on the time cannot be cached.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from headrace.aws.signatures.sessions import RoleSession
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import protocol_of
+from headrace.aws.signatures.access_keys import RoleSession
 from headrace.core.ports import CallerIdentity
+from headrace.core.values import iso_seconds_of
+from headrace.permissions.policies.evaluate import keys_asked
+from headrace.permissions.policies.model import Access, Policies
+
+# The end of the reason when the caller's role or user does not exist.
+NOT_IN_IAM = "does not exist in IAM"
+
+
+def refusal(service: str, sentence: str, action: str) -> AwsError:
+    """Return the service's error for a denied action, which may be an action on the resource's key."""
+    if sentence.endswith(NOT_IN_IAM):
+        return gone(service)
+    is_key = action.startswith("kms:") and service != "kms"
+    return refused_key(service, sentence) if is_key else refused(service, sentence)
+
+
+def refused(service: str, sentence: str) -> AwsError:
+    """Return a service's error for an action that IAM denies the caller.
+
+    Source: docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot_access-denied.html and each service's page of
+    common errors (documented): AccessDenied in XML, AccessDeniedException in JSON, and some services' own.
+    """
+    code, status = _code_of(service)
+    return AwsError(code, sentence, status)
+
+
+# The errors of services for a caller who may not use the key of an encrypted resource. Kinesis' is observed
+# (github.com/serverless-operations/serverless-apigateway-service-proxy/issues/101), the others are documented in each
+# operation's reference.
+_KEY_CODES = {
+    "kinesis": "KMSAccessDeniedException",
+    "firehose": "InvalidKMSResourceException",
+    "sqs": "KMS.AccessDeniedException",
+    "sns": "KMSAccessDenied",
+}
+
+
+def refused_key(service: str, sentence: str) -> AwsError:
+    """Return a service's error for a caller who may not use the key of the requested resource."""
+    code = _KEY_CODES.get(service)
+    return refused(service, sentence) if code is None else AwsError(code, sentence, 400)
+
+
+@functools.cache
+def _code_of(service: str) -> tuple[str, int]:
+    own = {"sns": ("AuthorizationError", 403), "ec2": ("UnauthorizedOperation", 403)}
+    if service in own:
+        return own[service]
+    protocol = protocol_of(service)
+    # SQS's JSON protocol has the error codes of its query protocol (observed by many users).
+    if protocol in ("query", "rest-xml") or service == "sqs":
+        return "AccessDenied", 403
+    return "AccessDeniedException", 403 if protocol == "rest-json" else 400
+
+
+def gone(service: str) -> AwsError:
+    """Return the error for a session whose role is deleted. Source: users' reports (assumed for every service)."""
+    sentence = "The security token included in the request is invalid."
+    code, status = _code_of(service)
+    if service == "s3":
+        return AwsError(
+            "InvalidAccessKeyId",
+            "The AWS Access Key Id you provided does not exist in our records.",
+            403,
+        )
+    is_json = code == "AccessDeniedException"
+    return AwsError(
+        "UnrecognizedClientException" if is_json else "InvalidClientTokenId", sentence, status
+    )
+
 
 # The web identity providers that are built into IAM (id_roles_providers_oidc.html), as trust policies name them.
 WEB_PROVIDERS = frozenset(
@@ -140,3 +221,63 @@ def identity_of(acting: CallerIdentity) -> Identity:
         policy_arns=acting.policy_arns,
         partition=partition,
     )
+
+
+_CURRENT, _EPOCH, _SOURCE = "aws:currenttime", "aws:epochtime", "aws:sourceip"
+_MFA, _MFA_AGE = "aws:multifactorauthpresent", "aws:multifactorauthage"
+_TAG = ":resourcetag/"
+_ISSUED = "aws:tokenissuetime"
+_TIMED = frozenset({_CURRENT, _EPOCH, _MFA_AGE, _ISSUED})
+# All callers are on this machine.
+_LOOPBACK = "127.0.0.1"
+
+
+def at(
+    access: Access, policies: Policies, now_ms: int, identity: Identity | None = None
+) -> tuple[Access, bool]:
+    """Return an access with those of these keys that the policies use, and whether the time is one of them."""
+    asked = keys_asked(access, policies)
+    known = {_CURRENT: iso_seconds_of(now_ms), _EPOCH: str(now_ms // 1000), _SOURCE: _LOOPBACK}
+    values = {key: (value,) for key, value in known.items()}
+    if identity is not None:
+        values |= _of_session(identity, now_ms)
+    missing = {k: v for k, v in values.items() if k in asked and k not in access.context}
+    if not missing:
+        return access, False
+    return replace(access, context={**access.context, **missing}), not _TIMED.isdisjoint(missing)
+
+
+def with_tags(
+    access: Access, policies: Policies, tags_of: Callable[[str], Mapping[str, str]]
+) -> tuple[Access, bool]:
+    """Return an access with the resource tags that the policies use, and whether they use any.
+
+    Source: reference_policies_condition-keys.html, aws:ResourceTag. Keys of this name with a service's prefix have the
+    same values.
+    """
+    asked = [key for key in keys_asked(access, policies) if _TAG in key]
+    if not asked:
+        return access, False
+    tags = {key.lower(): value for key, value in tags_of(access.resource).items()}
+    tag_values = {key: (tags[name],) for key in asked if (name := key.partition(_TAG)[2]) in tags}
+    return replace(access, context={**tag_values, **access.context}), True
+
+
+def _of_session(identity: Identity, now_ms: int) -> dict[str, tuple[str, ...]]:
+    """Return the condition keys of a session. A call with a user's own access keys has none of them.
+
+    Source: reference_policies_condition-keys.html and id_credentials_mfa_configure-api-require.html: only the sessions
+    of GetSessionToken have MFA keys; a role's sessions never have. headrace lets a service's session for a role begin
+    when the service calls.
+    """
+    if not identity.is_temporary:
+        return {}
+    issued_ms = identity.issued_ms or now_ms
+    values: dict[str, tuple[str, ...]] = {
+        **dict(identity.keys),
+        _MFA: ("true" if identity.has_mfa else "false",),
+        _ISSUED: (iso_seconds_of(issued_ms),),
+    }
+    if identity.has_mfa:
+        values[_MFA_AGE] = (str((now_ms - issued_ms) // 1000),)
+    return values

@@ -19,8 +19,7 @@ import msgspec
 
 from headrace.permissions.decisions.caller import Entry, folder_of
 from headrace.permissions.decisions.decisions import Decisions
-from headrace.permissions.decisions.identity import Identity
-from headrace.permissions.decisions.refusals import NOT_IN_IAM
+from headrace.permissions.decisions.identity import NOT_IN_IAM, Identity
 from headrace.permissions.policies.model import Access
 
 log = logging.getLogger(__name__)

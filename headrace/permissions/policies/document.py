@@ -12,8 +12,14 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from headrace.permissions.policies.conditions import Condition, compile_condition, is_operator
-from headrace.permissions.policies.texts import Text, Values, compile_text
+from headrace.permissions.policies.conditions import (
+    Condition,
+    Text,
+    Values,
+    compile_condition,
+    compile_text,
+    is_operator,
+)
 
 _NO_VALUES: tuple[str, ...] = ()
 # For how many actions of one document the statements are cached.

@@ -47,7 +47,7 @@ class Access:
     """One action on one resource: `kinesis:PutRecords` on a stream's ARN, or `*` where the action has no resource.
 
     `account` is the resource's account. `context` has further condition keys, in lower case, beyond those of the
-    principal (`headrace.permissions.policies.context`).
+    principal (`headrace.permissions.policies.evaluate`).
     """
 
     action: str

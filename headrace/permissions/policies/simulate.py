@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
-from headrace.permissions.policies.context import values_of
+from headrace.permissions.policies.conditions import Values
 from headrace.permissions.policies.document import UnreadableDocument
-from headrace.permissions.policies.evaluate import evaluate, keys_asked, layers_of
+from headrace.permissions.policies.evaluate import evaluate, keys_asked, layers_of, values_of
 from headrace.permissions.policies.grammar import PolicyError, PolicyKind, check_policy
 from headrace.permissions.policies.model import (
     Access,
@@ -24,7 +24,6 @@ from headrace.permissions.policies.model import (
     Policies,
     Principal,
 )
-from headrace.permissions.policies.texts import Values
 
 _DECISIONS = {"allow": "allowed", "explicit deny": "explicitDeny", "implicit deny": "implicitDeny"}
 _ACTION = re.compile(r"[A-Za-z0-9-]+:[A-Za-z0-9*?]+")

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from headrace.core.arn import make_arn, partition_of
 from headrace.permissions.requests.lambda_ import key_arn
-from headrace.permissions.requests.request import Request, RequiredPermission
+from headrace.permissions.requests.table import Request, RequiredPermission
 
 RequiredPermissions = tuple[RequiredPermission, ...] | None
 _PARTIQL = re.compile(r"\s*(select|insert|update|delete|exists)\b", re.IGNORECASE)

@@ -10,7 +10,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl, unquote
 
 from headrace.core.arn import bucket_arn
-from headrace.permissions.requests.request import Request, RequiredPermission
+from headrace.permissions.requests.table import Request, RequiredPermission
 
 # Operations on a bucket whose action has another name.
 _ON_BUCKET = {

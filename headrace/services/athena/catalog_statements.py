@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.patterns import glob_matches
 from headrace.core.ports import BucketNotFound
-from headrace.core.wildcards import glob_matches
 from headrace.services.athena.catalog import (
     VIEW_MARK,
     Catalog,

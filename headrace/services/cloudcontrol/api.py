@@ -8,7 +8,7 @@ from __future__ import annotations
 from headrace.aws.protocols.service import Profile, ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.resource_types import ResourceTypes
+from headrace.core.ports.control import ResourceTypes
 from headrace.core.workers import Supervisor
 from headrace.services.cloudcontrol.actions import ACTIONS
 from headrace.services.cloudcontrol.backend import CloudControl

@@ -16,7 +16,7 @@ from headrace.aws.calls.operation import Call
 from headrace.aws.shapes import cloudcontrol as shapes
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.resource_types import (
+from headrace.core.ports.control import (
     KnownResource,
     ResourceCancelled,
     ResourcePlace,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.aws.calls.errors import AwsError
-from headrace.core.resource_types import ResourceRefused
+from headrace.core.ports.control import ResourceRefused
 
 
 def type_not_found(kind: str) -> AwsError:

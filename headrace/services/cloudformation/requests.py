@@ -28,9 +28,9 @@ from headrace.aws.shapes.cloudformation import (
     UpdateStackInput,
 )
 from headrace.core.arn import Arn, InvalidArn
+from headrace.core.patterns import glob_matches
 from headrace.core.system_tags import is_system
 from headrace.core.values import get_list
-from headrace.core.wildcards import glob_matches
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError

@@ -1,6 +1,6 @@
 """Gives Cloud Control the resource types: creates, changes and deletes single resources outside of stacks.
 
-Implements `headrace.core.resource_types.ResourceTypes`. A change that would replace the resource is refused, as on AWS.
+Implements `headrace.core.ports.control.ResourceTypes`. A change that would replace the resource is refused, as on AWS.
 
 Reads the whole model of a live resource, as Cloud Control shows it: also properties that nobody gave.
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
-from headrace.core.resource_types import (
+from headrace.core.ports.control import (
     KnownResource,
     ResourceCancelled,
     ResourcePlace,
@@ -263,7 +263,7 @@ _NAME = "cloudcontrol"
 
 
 class SingleResources:
-    """See `headrace.core.resource_types.ResourceTypes`. Thread-safe: it keeps nothing."""
+    """See `headrace.core.ports.control.ResourceTypes`. Thread-safe: it keeps nothing."""
 
     def __init__(self, stacks: Stacks, ports: Ports) -> None:
         self._stacks = stacks

@@ -1,10 +1,14 @@
-"""Builds Firehose from its parts and registers its operations with the gateway."""
+"""Builds Firehose from its parts and registers its operations with the gateway.
+
+How the gateway recognizes requests to Firehose, and Firehose's answers to injected faults.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.aws.protocols.service import DataPage, ServiceApi
+from headrace.aws.calls.errors import FaultErrors
+from headrace.aws.protocols.service import DataPage, Profile, ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.config import Durability, Limits
 from headrace.core.ids import Ids
@@ -20,23 +24,33 @@ from headrace.core.ports import (
     SchemaCatalog,
     StreamReader,
 )
-from headrace.core.ports.search import SearchDomains
+from headrace.core.ports.messages import SearchDomains
 from headrace.core.ports.warehouses import Warehouses
 from headrace.core.workers import Supervisor
 from headrace.services.firehose.actions import ACTIONS
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.errors import translate
 from headrace.services.firehose.fast_path import RawRequests
-from headrace.services.firehose.fidelity import FIDELITY
-from headrace.services.firehose.keys import StreamKeys
+from headrace.services.firehose.fidelity import FIDELITY, WORDING
+from headrace.services.firehose.limits import Throttle, limit_rate
+from headrace.services.firehose.permits import StreamKeys
 from headrace.services.firehose.ports import Ports, SecretReader
-from headrace.services.firehose.profile import PROFILE
-from headrace.services.firehose.quotas import Throttle, limit_rate
 from headrace.services.firehose.store import DeliveryStreams
-from headrace.services.firehose.wording import WORDING
 from headrace.store.check import JOURNALS_FOLDER
 from headrace.store.database import Database
 from headrace.store.marks import Marks
+
+PROFILE = Profile(
+    target_prefix="Firehose_20150804",
+    fault_errors=FaultErrors(
+        throttle=("LimitExceededException", "Rate exceeded.", 400),
+        throttled_actions=dict.fromkeys(
+            ("PutRecord", "PutRecordBatch"), ("ServiceUnavailableException", "Slow down.", 503)
+        ),
+        callers_errors_are_400=True,
+    ),
+)
+
 
 _PUTS = frozenset({"PutRecord", "PutRecordBatch"})
 

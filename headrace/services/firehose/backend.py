@@ -12,20 +12,20 @@ from typing import Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import StreamReader
-from headrace.core.ports.search import SearchDomainNotFound
+from headrace.core.ports.messages import SearchDomainNotFound
 from headrace.core.ports.warehouses import WarehouseUnavailable
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.firehose.delivery import Delivery, start_delivery
-from headrace.services.firehose.destinations.iceberg_glue import check_tables
+from headrace.services.firehose.destinations.iceberg_routing import check_tables
 from headrace.services.firehose.destinations.redshift import KIND as REDSHIFT
 from headrace.services.firehose.errors import busy, invalid, not_found
+from headrace.services.firehose.limits import Throttle
 from headrace.services.firehose.orders import Orders
 from headrace.services.firehose.output import check_schema
 from headrace.services.firehose.permits import check_domain, find_domain, no_domain
 from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.processors import find_query
-from headrace.services.firehose.quotas import Throttle
 from headrace.services.firehose.reports import Reports
+from headrace.services.firehose.s3_settings import find_query
 from headrace.services.firehose.sources import JournalSource, KinesisSource, Source
 from headrace.services.firehose.state import DeliveryStream, Progress
 from headrace.services.firehose.store import DeliveryStreams

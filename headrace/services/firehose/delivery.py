@@ -22,14 +22,26 @@ from typing import Any
 
 from headrace.core.ports import StreamRecord
 from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
-from headrace.services.firehose.buffers import BACKUP, WHOLE, Buffer
-from headrace.services.firehose.delivery_plan import intend, rename_keys
-from headrace.services.firehose.destinations.base import MIB, Hints
-from headrace.services.firehose.execution import PendingDelivery, execute, list_objects
+from headrace.services.firehose.destinations.common import MIB, Hints
+from headrace.services.firehose.execution import (
+    PendingDelivery,
+    execute,
+    intend,
+    list_objects,
+    rename_keys,
+)
 from headrace.services.firehose.permits import check_source
 from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.reading import Intake, SourceReader
-from headrace.services.firehose.recovery import merge_marks, read_again, still_beyond
+from headrace.services.firehose.reading import (
+    BACKUP,
+    WHOLE,
+    Buffer,
+    Intake,
+    SourceReader,
+    merge_marks,
+    read_again,
+    still_beyond,
+)
 from headrace.services.firehose.reports import Reports
 from headrace.services.firehose.sorting import Sorter
 from headrace.services.firehose.sources import READ_BYTES, Source, read_shards

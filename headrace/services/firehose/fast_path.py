@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Call
-from headrace.aws.protocols.base64_texts import count_padding
+from headrace.aws.protocols.encodings import count_padding
 from headrace.aws.protocols.service import RawAnswer
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.limits import BATCH_BYTES, BATCH_RECORDS, RECORD_BYTES

@@ -1,11 +1,44 @@
 """The parameters that Firehose accepts without acting on them, by operation; all others are enforced or refused.
 
 The parameters that destinations other than S3 accept without acting on them, by kind.
+
+Where Firehose takes more than AWS: servers of this machine, by plain HTTP. Refusals are in AWS's words.
 """
 
 from __future__ import annotations
 
+from headrace.aws.protocols.validate import Wording
 from headrace.core.ports import FidelityLevel
+
+# AWS takes https alone, and of HTTP endpoints port 443 alone.
+_HERE = r"http://([^/@]*@)?(localhost|127\.0\.0\.1|\[::1\])([:/].*)?"
+
+_JDBC = (
+    r"jdbc:(redshift|postgresql)://((?!-)[A-Za-z0-9-]{1,63}(?<!-)\.)+(redshift(-serverless)?)\.([a-zA-Z0-9\.\-]+)"
+    r":\d{1,5}/[a-zA-Z0-9_$-]+"
+)
+
+WORDING = Wording(
+    shapes={
+        "HttpEndpointUrl": {"pattern": rf"https://.*|{_HERE}", "shown": "https://.*"},
+        "ElasticsearchClusterEndpoint": {"pattern": rf"https:.*|{_HERE}", "shown": "https:.*"},
+        "AmazonopensearchserviceClusterEndpoint": {
+            "pattern": rf"https:.*|{_HERE}",
+            "shown": "https:.*",
+        },
+        "AmazonOpenSearchServerlessCollectionEndpoint": {
+            "pattern": rf"https:.*|{_HERE}",
+            "shown": "https:.*",
+        },
+        # An address as clusters show it here.
+        "ClusterJDBCURL": {
+            "pattern": rf"{_JDBC}|jdbc:(redshift|postgresql)://(localhost|127\.0\.0\.1):\d{{1,5}}/[a-zA-Z0-9_$-]+",
+            "shown": _JDBC,
+        },
+    },
+    shows_whole=False,
+)
+
 
 _OF_S3: dict[str, FidelityLevel] = {
     "ProcessingConfiguration.Processors.Lambda.RoleArn": "stored",

@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, cast
 
-from headrace.services.firehose import joda
+from headrace.services.firehose import serde
 from headrace.services.firehose.serde import JsonReadOptions
 
 Convert = Callable[[Any], Any]
@@ -209,8 +209,8 @@ def _read_spaced(value: Any) -> datetime:
 
 
 def _build_hive_times(formats: Sequence[str]) -> Convert:
-    readers = [joda.build_reader(pattern) for pattern in formats if pattern != joda.MILLIS]
-    in_millis = joda.MILLIS in formats
+    readers = [serde.build_reader(pattern) for pattern in formats if pattern != serde.MILLIS]
+    in_millis = serde.MILLIS in formats
 
     def convert(value: Any) -> datetime:
         text = value if isinstance(value, str) else render_value(value)

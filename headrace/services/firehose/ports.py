@@ -18,9 +18,9 @@ from headrace.core.ports import (
     ObjectStore,
     SchemaCatalog,
 )
-from headrace.core.ports.search import SearchDomainNotFound, SearchDomains, SearchServer
+from headrace.core.ports.messages import SearchDomainNotFound, SearchDomains, SearchServer
 from headrace.core.ports.warehouses import NoWarehouses, Warehouses
-from headrace.services.firehose.keys import StreamKeys
+from headrace.services.firehose.permits import StreamKeys
 from headrace.services.firehose.queries import Queries
 
 # Takes a secret's ARN, account and region; returns its text, or None when it does not exist.

@@ -1,8 +1,15 @@
-"""A record in a delivery stream: its current data, and the source record from which it came."""
+"""A record in a delivery stream: its current data, and the source record from which it came.
+
+The error output: records that could not be processed, converted or delivered, as JSON lines in AWS's form.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -44,3 +51,77 @@ class Record(msgspec.Struct, gc=False):
     def arrival_ms(self) -> int:
         """When the source accepted the record."""
         return self.source.approximate_arrival_ms
+
+
+# The contents of a delivery's object: delivered records, the source's records, or errors of one type.
+DELIVERED = ""
+SOURCE_BACKUP = "source-backup"
+CONVERSION_FAILED = "format-conversion-failed"
+PROCESSING_FAILED = "processing-failed"
+DECOMPRESSION_FAILED = "decompression-failed"
+
+
+@dataclass(slots=True)
+class FailedRecord:
+    """A record that could not be processed, converted or delivered, and why.
+
+    Attributes:
+        attempts: how often it was tried.
+        function_arn: the function that failed to process it.
+        error_type: its error-output type; empty for the type of its stage.
+        log_message: the log's message, if it differs from `message`.
+    """
+
+    record: Record
+    code: str
+    message: str
+    attempts: int = 1
+    function_arn: str = ""
+    error_type: str = ""
+    log_message: str = ""
+
+
+def common_members(failure: FailedRecord, now_ms: int, raw: bytes) -> dict[str, Any]:
+    """Return the members that every error line has. `raw` is its data."""
+    return {
+        "attemptsMade": failure.attempts,
+        "arrivalTimestamp": failure.record.arrival_ms,
+        "attemptEndingTimestamp": now_ms,
+        "rawData": base64.b64encode(raw).decode(),
+    }
+
+
+def build_processing_line(failure: FailedRecord, now_ms: int) -> dict[str, Any]:
+    """Return the error line of a record whose processing failed, with the source's data.
+
+    Source: docs.aws.amazon.com/firehose/latest/dev/data-transformation-failure-handling.html (documented). Only
+    `lambdaARN` differs: the page writes `lambdaArn`, AWS was observed to write `lambdaARN`.
+    """
+    line = {
+        **common_members(failure, now_ms, failure.record.source.data),
+        "errorCode": failure.code,
+        "errorMessage": failure.message,
+    }
+    if failure.function_arn:
+        line["lambdaARN"] = failure.function_arn
+    return line
+
+
+def conversion_line(failure: FailedRecord, now_ms: int, table: Mapping[str, str]) -> dict[str, Any]:
+    """Return the error line of a record that does not fit `table` (AWS's `dataCatalogTable`).
+
+    Source: docs.aws.amazon.com/firehose/latest/dev/record-format-conversion-error-handling.html (documented).
+    """
+    return {
+        **common_members(failure, now_ms, failure.record.data),
+        "lastErrorCode": failure.code,
+        "lastErrorMessage": failure.message,
+        "sequenceNumber": failure.record.source.sequence_number,
+        "subSequenceNumber": failure.record.sub,
+        "dataCatalogTable": dict(table),
+    }
+
+
+def render_lines(objects: Iterable[Mapping[str, Any]]) -> bytes:
+    """Return JSON lines."""
+    return "".join(json.dumps(item) + "\n" for item in objects).encode()

@@ -25,13 +25,11 @@ from headrace.core.ports import (
 )
 from headrace.core.values import get_mapping
 from headrace.services.firehose.destinations import DESTINATIONS
-from headrace.services.firehose.failures import FailedRecord
-from headrace.services.firehose.keys import KeyUnusable
-from headrace.services.firehose.limits import ACTIVE_PARTITIONS
+from headrace.services.firehose.limits import ACTIVE_PARTITIONS, find_quota
 from headrace.services.firehose.metrics import EMITTED, NAMESPACE, Measure
 from headrace.services.firehose.output import NotPut
-from headrace.services.firehose.permits import RoleDenied, may_log
-from headrace.services.firehose.quotas import find_quota
+from headrace.services.firehose.permits import KeyUnusable, RoleDenied, may_log
+from headrace.services.firehose.records import FailedRecord
 from headrace.services.firehose.state import DeliveryStream
 
 Statistics = tuple[float, float, float, float]

@@ -12,19 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from headrace.services.firehose.buffers import BACKUP, WHOLE, Buffer
-from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.limits import ACTIVE_PARTITIONS
-from headrace.services.firehose.partitions import (
+from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.prefix import (
     LIMIT_EXCEEDED,
     LIMIT_OUTPUT,
     LIMIT_SENTENCE,
     is_values,
 )
-from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.processing import ProcessedRecords, RecordProcessor
-from headrace.services.firehose.reading import Intake
-from headrace.services.firehose.records import Record
+from headrace.services.firehose.reading import BACKUP, WHOLE, Buffer, Intake
+from headrace.services.firehose.records import FailedRecord, Record
 from headrace.services.firehose.sources import TRIM_HORIZON, is_done, is_past
 from headrace.services.firehose.state import DeliveryStream, is_partitioned
 from headrace.services.firehose.store import StreamProgress

@@ -18,7 +18,6 @@ from headrace.core.arn import Arn, InvalidArn
 from headrace.core.ports import FunctionNotFound, FunctionThrottled, InvokeResult
 from headrace.core.values import as_mapping, get_list
 from headrace.services.firehose.errors import invalid
-from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.limits import (
     ANSWER_BYTES,
     INVOCATION_BYTES,
@@ -29,12 +28,13 @@ from headrace.services.firehose.limits import (
     LAMBDA_MOST_INTERVAL_S,
     LAMBDA_MOST_RETRIES,
     LAMBDA_RETRIES,
+    check_between,
+    check_both,
 )
 from headrace.services.firehose.metrics import Measure
 from headrace.services.firehose.permits import find_function_denial
 from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.ranges import check_between, check_both
-from headrace.services.firehose.records import Record
+from headrace.services.firehose.records import FailedRecord, Record
 from headrace.services.firehose.state import DeliveryStream
 
 MIB = 1024 * 1024

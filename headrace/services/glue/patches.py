@@ -15,9 +15,14 @@ import json
 from types import ModuleType
 from typing import Any
 
-from headrace.aws.calls.model import operation_model
-from headrace.core.patterns import MatchingBudget, MatchTooLong, PatternRefused, java_pattern
-from headrace.core.wildcards import glob_matches
+from headrace.aws.calls.operation import operation_model
+from headrace.core.patterns import (
+    MatchingBudget,
+    MatchTooLong,
+    PatternRefused,
+    glob_matches,
+    java_pattern,
+)
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.dictionaries import DictRows, KeptDict
 from headrace.moto.storage.stored_names import stored_as

@@ -17,10 +17,10 @@ from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.protocols import codec_moto, operation_parser
-from headrace.aws.protocols.strictness import Strictness
+from headrace.aws.protocols import codec_moto
+from headrace.aws.protocols.owned_service import Strictness
 from headrace.aws.protocols.validate import validate
-from headrace.aws.signatures.sessions import RoleSessions
+from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.ports import FidelityLevel
 from headrace.moto.dropped_members import dropped_members
 from headrace.moto.memory import iam
@@ -109,8 +109,8 @@ class StrictChecks:
             if _VERSIONS.get(name, b"") not in request.body:
                 continue
             try:
-                operation, params = operation_parser.operation_of(name, request)
-            except operation_parser.Unreadable:
+                operation, params = codec_moto.operation_of(name, request)
+            except codec_moto.Unreadable:
                 continue  # the service itself reports the error
             strictness.check(operation, params)
 

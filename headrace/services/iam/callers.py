@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from headrace.aws.signatures.sessions import RoleSessions
+from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.moto.memory import iam
 from headrace.permissions.decisions.identity import Identity
 from headrace.permissions.policies.model import NamedPolicy, Policies, Principal

@@ -28,7 +28,7 @@ from datetime import datetime
 from types import ModuleType
 from typing import Any
 
-from headrace.core.wildcards import glob_matches
+from headrace.core.patterns import glob_matches
 from headrace.moto.current_cloud import use_clock, utcnow
 from headrace.moto.memory import principals
 from headrace.moto.storage import pickles

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
-from headrace.core.wildcards import glob_matches
+from headrace.core.patterns import glob_matches
 from headrace.moto.current_cloud import CURRENT
 from headrace.services.iot import rules
 from headrace.services.iot.sql import refusal_of

@@ -1,5 +1,6 @@
 """Kinesis Data Streams on the shard log.
 
-`data_path` puts and reads records, `shards` splits, merges and trims shards, and `consumers` is enhanced fan-out.
-`actions` has one module for each operation, `backend` holds the streams, and `api` builds the service.
+`data_path` puts and reads records, `resharding` splits, merges and trims shards, `subscriptions` and `pushes` are
+enhanced fan-out, `queues` and `channels` are what their names say. `actions` has the operations, `backend` holds the
+streams, and `api` builds the service.
 """

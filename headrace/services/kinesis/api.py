@@ -1,4 +1,7 @@
-"""Builds Kinesis from its parts, and describes it to the gateway and the cloud."""
+"""Builds Kinesis from its parts, and describes it to the gateway and the cloud.
+
+How requests address Kinesis, and which errors it returns for injected faults.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import functools
 from pathlib import Path
 from typing import Any
 
+from headrace.aws.calls.errors import FaultErrors
 from headrace.aws.calls.operation import Action, Call, operation_name
-from headrace.aws.faults.faults import Faults
-from headrace.aws.protocols.service import DataPage, ServiceApi
+from headrace.aws.gateway.faults import Faults
+from headrace.aws.protocols.service import DataPage, Profile, ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.config import Durability, Limits
 from headrace.core.ids import Ids
@@ -22,30 +26,57 @@ from headrace.core.ports import (
 )
 from headrace.core.workers import Supervisor, Worker
 from headrace.services.kinesis.actions import ACTIONS
-from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.channels.channels import Channels
-from headrace.services.kinesis.consumers.pushes import Pushes
-from headrace.services.kinesis.consumers.registry import Consumers
-from headrace.services.kinesis.consumers.subscriptions import Subscriptions
+from headrace.services.kinesis.backend import Kinesis, TokenCodec
+from headrace.services.kinesis.channels import Channels
 from headrace.services.kinesis.data_path.get import Iterators
 from headrace.services.kinesis.data_path.reader import KinesisReader
 from headrace.services.kinesis.errors import translate
-from headrace.services.kinesis.fast_path import RawRequests
-from headrace.services.kinesis.fault_targets import fault_target, shards_by_stream
+from headrace.services.kinesis.fast_path import RawRequests, fault_target, shards_by_stream
 from headrace.services.kinesis.fidelity import FIDELITY
 from headrace.services.kinesis.metrics import MinuteMetrics, observe_event
-from headrace.services.kinesis.profile import PROFILE, QUEUE_DATA
+from headrace.services.kinesis.pushes import Pushes
 from headrace.services.kinesis.queues.queues import Queues
 from headrace.services.kinesis.queues.store import QueueStore
 from headrace.services.kinesis.registry import StreamRegistry
-from headrace.services.kinesis.shards.growth import Growth
-from headrace.services.kinesis.shards.retention import Retention
+from headrace.services.kinesis.resharding import Growth, Retention
 from headrace.services.kinesis.store import AccountSettings, StreamStore, iterator_key
+from headrace.services.kinesis.subscriptions import Consumers, Subscriptions
 from headrace.services.kinesis.throttle import Throttle
-from headrace.services.kinesis.tokens import TokenCodec
 from headrace.services.kinesis.trace_page import queues_page, trace_page
 from headrace.store.database import Database
 from headrace.store.flusher import Flusher
+
+_THROTTLED = (
+    "ProvisionedThroughputExceededException",
+    "Rate exceeded for shard {shard} in stream {stream} under account {account}.",
+    400,
+)
+
+# The operations on the records of queues. Their answers wait for the round that stores the deliveries; no thread waits.
+QUEUE_DATA = (
+    "ReceiveQueueRecords",
+    "ReceiveDeadLetterQueueRecords",
+    "AcknowledgeQueueRecords",
+    "AcknowledgeDeadLetterQueueRecords",
+    "UpdateQueueRecordsVisibility",
+    "UpdateDeadLetterQueueRecordsVisibility",
+    "RestoreDeadLetterQueueRecords",
+)
+
+PROFILE = Profile(
+    target_prefix="Kinesis_20131202",
+    exposed_headers="x-amzn-RequestId,x-amzn-ErrorType,x-amz-request-id,x-amz-id-2,x-amzn-ErrorMessage,Date",
+    fault_errors=FaultErrors(
+        throttle=("LimitExceededException", "Rate exceeded.", 400),
+        throttled_actions={
+            **dict.fromkeys(
+                ("PutRecord", "PutRecords", "GetRecords", "GetShardIterator"), _THROTTLED
+            ),
+            **dict.fromkeys(QUEUE_DATA, ("ThrottlingException", "Rate exceeded.", 400)),
+        },
+        callers_errors_are_400=True,
+    ),
+)
 
 
 def build_kinesis(

@@ -13,13 +13,12 @@ from collections.abc import Mapping
 
 from headrace.core.ports import Metric
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.channels.orders import ChannelOrder
-from headrace.services.kinesis.consumers.subscriptions import SentEvent
-from headrace.services.kinesis.counters import Key, Stat
+from headrace.services.kinesis.channel_orders import ChannelOrder
 from headrace.services.kinesis.limits import QUEUE_VISIBLE_SHOWN
 from headrace.services.kinesis.queues.open_queue import OpenQueue
-from headrace.services.kinesis.shards.growth import Growth
-from headrace.services.kinesis.state import Stream
+from headrace.services.kinesis.resharding import Growth
+from headrace.services.kinesis.state import Key, Stat, Stream
+from headrace.services.kinesis.subscriptions import SentEvent
 
 # A queue without visible records sends no metrics after about six hours (documented), until somebody receives.
 _PAUSES_AFTER_MS = 6 * 3_600_000

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from headrace.core.arn import Arn, InvalidArn
 from headrace.core.ports import AnyKeys, KeyStates
-from headrace.services.kinesis.data_path.keys import StreamKeys
+from headrace.services.kinesis.data_path.permits import StreamKeys
 from headrace.services.kinesis.state import Stream, Wake
 
 Key = tuple[str, str, str]

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call
-from headrace.core.token_bucket import TokenBucket
+from headrace.core.clock import TokenBucket
 from headrace.services.kinesis.errors import limit_exceeded
 from headrace.services.kinesis.state import Shard, Stream, shard_id_of, shard_number_of
 

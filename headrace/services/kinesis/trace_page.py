@@ -15,12 +15,11 @@ import msgspec
 from headrace.aws.protocols.service import DataPage, NothingToShow
 from headrace.core.clock import Clock
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.channels.orders import ChannelOrder
-from headrace.services.kinesis.data_path.read import read
+from headrace.services.kinesis.channel_orders import ChannelOrder
+from headrace.services.kinesis.data_path.get import read
 from headrace.services.kinesis.queues.open_queue import OpenQueue
 from headrace.services.kinesis.queues.queues import Queues
-from headrace.services.kinesis.queues.state import Delivery, DeliveryState, StoredRecord
-from headrace.services.kinesis.queues.visibility import Place
+from headrace.services.kinesis.queues.state import Delivery, DeliveryState, Place, StoredRecord
 from headrace.services.kinesis.state import Shard, Stream
 from headrace.store import sequence
 from headrace.store.losses import LogDamaged

@@ -9,10 +9,10 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.aws.calls.fault_errors import FaultErrors
+from headrace.aws.calls.errors import FaultErrors
+from headrace.aws.protocols.owned_service import Strictness
 from headrace.aws.protocols.service import Profile, ServiceApi
-from headrace.aws.protocols.strictness import Strictness
-from headrace.aws.signatures.sessions import RoleSessions
+from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids

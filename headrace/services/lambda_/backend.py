@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.aws.gateway.own_addresses import Endpoints
+from headrace.aws.gateway.browser_rules import Endpoints
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionInvoker, InvokeResult, PrincipalCheck, accept_principal

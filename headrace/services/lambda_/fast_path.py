@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import msgspec
 
 from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
-from headrace.aws.protocols import event_stream
+from headrace.aws.protocols import encodings
 from headrace.aws.protocols.service import DataPage, NothingToShow
 from headrace.services.lambda_.actions.invoke import bad_type, run
 from headrace.services.lambda_.backend import Lambda
@@ -172,7 +172,7 @@ def _invoke_streaming(lambda_: Lambda, request: HttpRequest, name: str) -> HttpR
         trace_id=asked.trace_id,
     )
     headers = [
-        ("Content-Type", event_stream.CONTENT_TYPE),
+        ("Content-Type", encodings.CONTENT_TYPE),
         ("X-Amz-Executed-Version", stream.start()),
     ]
     return HttpResponse(200, headers, _build_frames(stream, wants_log=asked.wants_log))
@@ -183,7 +183,7 @@ def _build_frames(stream: AnswerStream, *, wants_log: bool) -> Iterator[bytes]:
     for item in stream.items():
         if isinstance(item, Part):
             if item.data:
-                yield event_stream.event("PayloadChunk", item.data, "application/octet-stream")
+                yield encodings.event("PayloadChunk", item.data, "application/octet-stream")
             continue
         complete: dict[str, str] = {}
         if item.function_error:
@@ -191,7 +191,7 @@ def _build_frames(stream: AnswerStream, *, wants_log: bool) -> Iterator[bytes]:
         if wants_log:
             complete["LogResult"] = base64.b64encode(item.log_tail).decode()
         body = msgspec.json.encode(complete)
-        yield event_stream.event("InvokeComplete", body, "application/json")
+        yield encodings.event("InvokeComplete", body, "application/json")
 
 
 def _complete_error(payload: bytes) -> dict[str, str]:

@@ -21,8 +21,8 @@ from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.operation import Signer, iam_context
 from headrace.aws.shapes.lambda_ import Cors
-from headrace.aws.signatures.signers import Signer, iam_context
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionThrottled, InvokeResult

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.core.patterns import MatchingBudget, PatternRefused, java_pattern
-from headrace.core.wildcards import glob_matches
+from headrace.core.patterns import MatchingBudget, PatternRefused, glob_matches, java_pattern
 
 _MOST_LEVELS = 50
 # headrace's bound for one query: moto answers nobody else meanwhile.

@@ -9,7 +9,7 @@ import json
 from base64 import b64decode, b64encode
 from typing import Any
 
-from headrace.core.wildcards import Wildcard
+from headrace.core.patterns import Wildcard
 from headrace.moto.current_cloud import CURRENT
 
 AWS_OWNED_KEY = "auto"

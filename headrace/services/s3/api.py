@@ -1,12 +1,21 @@
-"""Builds S3 from its parts, and describes it to the gateway and the cloud."""
+"""Builds S3 from its parts, and describes it to the gateway and the cloud.
+
+How requests address S3, and which errors it returns for injected faults.
+
+Finds the KMS key of a bucket, an object or a multipart upload.
+"""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from headrace.aws.protocols.service import ServiceApi
-from headrace.aws.protocols.strictness import Strictness
+from headrace.aws.calls.errors import FaultErrors
+from headrace.aws.protocols.owned_service import Strictness
+from headrace.aws.protocols.service import Profile, ServiceApi
+from headrace.core.arn import bucket_arn, s3_path_of
 from headrace.core.clock import Clock
 from headrace.core.config import Durability
 from headrace.core.ids import Ids
@@ -19,14 +28,64 @@ from headrace.services.s3.fast_path import RawRequests
 from headrace.services.s3.fidelity import FIDELITY
 from headrace.services.s3.files import ObjectFiles
 from headrace.services.s3.history import Histories
-from headrace.services.s3.history_store import HistoryIndex
+from headrace.services.s3.notification_rules import Targets
 from headrace.services.s3.notifications import Notifications
-from headrace.services.s3.profile import PROFILE
-from headrace.services.s3.resource_keys import find_key
-from headrace.services.s3.store import Buckets, ObjectIndex
-from headrace.services.s3.targets import Targets
+from headrace.services.s3.store import Buckets, HistoryIndex, ObjectIndex
 from headrace.services.s3.uploads import Uploads
 from headrace.store.database import Database
+
+
+def find_key(s3: S3, kind: str, resource: str) -> tuple[str, str, str]:
+    """Return the id or ARN of a key, its account and region; "" without one. Raises LookupError, AwsError.
+
+    `kind` is `object key` for the key with which an object was written, `key` for the key of the next write, or
+    `upload key` for the key of a multipart upload, whose id follows the ARN after a space. For `key scope` it returns
+    the ARN of the bucket, without an account, when the bucket has one S3 Bucket Key for all objects.
+    """
+    name, _, key = s3_path_of(resource).partition("/")
+    bucket = s3.bucket(name)
+    if kind == "key scope":
+        return (
+            bucket_arn(bucket.region, name) if _has_bucket_key(bucket.configurations) else "",
+            "",
+            "",
+        )
+    if kind == "upload key":
+        key, _, upload_id = key.rpartition(" ")
+        named = str(s3.uploads.find(name, key, upload_id).encryption.get("key") or "")
+    elif kind == "object key":
+        named = str(s3.object(name, key).encryption.get("key") or "")
+    else:
+        named = _find_default_key(bucket.configurations)
+    return named, bucket.account, bucket.region
+
+
+def _has_bucket_key(configurations: Mapping[str, Any]) -> bool:
+    configuration: Mapping[str, Any] = configurations.get("BucketEncryption") or {}
+    rules: Any = configuration.get("Rules") or ()
+    return any(str(rule.get("BucketKeyEnabled")).lower() == "true" for rule in rules)
+
+
+def _find_default_key(configurations: Mapping[str, Any]) -> str:
+    """Return the KMS key of a bucket's default encryption; empty for S3 managed keys and without encryption."""
+    configuration: Mapping[str, Any] = configurations.get("BucketEncryption") or {}
+    for rule in configuration.get("Rules") or ():
+        default: Mapping[str, Any] = rule.get("ApplyServerSideEncryptionByDefault") or {}
+        if str(default.get("SSEAlgorithm", "")).startswith("aws:kms"):
+            return str(default.get("KMSMasterKeyID") or "")
+    return ""
+
+
+PROFILE = Profile(
+    signing_scopes=("s3express",),
+    takes_the_rest=True,
+    # Browsers send preflight requests (OPTIONS) without a signature.
+    unsigned_methods=frozenset({"OPTIONS"}),
+    fault_errors=FaultErrors(
+        throttle=("SlowDown", "Please reduce your request rate.", 503),
+        error=("InternalError", "We encountered an internal error. Please try again.", 500),
+    ),
+)
 
 
 def build_s3(

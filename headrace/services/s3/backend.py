@@ -1,18 +1,28 @@
-"""All buckets and their objects: creates and removes buckets; writes, reads and removes objects."""
+"""All buckets and their objects: creates and removes buckets; writes, reads and removes objects.
+
+S3's objects as headrace's other services use them, without a request: `headrace.core.ports.ObjectStore`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import s3_path_of
 from headrace.core.clock import Clock
-from headrace.core.ports import BucketNotFound, ObjectNotFound, PrincipalCheck, accept_principal
+from headrace.core.ports import (
+    BucketNotFound,
+    KeyRefused,
+    ObjectInfo,
+    ObjectNotFound,
+    PrincipalCheck,
+    accept_principal,
+)
 from headrace.services.s3 import (
     checksums,
     encryption,
@@ -23,7 +33,7 @@ from headrace.services.s3 import (
 from headrace.services.s3.checksums import DEFAULT, FULL_OBJECT, Body, compute, verify
 from headrace.services.s3.encryption import AnyKey, Keys
 from headrace.services.s3.errors import is_marker, marked_deleted, no_such_version
-from headrace.services.s3.files import ObjectFiles
+from headrace.services.s3.files import ObjectFiles, copy_file
 from headrace.services.s3.history import Histories, Version, check_version_id
 from headrace.services.s3.notifications import (
     CREATED_PUT,
@@ -34,10 +44,11 @@ from headrace.services.s3.notifications import (
     Notifications,
     ObjectEvent,
 )
+from headrace.services.s3.object_headers import build_object_fields, check_conditions
+from headrace.services.s3.routing import check_key
 from headrace.services.s3.state import NULL_VERSION, Bucket, Marker, StoredObject, Upload
 from headrace.services.s3.store import Buckets
 from headrace.services.s3.uploads import Uploads
-from headrace.services.s3.writes import build_object_fields, check_conditions
 
 _MOST_LOOKS = 20
 
@@ -339,3 +350,94 @@ def _check_size(body: Body) -> int:
             {"ProposedSize": str(size_bytes), "MaxSizeAllowed": str(limits.PUT_BYTES)},
         )
     return size_bytes
+
+
+class S3Objects:
+    """Implements `headrace.core.ports.ObjectStore`."""
+
+    def __init__(self, s3: S3) -> None:
+        self._s3 = s3
+
+    def put(
+        self,
+        bucket: str,
+        key: str,
+        body: bytes | Path,
+        *,
+        content_type: str = "binary/octet-stream",
+        content_encoding: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        kms_key: str = "",
+        storage_class: str = "",
+    ) -> str:
+        """See `ObjectStore.put`."""
+        self._s3.bucket(bucket)
+        check_key(key)
+        params: dict[str, Any] = {"ContentType": content_type, "Metadata": dict(metadata or {})}
+        if content_encoding:
+            params["ContentEncoding"] = content_encoding
+        if kms_key:
+            params |= {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key}
+        if storage_class:
+            params["StorageClass"] = storage_class
+        if isinstance(body, bytes):
+            whole = Body(data=body)
+        else:
+            temporary = self._s3.files.temporary()
+            try:
+                copy_file(body, temporary, 0, body.stat().st_size)
+            except OSError:
+                temporary.unlink(missing_ok=True)
+                raise
+            whole = Body(file=temporary)
+        try:
+            return self._s3.write(bucket, key, whole, params).etag
+        except AwsError as error:
+            if error.code.startswith("KMS."):
+                raise KeyRefused(error.code, error.message) from error
+            raise
+
+    def home(self, bucket: str) -> tuple[str, str]:
+        """See `ObjectStore.home`."""
+        location = self._s3.bucket(bucket)
+        return location.account, location.region
+
+    def get(self, bucket: str, key: str) -> bytes:
+        """See `ObjectStore.get`."""
+        return self._s3.read(bucket, key)[1]
+
+    def delete(self, bucket: str, key: str) -> None:
+        """See `ObjectStore.delete`."""
+        self._s3.bucket(bucket)
+        self._s3.remove(bucket, key)
+
+    def list(self, bucket: str, prefix: str = "") -> Iterator[ObjectInfo]:
+        """See `ObjectStore.list`."""
+        self._s3.bucket(bucket)
+        for stored in self._s3.files.scan(bucket, prefix):
+            yield ObjectInfo(stored.key, stored.size_bytes, stored.etag, stored.last_modified_ms)
+
+    def file(self, bucket: str, key: str) -> Path:
+        """See `ObjectStore.file`."""
+        return self._s3.object(bucket, key).path
+
+    def buckets(self) -> Mapping[str, Path]:
+        """See `ObjectStore.buckets`."""
+        return {name: self._s3.files.bucket_folder(name) for name in self._s3.buckets()}
+
+
+class TableStorage:
+    """The buckets that hold the files of S3 Tables' tables: see `headrace.moto.current_cloud.TableStorage`."""
+
+    def __init__(self, s3: S3, clock: Clock) -> None:
+        self._s3 = s3
+        self._clock = clock
+
+    def create(self, name: str, *, account: str, region: str) -> None:
+        """See `TableStorage.create`."""
+        self._s3.save_bucket(name, Bucket(account, region, self._clock.now_ms()))
+
+    def remove(self, name: str) -> None:
+        """See `TableStorage.remove`."""
+        if self._s3.has_bucket(name):
+            self._s3.delete_bucket(name)

@@ -1,4 +1,13 @@
-"""Reads the bodies of requests: decodes and checks objects' bytes, and checks the XML of other operations."""
+"""Reads the bodies of requests: decodes and checks objects' bytes, and checks the XML of other operations.
+
+Checks that an input has all members that AWS's model requires; the XML parser does not check this.
+
+The XML root elements of S3's responses that differ from the output's name in botocore's model.
+
+SDKs ignore the root element, but programs that read the XML themselves may not. Each root is documented at
+https://docs.aws.amazon.com/AmazonS3/latest/API/API_<operation>.html, except that of GetObjectAttributes, which is
+observed in AWS's recorded answers (the documentation shows `GetObjectAttributesOutput`).
+"""
 
 from __future__ import annotations
 
@@ -8,16 +17,75 @@ import io
 import re
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 from xml.parsers import expat
 
 from headrace.aws.calls.errors import AwsError, malformed_xml
 from headrace.aws.calls.http import ChunkSignatures, HttpRequest
+from headrace.aws.calls.operation import operation_model
 from headrace.services.s3 import checksums, limits
 from headrace.services.s3.checksums import Body
+from headrace.services.s3.errors import invalid_argument
 from headrace.services.s3.files import ObjectFiles
+from headrace.services.s3.object_headers import read_params
 from headrace.services.s3.routing import Target
-from headrace.services.s3.writes import read_params
+
+_ROOTS = {
+    "GetBucketAccelerateConfiguration": b"AccelerateConfiguration",
+    "GetBucketRequestPayment": b"RequestPaymentConfiguration",
+    "GetBucketVersioning": b"VersioningConfiguration",
+    "GetBucketWebsite": b"WebsiteConfiguration",
+    "GetObjectAttributes": b"GetObjectAttributesResponse",
+    "ListBucketAnalyticsConfigurations": b"ListBucketAnalyticsConfigurationResult",
+    "ListBucketIntelligentTieringConfigurations": b"ListBucketIntelligentTieringConfigurationsOutput",
+    "ListBucketInventoryConfigurations": b"ListInventoryConfigurationsResult",
+    "ListBucketMetricsConfigurations": b"ListMetricsConfigurationsResult",
+    "ListParts": b"ListPartsResult",
+}
+_FIRST = re.compile(rb"<([A-Za-z]+)(?=[ />])")
+
+
+def add_root(operation: str, body: bytes) -> bytes:
+    """Return the XML of a response with AWS's root element."""
+    root = _ROOTS.get(operation)
+    match = _FIRST.search(body)
+    if root is None or match is None:
+        return body
+    name = match[1]
+    end = b"</" + name + b">"
+    if body.rstrip().endswith(end):
+        body = body.rstrip()[: -len(end)] + b"</" + root + b">"
+    return body[: match.start(1)] + root + body[match.end(1) :]
+
+
+def check_required(operation: str, params: dict[str, Any]) -> None:
+    """Refuse an input that lacks a required member. Raises AwsError MalformedXML, InvalidArgument."""
+    # botocore has no types: its shapes are Any here.
+    shape: Any = cast("Any", operation_model("s3", operation)).input_shape
+    if shape is None:
+        return
+    payload: str | None = shape.serialization.get("payload")
+    for name in shape.required_members:
+        if name not in params:
+            if name == payload:
+                raise malformed_xml()
+            raise invalid_argument(f"{name} is required", name, "")
+    if payload in params and not _is_complete(shape.members[payload], params[payload]):
+        raise malformed_xml()
+
+
+def _is_complete(shape: Any, value: Any) -> bool:
+    if shape.type_name == "structure" and isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return all(members.get(name) is not None for name in shape.required_members) and all(
+            _is_complete(shape.members[name], member)
+            for name, member in members.items()
+            if name in shape.members and member is not None
+        )
+    if shape.type_name == "list" and isinstance(value, list):
+        return all(_is_complete(shape.member, item) for item in cast("list[Any]", value))
+    return True
+
 
 # Decodes aws-chunked bodies, which SDKs use for uploads, and checks the signatures of their chunks.
 

@@ -13,7 +13,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Action, Call, operation_name
 from headrace.aws.protocols import codec_moto
-from headrace.aws.protocols.strictness import Strictness
+from headrace.aws.protocols.owned_service import Strictness
 from headrace.core.arn import bucket_arn, is_account_id
 from headrace.services.s3 import (
     bodies,
@@ -21,11 +21,12 @@ from headrace.services.s3 import (
     cors,
     encryption,
     lifecycle,
+    object_headers,
     post_form,
-    reads,
     website,
 )
 from headrace.services.s3.backend import S3
+from headrace.services.s3.bodies import add_root, check_required
 from headrace.services.s3.errors import (
     ErrorWithHeaders,
     invalid_argument,
@@ -33,12 +34,15 @@ from headrace.services.s3.errors import (
     not_allowed,
     translate,
 )
-from headrace.services.s3.names import check_key
-from headrace.services.s3.required import check_required
-from headrace.services.s3.routing import Target, parse_part_number, parse_target, parse_website_host
+from headrace.services.s3.object_headers import read_customer_key_params
+from headrace.services.s3.routing import (
+    Target,
+    check_key,
+    parse_part_number,
+    parse_target,
+    parse_website_host,
+)
 from headrace.services.s3.state import EmptyAnswer, StoredObject
-from headrace.services.s3.writes import read_customer_key_params
-from headrace.services.s3.xml_roots import add_root
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +105,7 @@ def put_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
     with bodies.open_object_body(s3.files, request, target) as (body, params):
         stored = s3.write(target.bucket, target.key, body, params)
     headers = _build_written_headers(stored.etag, stored.checksums, stored.encryption)
-    headers.append(("x-amz-checksum-type", reads.find_checksum_type(stored)))
+    headers.append(("x-amz-checksum-type", object_headers.find_checksum_type(stored)))
     holder = s3.bucket(target.bucket)
     headers += lifecycle.expiration_header(stored, holder)
     if holder.versioning == "Enabled":
@@ -139,9 +143,9 @@ READ_WHOLE_BELOW_BYTES = 1024 * 1024
 def get_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
     """Answer GetObject. Raises AwsError, BucketNotFound, ObjectNotFound."""
     stored = _find_object(s3, target)
-    reads.check_readable(stored)
+    object_headers.check_readable(stored)
     _check_key(s3, stored)
-    if reads.is_not_modified(stored, target.headers, _read_now_ms(request)):
+    if object_headers.is_not_modified(stored, target.headers, _read_now_ms(request)):
         return HttpResponse(304, _build_identity_headers(stored))
     _, length = _find_slice(stored, target)
     if length >= READ_WHOLE_BELOW_BYTES:
@@ -158,7 +162,7 @@ def get_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
         lambda latest: _find_slice(latest, target),
         target.query.get("versionId"),
     )
-    if reads.is_not_modified(stored, target.headers, _read_now_ms(request)):
+    if object_headers.is_not_modified(stored, target.headers, _read_now_ms(request)):
         return HttpResponse(304, _build_identity_headers(stored))
     return _build_response(s3, stored, target, data)
 
@@ -166,7 +170,7 @@ def get_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
 def head_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
     """Answer HeadObject. Raises AwsError, BucketNotFound, ObjectNotFound."""
     stored = _find_object(s3, target)
-    if reads.is_not_modified(stored, target.headers, _read_now_ms(request)):
+    if object_headers.is_not_modified(stored, target.headers, _read_now_ms(request)):
         return HttpResponse(304, _build_identity_headers(stored))
     answer = _build_response(s3, stored, target, b"")
     answer.headers.append(("Content-Length", str(_find_slice(stored, target)[1])))
@@ -218,13 +222,13 @@ def _find_slice(stored: StoredObject, target: Target) -> tuple[int, int]:
         raise AwsError(
             "InvalidRequest", "Cannot specify both Range header and partNumber query parameter"
         )
-    return reads.find_part(stored, parse_part_number(number))
+    return object_headers.find_part(stored, parse_part_number(number))
 
 
 def _find_range(stored: StoredObject, target: Target) -> tuple[int, int] | None:
     if target.headers.get("if-range", f'"{stored.etag}"').strip('"') != stored.etag:
         return None
-    return reads.parse_range(target.headers.get("range"), stored.size_bytes)
+    return object_headers.parse_range(target.headers.get("range"), stored.size_bytes)
 
 
 def _read_now_ms(request: HttpRequest) -> int:
@@ -235,20 +239,22 @@ def _read_now_ms(request: HttpRequest) -> int:
 def _build_identity_headers(stored: StoredObject) -> list[tuple[str, str]]:
     return [
         ("ETag", f'"{stored.etag}"'),
-        ("Last-Modified", reads.format_http_date(stored.last_modified_ms)),
+        ("Last-Modified", object_headers.format_http_date(stored.last_modified_ms)),
     ]
 
 
 def _answer_headers(
     stored: StoredObject, target: Target, *, is_whole: bool
 ) -> list[tuple[str, str]]:
-    headers = reads.build_object_headers(stored)
+    headers = object_headers.build_object_headers(stored)
     asks_checksum = target.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED"
     # A part has a checksum too. A range has none, unless it is the whole object.
     if asks_checksum and (is_whole or "range" not in target.headers):
         number = target.query.get("partNumber")
-        headers += reads.build_checksum_headers(stored, None if number is None else int(number))
-    for name, header in reads.OVERRIDES.items():
+        headers += object_headers.build_checksum_headers(
+            stored, None if number is None else int(number)
+        )
+    for name, header in object_headers.OVERRIDES.items():
         if name in target.query:
             headers = [(h, v) for h, v in headers if h != header]
             headers.append((header, target.query[name].replace("\r", "").replace("\n", "")))

@@ -24,9 +24,8 @@ from pathlib import Path
 from headrace.core.ids import Ids
 from headrace.services.s3.errors import invalid_version
 from headrace.services.s3.files import VERSIONS_FOLDER, ObjectFiles
-from headrace.services.s3.history_store import HistoryIndex, Removal, VersionRow
 from headrace.services.s3.state import NULL_VERSION, Bucket, Marker, StoredObject
-from headrace.services.s3.store import Change
+from headrace.services.s3.store import Change, HistoryIndex, Removal, VersionRow
 
 Version = StoredObject | Marker
 

@@ -25,9 +25,15 @@ from headrace.core.ids import Ids
 from headrace.core.ports import BusEvent, CallerIdentity, Guard, NoGuard
 from headrace.core.values import iso_of
 from headrace.services.s3 import notification_rules
-from headrace.services.s3.notification_rules import EVENT_BRIDGE, KINDS, NAME
+from headrace.services.s3.notification_rules import (
+    EVENT_BRIDGE,
+    KINDS,
+    NAME,
+    NoTargets,
+    Targets,
+    build_bus_event,
+)
 from headrace.services.s3.state import Bucket, StoredObject
-from headrace.services.s3.targets import NoTargets, Targets, build_bus_event
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)

@@ -27,11 +27,10 @@ from headrace.services.s3 import encryption, lifecycle, limits
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import invalid_argument
-from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_POST
-from headrace.services.s3.routing import Target
+from headrace.services.s3.object_headers import check_tags, read_params
+from headrace.services.s3.routing import Target, check_key
 from headrace.services.s3.state import StoredObject
-from headrace.services.s3.writes import check_tags, read_params
 
 # The policy of a browser's form: checks its expiration and the form's fields. Pure functions.
 #

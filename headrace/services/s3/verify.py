@@ -17,8 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from headrace.services.s3.files import ESCAPED_FOLDER, S3_FOLDER, VERSIONS_FOLDER
-from headrace.services.s3.places import build_escaped_name
+from headrace.services.s3.files import (
+    ESCAPED_FOLDER,
+    S3_FOLDER,
+    VERSIONS_FOLDER,
+    build_escaped_name,
+)
 from headrace.services.s3.uploads import UPLOADS_FOLDER
 
 _PIECE_BYTES = 1024 * 1024

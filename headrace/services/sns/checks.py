@@ -16,7 +16,7 @@ from typing import Any
 from headrace.core.event_patterns.tokens import explain_syntax
 from headrace.moto.other_accounts import refusal_of
 from headrace.moto.patching import check_first
-from headrace.permissions.decisions.refusals import refused
+from headrace.permissions.decisions.identity import refused
 from headrace.services.sns.message_checks import (
     MOST_BYTES,
     check_attributes,

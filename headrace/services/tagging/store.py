@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 from headrace.core.arn import Arn, make_arn
 from headrace.core.ports import ControlPlane
 from headrace.core.values import get_list, get_mapping

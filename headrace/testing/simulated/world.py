@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import boto3
 
 from headrace.aws.calls.http import DROPPED, HttpRequest, HttpResponse
-from headrace.aws.signatures.sessions import Credentials
+from headrace.aws.signatures.access_keys import Credentials
 from headrace.cloud import Cloud
 from headrace.core.config import DEFAULT_ACCOUNT_ID, DEFAULT_REGION, Config
 from headrace.core.ids import Ids

@@ -6,8 +6,7 @@ import pytest
 from botocore import xform_name
 from botocore.exceptions import ClientError
 
-from headrace.aws.calls.model import service_model
-from headrace.aws.calls.operation import operation_name
+from headrace.aws.calls.operation import operation_name, service_model
 from headrace.services.cloudformation.actions import ACTIONS
 from tests.support.cloud import InProcessCloud
 

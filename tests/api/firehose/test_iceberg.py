@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from headrace.core.ports import NoGuard
 from headrace.services.firehose.destinations.iceberg_catalog import CloudCatalog
-from headrace.services.firehose.destinations.iceberg_glue import Glue
+from headrace.services.firehose.destinations.iceberg_routing import Glue
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 from tests.support.iam import allow, make_role
 from tests.support.server import wait_until

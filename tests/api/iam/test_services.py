@@ -348,7 +348,7 @@ def test_a_job_runs_own_policy_limits_what_it_does_in_s3(cloud: InProcessCloud):
 
 
 def test_a_call_in_cbor_needs_the_permission_too(cloud: InProcessCloud):
-    """What reads a call's parameters reads JSON: `headrace/aws/protocols/rpc_cbor.py` gives it that."""
+    """What reads a call's parameters reads JSON: `headrace/aws/protocols/encodings.py` gives it that."""
     make_role(cloud, "of-metrics", allow("cloudwatch:ListMetrics", "*"))
     role = f"arn:aws:iam::{ACCOUNT}:role/of-metrics"
     made = cloud.client("sts").assume_role(RoleArn=role, RoleSessionName="s1")["Credentials"]

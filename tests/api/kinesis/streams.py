@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.services.kinesis.shards.reshard import reshard
+from headrace.services.kinesis.resharding import reshard
 from tests.support.clock import FakeClock
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.aws.protocols.base64_texts import count_padding, is_base64
+from headrace.aws.protocols.encodings import count_padding, is_base64
 from headrace.cloud import server_for
 from headrace.services.kinesis.data_path import json_wire
 from tests.api.kinesis.reference_model import ARN, NAME, Twins, ask, stored, twin_clouds

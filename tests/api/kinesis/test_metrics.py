@@ -12,9 +12,9 @@ import pytest
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call
 from headrace.core.ports import Metric
-from headrace.services.kinesis.consumers.subscribe import subscribe
+from headrace.services.kinesis.actions.stream_consumers import subscribe
 from headrace.services.kinesis.metrics import MinuteMetrics
-from headrace.services.kinesis.shards.growth import Growth
+from headrace.services.kinesis.resharding import Growth
 from tests.api.kinesis.conftest import StillClock
 from tests.api.kinesis.streams import Streams, failure
 from tests.api.kinesis.test_subscribe_to_shard import Reader, register

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.services.kinesis.metrics import MinuteMetrics
-from headrace.services.kinesis.shards.growth import Growth
+from headrace.services.kinesis.resharding import Growth
 from tests.api.kinesis.conftest import StillClock
 from tests.api.kinesis.streams import Streams, covers_all_hash_keys, ranges
 from tests.support.cloud import InProcessCloud

@@ -17,7 +17,7 @@ from headrace.core.ports import (
     StreamReader,
     TrimHorizon,
 )
-from headrace.services.kinesis.shards.retention import Retention
+from headrace.services.kinesis.resharding import Retention
 from tests.api.kinesis.streams import Streams, arn_of
 from tests.support.cloud import InProcessCloud
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.services.kinesis.shards.equal_ranges import plan_equal_ranges
+from headrace.services.kinesis.resharding import plan_equal_ranges
 from headrace.services.kinesis.state import even_ranges
 from tests.api.kinesis.streams import (
     HASH_KEYS,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 from headrace.aws.protocols.service import NothingToShow
 from headrace.cli import trace as trace_module
 from headrace.cli.commands import headrace

@@ -14,7 +14,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from headrace.aws.signatures.sessions import Credentials, RoleSession, RoleSessions
+from headrace.aws.signatures.access_keys import Credentials, RoleSession, RoleSessions
 from headrace.core.clock import SystemClock
 from headrace.services.lambda_.errors import CREDENTIALS_SECONDS
 from tests.support.cloud import InProcessCloud

@@ -161,7 +161,7 @@ OBJECTS = "arn:aws:s3:::box/*"
 def test_s3_refuses_a_bucket_policy(
     cloud: InProcessCloud, statement: dict[str, Any], sentence: str
 ):
-    """Sources: see `headrace.services.s3.policies`."""
+    """Sources: see `headrace.services.s3.acls`."""
     call, params = put(cloud, "s3", json.dumps(statements(statement)))
     assert refusal(call, **params) == ("MalformedPolicy", 400, sentence)
 

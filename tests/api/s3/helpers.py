@@ -14,7 +14,7 @@ from headrace.aws.gateway.dispatch import Gateway
 from headrace.aws.protocols.service import Profile
 from headrace.core.ids import Ids
 from headrace.services.s3.api import build_s3, s3_api
-from headrace.services.s3.object_store import S3Objects
+from headrace.services.s3.backend import S3Objects
 from headrace.store.database import Database
 from tests.support.clients import client_of
 from tests.support.clock import FakeClock

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.s3.sweeper import Sweeper
+from headrace.services.s3.lifecycle import Sweeper
 from tests.api.s3.conftest import BUCKET
 from tests.api.s3.helpers import S3Lab
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.calls.model import operation_model
+from headrace.aws.calls.operation import operation_model
 from headrace.services.s3.actions import ACTIONS
 from headrace.services.s3.fidelity import FIDELITY
 from tests.api.s3.conftest import BUCKET

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.minor_versions import minor_of
+from headrace.core.extras import minor_of
 from headrace.spark_submit.emr_releases import traits_of
 from tests.api.s3.conftest import BUCKET
 from tests.api.s3.helpers import S3Lab

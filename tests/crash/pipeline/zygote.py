@@ -41,7 +41,7 @@ def use_clock(path: Path) -> None:
 
 
 def _load() -> None:
-    from headrace.aws.calls.model import service_model
+    from headrace.aws.calls.operation import service_model
     from headrace.aws.protocols.moto_imports import load_moto
 
     load_moto()

@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest
-from headrace.aws.protocols.body_bounds import (
+from headrace.aws.protocols.codec_json import (
+    CBOR_1_1,
+    JSON_1_1,
+    decode_body,
+    decode_input,
+    decode_rest_json,
+)
+from headrace.aws.protocols.codec_moto import (
     MOST_FORM_FIELDS,
     MOST_JSON_LEVELS,
     MOST_UNPACKED_BYTES,
@@ -24,13 +31,6 @@ from headrace.aws.protocols.body_bounds import (
     check_json,
     check_xml,
     unpack,
-)
-from headrace.aws.protocols.codec_json import (
-    CBOR_1_1,
-    JSON_1_1,
-    decode_body,
-    decode_input,
-    decode_rest_json,
 )
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.aws.calls.errors import AwsError, serialization_error
-from headrace.aws.calls.model import operation_model
+from headrace.aws.calls.operation import operation_model
 from headrace.aws.protocols import codec_json
 from headrace.aws.protocols.codec_json import CBOR_1_1, JSON_1_1
 

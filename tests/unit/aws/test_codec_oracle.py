@@ -16,7 +16,7 @@ from botocore.parsers import create_parser
 from botocore.serialize import create_serializer
 
 from headrace.aws.calls.http import HttpRequest
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 from headrace.aws.protocols import codec_moto
 
 SCALARS: dict[str, Any] = {

@@ -9,7 +9,7 @@ from typing import Any
 import botocore.loaders
 import pytest
 
-from headrace.aws.calls.model import loader, service_description
+from headrace.aws.calls.operation import loader, service_description
 from headrace.aws.protocols.moto_imports import load_moto
 
 

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.calls import model
+from headrace.aws.calls import operation
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import operation_name
 from headrace.aws.protocols import newer_parameters
-from headrace.aws.protocols.strictness import Strictness
+from headrace.aws.protocols.owned_service import Strictness
 from headrace.services.cloudformation.actions import ACTIONS
 
 
 @pytest.fixture
 def newer_botocore(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """CloudFormation's model as of a botocore that has two parameters more, one of them inside a list."""
-    description: Any = copy.deepcopy(model.service_description("cloudformation"))
+    description: Any = copy.deepcopy(operation.service_description("cloudformation"))
     shapes = description["shapes"]
     shapes["ContinueUpdateRollbackInput"]["members"]["BrewTea"] = {"shape": "StackName"}
     shapes["Tag"]["members"]["Colour"] = {"shape": "StackName"}
-    later = model.ServiceModel(description, service_name="cloudformation")
+    later = operation.ServiceModel(description, service_name="cloudformation")
     newer_parameters.newer_parameters.cache_clear()
     monkeypatch.setattr(
         newer_parameters, "operation_model", lambda _, name: later.operation_model(name)

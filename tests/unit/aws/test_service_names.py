@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from headrace.aws.calls.http import HttpRequest
-from headrace.aws.faults.faults import Faults
-from headrace.aws.gateway.inline_requests import InlineRequests
+from headrace.aws.gateway.dispatch import InlineRequests
+from headrace.aws.gateway.faults import Faults
 from headrace.aws.signatures.credential_scopes import ServiceNames
 from headrace.core.ids import Ids
-from headrace.services.kinesis.profile import PROFILE
+from headrace.services.kinesis.api import PROFILE
 
 
 def asked(**headers: str) -> HttpRequest:

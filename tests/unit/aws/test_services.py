@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 from headrace.aws.protocols.owned_service import check_api
 from tests.support.cloud import InProcessCloud
 from tests.support.owned import OWNED

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.aws.signatures.sessions import RoleSession, RoleSessions, role_name, session_secret
+from headrace.aws.signatures.access_keys import RoleSession, RoleSessions, role_name, session_secret
 
 SESSIONS = RoleSessions(bytes(range(32)))
 OTHERS = RoleSessions(bytes(32))

@@ -62,7 +62,7 @@ def test_what_keeps_every_constraint_passes():
 
 
 def test_the_constraints_of_every_owned_operation_compile():
-    from headrace.aws.calls.model import service_model
+    from headrace.aws.calls.operation import service_model
 
     for service in ("kinesis", "firehose", "lambda", "emr", "cloudformation"):
         for operation in service_model(service).operation_names:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.model import operation_model, service_model
-from headrace.aws.calls.operation import operation_name
+from headrace.aws.calls.operation import operation_model, operation_name, service_model
 from headrace.moto.dropped_members import dropped_members
 from headrace.services.cloudformation.actions import ACTIONS
 from headrace.services.cloudformation.fidelity import FIDELITY, fidelity_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 from headrace.core import patterns
 from headrace.core.patterns import (
     MatchingBudget,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.wildcards import (
+from headrace.core.patterns import (
     BadWildcard,
     compile_glob,
     glob_matches,

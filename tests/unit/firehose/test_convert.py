@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headrace.core.ports import TableSchema
 from headrace.services.firehose import convert
-from headrace.services.firehose.hive import UnknownType
+from headrace.services.firehose.convert import UnknownType
 from headrace.services.firehose.serde import JsonReadOptions, ParquetWriteOptions
 from tests.unit.firehose.helpers import record_of
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace.aws.calls.errors import AwsError
-from headrace.services.firehose.joda import build_reader, check_pattern
+from headrace.services.firehose.serde import build_reader, check_pattern
 
 
 @pytest.mark.parametrize(

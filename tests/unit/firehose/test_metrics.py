@@ -13,7 +13,7 @@ import pytest
 
 from headrace.core.ports import AnyKeys, Metric
 from headrace.services.firehose import metrics
-from headrace.services.firehose.keys import KeyUnusable
+from headrace.services.firehose.permits import KeyUnusable
 from headrace.services.firehose.reports import Reports
 from tests.support.endpoint import endpoint
 from tests.support.hec import TOKEN, hec

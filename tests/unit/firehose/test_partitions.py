@@ -16,7 +16,7 @@ import pytest
 from headrace.core.ports import CallerIdentity, NoGuard
 from headrace.services.firehose import sorting
 from headrace.services.firehose.delivery import Delivery
-from headrace.services.firehose.partitions import LIMIT_OUTPUT
+from headrace.services.firehose.prefix import LIMIT_OUTPUT
 from headrace.services.firehose.s3_settings import check_extended_s3
 from tests.support.objects import Killed
 from tests.unit.firehose.helpers import FUNCTION, INTERVAL_S, SHARD, Lab, several

@@ -15,8 +15,12 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.services.firehose.processing import MAGIC, split_aggregate
-from headrace.services.firehose.splitting import UnsplittableRecord, inflate_logs
+from headrace.services.firehose.processing import (
+    MAGIC,
+    UnsplittableRecord,
+    inflate_logs,
+    split_aggregate,
+)
 from tests.unit.firehose.helpers import CONVERSION, FUNCTION, INTERVAL_S, Lab, several
 from tests.unit.firehose.test_partitions import PARTITIONED
 from tests.unit.firehose.test_transform import upper

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.services.firehose.partitions import find_keys
+from headrace.services.firehose.prefix import find_keys
 
 
 @pytest.mark.parametrize(

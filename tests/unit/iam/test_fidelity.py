@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.calls.model import operation_model
+from headrace.aws.calls.operation import operation_model
 from headrace.services.iam.answers import FIDELITY, NOTES
 
 ROWS = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from headrace.services.kinesis.counters import FOLD_AT, Stat, StreamCounters
+from headrace.services.kinesis.state import FOLD_AT, Stat, StreamCounters
 
 
 def test_a_statistic_keeps_count_sum_least_and_most() -> None:

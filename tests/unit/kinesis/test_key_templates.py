@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.services.kinesis.channels.key_templates import DEFAULT_TEMPLATE, expand, find_fault
+from headrace.services.kinesis.channel_orders import DEFAULT_TEMPLATE, expand, find_fault
 
 NAMES = {"channel-name": "my-channel", "channel-id": "abc", "stream-name": "my-stream"}
 AT_MS = 1_784_558_999_000  # 2026-07-20 14:49:59 UTC

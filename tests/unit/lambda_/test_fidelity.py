@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import headrace.services.lambda_ as package
-from headrace.aws.calls.model import operation_model
-from headrace.aws.calls.operation import operation_name
+from headrace.aws.calls.operation import operation_model, operation_name
 from headrace.services.lambda_.actions import ACTIONS
 from headrace.services.lambda_.fidelity import FIDELITY
 

@@ -7,7 +7,7 @@ from typing import Any
 import botocore.session
 import pytest
 
-from headrace.permissions.policies.accesses import FREE, RENAMED, accesses_of, why_unknown
+from headrace.permissions.requests.accesses import FREE, RENAMED, accesses_of, why_unknown
 from headrace.permissions.requests.table import prefix_named, prefix_of, services
 from tests.support.owned import OWNED
 from tests.unit.permissions.parties import ACCOUNT, STREAM

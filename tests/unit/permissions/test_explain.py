@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.permissions.policies.explain import explain
+from headrace.permissions.decisions.explanations import explain
 from headrace.permissions.policies.model import Policies
 from tests.unit.permissions.parties import JOHN, PUT, STREAM, allow, deny, policy
 

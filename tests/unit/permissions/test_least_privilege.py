@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-from headrace.permissions.policies.evaluate import evaluate
-from headrace.permissions.policies.grammar import check_policy
-from headrace.permissions.policies.least_privilege import (
+from headrace.permissions.decisions.explanations import (
     Unused,
     find_unused_statements,
     least_policy,
 )
+from headrace.permissions.policies.evaluate import evaluate
+from headrace.permissions.policies.grammar import check_policy
 from headrace.permissions.policies.model import Access, NamedPolicy, Policies
 from tests.unit.permissions.parties import ACCOUNT, MAPPER, STREAM, allow, deny, policy
 

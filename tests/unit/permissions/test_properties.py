@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.permissions.decisions.explanations import explain
 from headrace.permissions.policies.evaluate import evaluate
-from headrace.permissions.policies.explain import explain
 from headrace.permissions.policies.model import Access, NamedPolicy, Policies, Principal
 from tests.unit.permissions.parties import ACCOUNT, JOHN, MAPPER, OTHER
 from tests.unit.permissions.slow_model import Asked, Given, decide, matches

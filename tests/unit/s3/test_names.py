@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.services.s3.names import is_bucket_name
-from headrace.services.s3.places import build_escaped_name, is_plain
+from headrace.services.s3.files import build_escaped_name, is_plain
+from headrace.services.s3.routing import is_bucket_name
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.minor_versions import minor_of
+from headrace.core.extras import minor_of
 from headrace.spark_submit import sparks as sparks_module
 from headrace.spark_submit.emr_releases import release_of, releases, traits_of, version_at
 from headrace.spark_submit.environments import CACHE_VARIABLE, REUSE_VARIABLE, find_cached

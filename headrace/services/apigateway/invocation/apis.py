@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import unquote
 
-from headrace.aws.signatures.signers import Signer
+from headrace.aws.calls.operation import Signer
 from headrace.moto.storage.changes import MOTO_LOCK
 
 ACTION = "execute-api:Invoke"

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from headrace.core.patterns import glob_matches
 from headrace.core.ports import FunctionNotFound, FunctionThrottled
-from headrace.core.wildcards import glob_matches
 from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.services.apigateway.invocation.functions import (
     SERVICE,

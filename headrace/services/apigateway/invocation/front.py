@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.gateway.own_addresses import Endpoints
+from headrace.aws.calls.operation import Signer
+from headrace.aws.gateway.browser_rules import Endpoints
 from headrace.aws.signatures.auth_errors import API_SERVICE
-from headrace.aws.signatures.signers import Signer
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane

@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 from urllib.parse import parse_qsl
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.signatures.signers import Signer
+from headrace.aws.calls.operation import Signer
 from headrace.core.ports import ControlPlane, InvokeResult
 
 SERVICE = "apigateway.amazonaws.com"

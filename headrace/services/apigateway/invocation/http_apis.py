@@ -16,11 +16,10 @@ from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpResponse
-from headrace.aws.calls.model import operation_model
-from headrace.aws.signatures.signers import Signer, iam_context
+from headrace.aws.calls.operation import Signer, iam_context, operation_model
 from headrace.core.arn import partition_of
+from headrace.core.patterns import glob_matches
 from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
-from headrace.core.wildcards import glob_matches
 from headrace.deliveries.targets import convert_parameters
 from headrace.services.apigateway.invocation import endpoints
 from headrace.services.apigateway.invocation.apis import (

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, unquote
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpResponse
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 from headrace.aws.protocols.codec_json import decode_input, encode_error, encode_output
 from headrace.aws.protocols.codec_moto import serialize_error, serialize_output
 from headrace.core.ports import CallerIdentity, ControlPlane

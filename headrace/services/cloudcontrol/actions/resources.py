@@ -12,7 +12,7 @@ import jsonpatch
 
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudcontrol as shapes
-from headrace.core.resource_types import KnownResource, ResourcePlace
+from headrace.core.ports.control import KnownResource, ResourcePlace
 from headrace.core.values import BadMarker, page_of
 from headrace.services.cloudcontrol.backend import CloudControl
 from headrace.services.cloudcontrol.errors import invalid

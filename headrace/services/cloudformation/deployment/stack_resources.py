@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from headrace.core.wildcards import glob_matches
+from headrace.core.patterns import glob_matches
 from headrace.services.cloudformation.changes import imports, stack_tags
 from headrace.services.cloudformation.deployment.alias_deployments import ALIAS, AliasDeployment
 from headrace.services.cloudformation.deployment.resource_removal import Removal

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 from headrace.core.values import iso_of
 from headrace.moto.dropped_members import dropped_members
 from headrace.services.cloudformation.errors import ResourceFailed

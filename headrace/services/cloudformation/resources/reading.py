@@ -13,7 +13,7 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.model import operation_model
+from headrace.aws.calls.operation import operation_model
 from headrace.services.cloudformation.resources.base import (
     Context,
     Properties,

@@ -6,13 +6,11 @@ from headrace.services.firehose.actions.delivery_streams import (
     describe_delivery_stream,
     list_delivery_streams,
     list_tags_for_delivery_stream,
+    start_delivery_stream_encryption,
+    stop_delivery_stream_encryption,
     tag_delivery_stream,
     untag_delivery_stream,
     update_destination,
-)
-from headrace.services.firehose.actions.encryption import (
-    start_delivery_stream_encryption,
-    stop_delivery_stream_encryption,
 )
 from headrace.services.firehose.actions.puts import put_record, put_record_batch
 

@@ -12,8 +12,13 @@ from headrace.aws.shapes.firehose import (
 )
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.errors import invalid, invalid_source, not_found
-from headrace.services.firehose.limits import BATCH_BYTES, RECORD_BYTES
-from headrace.services.firehose.quotas import SLOW_DOWN, THROTTLED, build_slow_down_error
+from headrace.services.firehose.limits import (
+    BATCH_BYTES,
+    RECORD_BYTES,
+    SLOW_DOWN,
+    THROTTLED,
+    build_slow_down_error,
+)
 from headrace.services.firehose.state import DeliveryStream
 
 # The caller when CloudWatch Logs delivers the log events of a subscription.

@@ -1,6 +1,6 @@
 """The kinds of destinations of delivery streams, each in its own modules."""
 
-from headrace.services.firehose.destinations.base import Destination
+from headrace.services.firehose.destinations.common import Destination
 from headrace.services.firehose.destinations.http import HttpEndpointDestination
 from headrace.services.firehose.destinations.iceberg import IcebergDestination
 from headrace.services.firehose.destinations.opensearch import SEARCH_DESTINATIONS

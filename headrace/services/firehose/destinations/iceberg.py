@@ -11,9 +11,9 @@ from headrace.core.extras import install_command
 from headrace.core.values import get_list, get_mapping
 from headrace.services.firehose import prefix
 from headrace.services.firehose.destinations import common, iceberg_routing
-from headrace.services.firehose.destinations.base import Attempt, Outcome, compute_backoff_s
+from headrace.services.firehose.destinations.common import Attempt, Outcome, compute_backoff_s
 from headrace.services.firehose.errors import invalid, not_built
-from headrace.services.firehose.failures import FailedRecord, common_members
+from headrace.services.firehose.records import FailedRecord, common_members
 from headrace.services.firehose.state import ICEBERG_FAILED
 
 # Documented: docs.aws.amazon.com/firehose/latest/dev/buffering-hints.html; Iceberg has the ranges of S3.
@@ -76,9 +76,9 @@ class IcebergDestination:
         Records are applied in order, which AWS does not promise.
         """
         # pyiceberg takes half a second to import, and a cloud must be healthy within one second.
-        from headrace.services.firehose.destinations import iceberg_delivery
+        from headrace.services.firehose.destinations import iceberg_commit
 
-        return iceberg_delivery.deliver(attempt)
+        return iceberg_commit.deliver(attempt)
 
     def error_line(self, failure: FailedRecord, attempt: Attempt) -> dict[str, Any]:
         """See `Destination.error_line`. Its members are from users' buckets (observed by others, 2026)."""

@@ -25,7 +25,7 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.ports import CallerIdentity, Guard, ObjectNotFound, ObjectStore
-from headrace.services.firehose.destinations.iceberg_glue import CONCURRENT, NOT_FOUND, Glue
+from headrace.services.firehose.destinations.iceberg_routing import CONCURRENT, NOT_FOUND, Glue
 from headrace.services.firehose.permits import SESSION, RoleDenied
 
 # Code observed by others in users' error output, 2026; the sentence is assumed.

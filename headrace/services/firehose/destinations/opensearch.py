@@ -19,20 +19,19 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from headrace.core.ports.search import SearchDomainNotFound, SearchServer
+from headrace.core.ports.messages import SearchDomainNotFound, SearchServer
 from headrace.core.values import get_mapping
 from headrace.services.firehose.destinations import common
 from headrace.services.firehose.destinations import exchange as wire
-from headrace.services.firehose.destinations.base import (
+from headrace.services.firehose.destinations.common import (
     EVERY_FIVE_MINUTES_S,
     Attempt,
     DeliveryRefusal,
     Outcome,
 )
 from headrace.services.firehose.errors import invalid
-from headrace.services.firehose.failures import FailedRecord, common_members
 from headrace.services.firehose.permits import find_collection_denial, find_domain_denial
-from headrace.services.firehose.records import Record
+from headrace.services.firehose.records import FailedRecord, Record, common_members
 from headrace.services.firehose.transform import Stopping
 
 # The largest request that AWS's smallest domains accept.

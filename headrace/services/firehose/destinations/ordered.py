@@ -1,6 +1,6 @@
 """The destination of another service's orders: objects whose names, bytes and checks are the order's own.
 
-Kinesis' channels are such orders; see `headrace.core.ports.deliveries`.
+Kinesis' channels are such orders; see `headrace.core.ports.data`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any, cast
 
 from headrace.core.ports import ObjectOrder
 from headrace.services.firehose import output
-from headrace.services.firehose.destinations.base import Attempt, Outcome, compute_backoff_s
+from headrace.services.firehose.destinations.common import Attempt, Outcome, compute_backoff_s
 from headrace.services.firehose.errors import invalid
-from headrace.services.firehose.failures import DELIVERED, FailedRecord
 from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.records import DELIVERED, FailedRecord
 from headrace.services.firehose.state import DeliveryStream
 
 

@@ -21,7 +21,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import Arn
 from headrace.core.extras import install_command
 from headrace.core.ports import CallerIdentity, ControlPlane, ObjectOrder, TableTarget
-from headrace.services.firehose.destinations.base import Attempt, Outcome
+from headrace.services.firehose.destinations.common import Attempt, Outcome
 from headrace.services.firehose.destinations.iceberg_routing import INSERT, Change, Name
 from headrace.services.firehose.destinations.json_schema import (
     RecordSchema,
@@ -29,10 +29,10 @@ from headrace.services.firehose.destinations.json_schema import (
     read_schema,
 )
 from headrace.services.firehose.destinations.ordered import OrderedDestination, order_of
-from headrace.services.firehose.failures import DELIVERED, FailedRecord
 from headrace.services.firehose.output import Suspended
 from headrace.services.firehose.permits import SESSION
 from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.records import DELIVERED, FailedRecord
 from headrace.services.firehose.state import DeliveryStream
 
 # The property of a table that names its order, so that a kill while it is made leaves no table without an owner.

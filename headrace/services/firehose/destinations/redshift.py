@@ -27,18 +27,17 @@ from headrace.core.ports.warehouses import (
 from headrace.core.values import get_mapping
 from headrace.services.firehose import output
 from headrace.services.firehose.destinations import common
-from headrace.services.firehose.destinations.base import (
+from headrace.services.firehose.destinations.common import (
     EVERY_FIVE_MINUTES_S,
     Attempt,
     DeliveryRefusal,
     Outcome,
 )
 from headrace.services.firehose.errors import backup_stays, invalid
-from headrace.services.firehose.failures import DELIVERED, FailedRecord
 from headrace.services.firehose.permits import SESSION
 from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.processors import complete_processors
-from headrace.services.firehose.s3_settings import check_plain_s3
+from headrace.services.firehose.records import DELIVERED, FailedRecord
+from headrace.services.firehose.s3_settings import check_plain_s3, complete_processors
 
 _WHY = {
     "TableNotFound": "The table to load into does not exist. Firehose makes no tables.",

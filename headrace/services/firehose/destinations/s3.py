@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.ports import BucketNotFound
 from headrace.core.values import get_mapping
 from headrace.services.firehose import output, s3_settings
-from headrace.services.firehose.destinations.base import Attempt, Outcome, compute_backoff_s
-from headrace.services.firehose.failures import (
+from headrace.services.firehose.destinations.common import Attempt, Outcome, compute_backoff_s
+from headrace.services.firehose.limits import RETRY_DEFAULT_S
+from headrace.services.firehose.metrics import Measure
+from headrace.services.firehose.permits import RoleDenied
+from headrace.services.firehose.records import (
     CONVERSION_FAILED,
     DELIVERED,
     PROCESSING_FAILED,
@@ -17,9 +20,6 @@ from headrace.services.firehose.failures import (
     build_processing_line,
     conversion_line,
 )
-from headrace.services.firehose.limits import RETRY_DEFAULT_S
-from headrace.services.firehose.metrics import Measure
-from headrace.services.firehose.permits import RoleDenied
 from headrace.services.firehose.state import is_partitioned
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from headrace.core.clock import Clock
 from headrace.services.firehose.destinations import common
 from headrace.services.firehose.destinations import exchange as wire
-from headrace.services.firehose.destinations.base import (
+from headrace.services.firehose.destinations.common import (
     Attempt,
     DeliveryRefusal,
     Outcome,
@@ -27,8 +27,8 @@ from headrace.services.firehose.destinations.base import (
 )
 from headrace.services.firehose.destinations.exchange import Stopped
 from headrace.services.firehose.errors import invalid
-from headrace.services.firehose.failures import FailedRecord, common_members
 from headrace.services.firehose.output import find_delimiter
+from headrace.services.firehose.records import FailedRecord, common_members
 from headrace.services.firehose.transform import Stopping
 
 RAW = "/services/collector/raw"

@@ -1,6 +1,6 @@
 """Answers STS's operations that create sessions, with credentials that name their owner.
 
-Nothing is stored: the session's data is sealed in its token, see `headrace.aws.signatures.sessions`. Sources: the
+Nothing is stored: the session's data is sealed in its token, see `headrace.aws.signatures.access_keys`. Sources: the
 operations' references; docs.aws.amazon.com/IAM/latest/UserGuide/id_session-tags.html, reference_iam-quotas.html and, on
 source identities, id_credentials_temp_control-access_monitor.html; sentences as AWS's users and LocalStack report them.
 
@@ -32,8 +32,8 @@ from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Call
 from headrace.aws.protocols import codec_moto
 from headrace.aws.protocols.validate import validate
+from headrace.aws.signatures.access_keys import RoleSession, RoleSessions, role_name
 from headrace.aws.signatures.credential_scopes import token_of
-from headrace.aws.signatures.sessions import RoleSession, RoleSessions, role_name
 from headrace.core.arn import is_account_id, partition_of
 from headrace.core.ports import CallerIdentity
 from headrace.moto.current_cloud import CURRENT

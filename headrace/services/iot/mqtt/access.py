@@ -20,11 +20,10 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Protocol
 
-from headrace.aws.calls.permits import Permit
-from headrace.aws.signatures.signers import Signer
+from headrace.aws.calls.operation import Permit, Signer
 from headrace.core.arn import partition_of
+from headrace.core.clock import TokenBucket
 from headrace.core.config import Iam
-from headrace.core.token_bucket import TokenBucket
 from headrace.moto.storage.changes import CHANGES
 from headrace.permissions.policies.document import UnreadableDocument
 from headrace.permissions.policies.evaluate import denial, evaluate

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.operation import Signer
 from headrace.aws.server.tls import Tls
-from headrace.aws.signatures.signers import Signer
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids

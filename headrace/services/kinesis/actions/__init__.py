@@ -1,10 +1,5 @@
 """Kinesis's operations. An operation that is not listed answers UnknownOperationException."""
 
-from headrace.services.kinesis.actions.account_settings import (
-    describe_account_settings,
-    describe_limits,
-    update_account_settings,
-)
 from headrace.services.kinesis.actions.channels import (
     create_channel,
     delete_channel,
@@ -12,42 +7,49 @@ from headrace.services.kinesis.actions.channels import (
     list_channels,
     update_channel,
 )
-from headrace.services.kinesis.actions.describe_stream import (
-    describe_stream,
-    describe_stream_summary,
-)
-from headrace.services.kinesis.actions.get_records import get_records
-from headrace.services.kinesis.actions.get_shard_iterator import get_shard_iterator
-from headrace.services.kinesis.actions.list_shards import list_shards
-from headrace.services.kinesis.actions.put_record import put_record
-from headrace.services.kinesis.actions.put_records import put_records
-from headrace.services.kinesis.actions.queue_records import (
+from headrace.services.kinesis.actions.queues import (
     acknowledge_dead_letter_queue_records,
     acknowledge_queue_records,
-    receive_dead_letter_queue_records,
-    receive_queue_records,
-    restore_dead_letter_queue_records,
-    update_dead_letter_queue_records_visibility,
-    update_queue_records_visibility,
-)
-from headrace.services.kinesis.actions.queues import (
     create_queue,
     delete_queue,
     describe_queue,
     list_queues,
+    receive_dead_letter_queue_records,
+    receive_queue_records,
+    restore_dead_letter_queue_records,
+    update_dead_letter_queue_records_visibility,
     update_queue,
+    update_queue_records_visibility,
 )
-from headrace.services.kinesis.actions.resource_policy import (
+from headrace.services.kinesis.actions.records import (
+    get_records,
+    get_shard_iterator,
+    put_record,
+    put_records,
+)
+from headrace.services.kinesis.actions.resources import (
+    add_tags_to_stream,
     delete_resource_policy,
     get_resource_policy,
+    list_tags_for_resource,
+    list_tags_for_stream,
     put_resource_policy,
+    remove_tags_from_stream,
+    tag_resource,
+    untag_resource,
 )
-from headrace.services.kinesis.actions.shards import merge_shards, split_shard, update_shard_count
+from headrace.services.kinesis.actions.shards import (
+    list_shards,
+    merge_shards,
+    split_shard,
+    update_shard_count,
+)
 from headrace.services.kinesis.actions.stream_consumers import (
     deregister_stream_consumer,
     describe_stream_consumer,
     list_stream_consumers,
     register_stream_consumer,
+    subscribe_to_shard,
 )
 from headrace.services.kinesis.actions.stream_settings import (
     decrease_stream_retention_period,
@@ -61,15 +63,15 @@ from headrace.services.kinesis.actions.stream_settings import (
     update_stream_record_distribution_strategy,
     update_stream_warm_throughput,
 )
-from headrace.services.kinesis.actions.streams import create_stream, delete_stream, list_streams
-from headrace.services.kinesis.actions.subscribe_to_shard import subscribe_to_shard
-from headrace.services.kinesis.actions.tags import (
-    add_tags_to_stream,
-    list_tags_for_resource,
-    list_tags_for_stream,
-    remove_tags_from_stream,
-    tag_resource,
-    untag_resource,
+from headrace.services.kinesis.actions.streams import (
+    create_stream,
+    delete_stream,
+    describe_account_settings,
+    describe_limits,
+    describe_stream,
+    describe_stream_summary,
+    list_streams,
+    update_account_settings,
 )
 
 ACTIONS = [

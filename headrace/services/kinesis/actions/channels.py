@@ -21,11 +21,17 @@ from headrace.aws.shapes.kinesis import (
     UpdateChannelInput,
     UpdateChannelOutput,
 )
-from headrace.services.kinesis.actions.describe_stream import creation_time, matches_filter
+from headrace.services.kinesis.actions.resources import check_tags
+from headrace.services.kinesis.actions.streams import creation_time, matches_filter
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.channels.key_templates import DEFAULT_TEMPLATE, find_fault
-from headrace.services.kinesis.channels.orders import ChannelOrder, names_of
-from headrace.services.kinesis.channels.state import Channel, ChannelStatus
+from headrace.services.kinesis.channel_orders import (
+    DEFAULT_TEMPLATE,
+    Channel,
+    ChannelOrder,
+    ChannelStatus,
+    find_fault,
+    names_of,
+)
 from headrace.services.kinesis.errors import in_use, invalid_argument, limit_exceeded
 from headrace.services.kinesis.limits import (
     LIST_CHANNELS_MOST,
@@ -33,7 +39,6 @@ from headrace.services.kinesis.limits import (
     MIN_FRESHNESS_S,
 )
 from headrace.services.kinesis.state import Stream
-from headrace.services.kinesis.tagging import check_tags
 
 _OWN_KEY = "alias/aws/kinesis"
 _TO_BUCKET: Final = "S3DestinationConfiguration"

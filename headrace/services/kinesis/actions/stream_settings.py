@@ -34,9 +34,13 @@ from headrace.services.kinesis.limits import (
     ON_DEMAND_SHARDS,
     WARM_THROUGHPUT_MIBPS,
 )
-from headrace.services.kinesis.quotas import check_on_demand_quota, check_shard_quota, use_daily
-from headrace.services.kinesis.shards.equal_ranges import plan_equal_ranges
-from headrace.services.kinesis.shards.reshard import reshard
+from headrace.services.kinesis.resharding import (
+    check_on_demand_quota,
+    check_shard_quota,
+    plan_equal_ranges,
+    reshard,
+    use_daily,
+)
 from headrace.services.kinesis.state import Distribution, Stream
 
 

@@ -17,9 +17,8 @@ from headrace.aws.calls.operation import Call
 from headrace.aws.protocols import codec_json
 from headrace.aws.protocols.service import RawAnswer
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.data_path.put import PutResult
+from headrace.services.kinesis.data_path.put import PutResult, UsualPut, put_one, put_usual
 from headrace.services.kinesis.data_path.stored_records import ARRAY, TEXT, cbor_answer, item_head
-from headrace.services.kinesis.data_path.usual_put import UsualPut, put_one, put_usual
 from headrace.services.kinesis.limits import (
     GET_RECORDS_COUNT,
     PARTITION_KEY_CHARS,

@@ -5,6 +5,10 @@ number 1, a MAC, and the fields that the MAC covers. It is as long as AWS's iter
 stream's name: some clients size database columns by it. The MAC's key is stored, so an iterator survives a restart. If
 the stream is deleted and another stream gets its name, the iterator reads the new stream from the start. Source of the
 form and of this last rule: kinesalite (observed).
+
+Reads the records of a shard that readers may see, and counts the read. All readers use it.
+
+Finds the record of a shard where reading starts, for the five types of starting position.
 """
 
 from __future__ import annotations
@@ -16,18 +20,162 @@ import hmac
 import struct
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call
 from headrace.aws.shapes.kinesis import ChildShard
 from headrace.core.clock import Clock
 from headrace.services.kinesis.data_path.permits import ask
-from headrace.services.kinesis.data_path.read import read_and_count
 from headrace.services.kinesis.errors import invalid_argument, shard_absent
 from headrace.services.kinesis.limits import GET_RECORDS_BYTES, ITERATOR_LIFE_MS
 from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.state import Shard, Stream, shard_id_of
 from headrace.services.kinesis.throttle import Throttle
+from headrace.store import sequence
+from headrace.store.frame import Batch
+from headrace.store.shard_log import ShardLog
+
+# This hexadecimal digit is 0 in every record's sequence number. A number with the digit set lies between two records'.
+_BETWEEN = 0xF << 76
+# AWS refuses a number in its first layout whose creation time is this or later. Source: kinesalite (observed).
+_FIRST_LAYOUT_ENDS_S = 16_025_175_000
+
+
+def start_index(
+    stream: Stream,
+    shard: Shard,
+    kind: str,
+    number: str | None,
+    timestamp: datetime | None,
+    now_ms: int,
+    operation: str,
+) -> int:
+    """Return the index of the first record to read. `operation` appears in error messages. Raises AwsError."""
+    log = shard.log
+    assert log is not None
+    if kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"):
+        if number is None:
+            raise _contradiction(kind, "no")
+        index = _index_of_number(stream, shard, number, now_ms, operation)
+        if kind == "AFTER_SEQUENCE_NUMBER" or int(number) & _BETWEEN:
+            index += 1
+        # The ending sequence number of a closed shard is above every record; reading then starts at the log's end.
+        return min(index, log.next_index)
+    if kind == "AT_TIMESTAMP":
+        return log.index_at(_timestamp_ms(timestamp, now_ms))
+    if number is not None:
+        raise _contradiction(kind, "also a")
+    return log.first_index if kind == "TRIM_HORIZON" else log.readable_index
+
+
+def number_before(shard: Shard, index: int, now_ms: int) -> str:
+    """Return a sequence number above every record before `index` and below the record at `index`.
+
+    AT_SEQUENCE_NUMBER and AFTER_SEQUENCE_NUMBER with this number both start at `index`.
+    """
+    return str(shard.base.first_of(index - 1, now_ms) | _BETWEEN)
+
+
+def _contradiction(kind: str, conflicting: str) -> Exception:
+    return invalid_argument(
+        "Must either specify (1) AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER and StartingSequenceNumber or"
+        " (2) TRIM_HORIZON or LATEST and no StartingSequenceNumber."
+        f" Request specified {kind} and {conflicting} StartingSequenceNumber."
+    )
+
+
+def _timestamp_ms(timestamp: datetime | None, now_ms: int) -> int:
+    if timestamp is None:
+        raise invalid_argument(
+            "Must specify timestamp parameter for iterator of type AT_TIMESTAMP."
+            " Current request has no timestamp parameter."
+        )
+    timestamp_ms = int(timestamp.timestamp() * 1000)
+    if timestamp_ms > now_ms:
+        raise invalid_argument(
+            "The timestampInMillis parameter cannot be greater than the currentTimestampInMillis."
+            f" timestampInMillis: {timestamp_ms}, currentTimestampInMillis: {now_ms}"
+        )
+    return timestamp_ms
+
+
+def _index_of_number(stream: Stream, shard: Shard, text: str, now_ms: int, operation: str) -> int:
+    first = sequence.parse_first(text)
+    used = (
+        f"StartingSequenceNumber {text if first is None else first.text} used in {operation} on shard"
+        f" {shard.shard_id} in stream {stream.name} under account {stream.account} is invalid"
+    )
+    if first is not None:
+        if first.created_s >= _FIRST_LAYOUT_ENDS_S:
+            raise invalid_argument(f"{used}.")
+        _check_shard(first.shard_number, shard)
+        raise invalid_argument(f"{used} because it did not come from this stream.")
+    try:
+        number = sequence.parse(text)
+    except sequence.InvalidSequence:
+        number = None
+    if number is None or number.base.created_s > now_ms // 1000 + 3600:
+        raise invalid_argument(f"{used}.")
+    _check_shard(number.base.shard_number, shard)
+    if number.base != shard.base:
+        raise invalid_argument(f"{used} because it did not come from this stream.")
+    return number.index
+
+
+def _check_shard(number: int, shard: Shard) -> None:
+    if number != shard.number:
+        raise invalid_argument(
+            f"Invalid StartingSequenceNumber. It encodes {shard_id_of(number)},"
+            f" while it was used in a call to a shard with {shard.shard_id}"
+        )
+
+
+class LogRead(NamedTuple):
+    """The result of one read. `at_end` is true when the shard is closed and no record follows."""
+
+    batch: Batch
+    behind_ms: int
+    at_end: bool
+
+
+def read(log: ShardLog, index: int, max_records: int, max_bytes: int) -> Batch:
+    """Read the records that readers may see. With `durability=fsync` these are the ones already synced to disk."""
+    if log.synced_index is not None:
+        left = log.synced_index - max(index, log.first_index)
+        max_records = min(max_records, max(0, left))
+    return log.read(index, max_records, max_bytes)
+
+
+def read_and_count(
+    stream: Stream,
+    shard: Shard,
+    index: int,
+    *,
+    max_records: int,
+    max_bytes: int,
+    clock: Clock,
+    started_ms: int,
+) -> LogRead:
+    """Read a shard's log and count the read, which started at `started_ms`, for CloudWatch. Raises LogDamaged."""
+    log = shard.log
+    assert log is not None
+    # Ask before the read: a shard that closes during the read may have records that the read misses.
+    closed = log.closed
+    batch = read(log, index, max_records, max_bytes)
+    behind_ms = 0
+    if batch.last_arrival_ms is not None and batch.next_index < log.readable_index:
+        behind_ms = max(0, started_ms - batch.last_arrival_ms)
+    counters, size, count = stream.counters, batch.data_bytes, batch.count
+    counters.get_records(size, count, behind_ms, max(0, clock.now_ms() - started_ms))
+    if stream.enhanced_metrics:
+        shard_id = shard.shard_id
+        counters.note("OutgoingBytes", size, shard=shard_id)
+        counters.note("OutgoingRecords", count, shard=shard_id)
+        counters.note("IteratorAgeMilliseconds", behind_ms, shard=shard_id)
+        counters.note("ReadProvisionedThroughputExceeded", 0, shard=shard_id)
+    return LogRead(batch, behind_ms, closed and batch.next_index >= log.next_index)
+
 
 _HEAD = bytes(7) + b"\x01"
 _BODY = struct.Struct(">16sQQQB")

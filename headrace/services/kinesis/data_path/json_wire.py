@@ -10,12 +10,11 @@ import msgspec
 
 from headrace.aws.calls.http import HttpResponse
 from headrace.aws.calls.operation import Call
-from headrace.aws.protocols.base64_texts import is_base64, is_base64_text
+from headrace.aws.protocols.encodings import is_base64, is_base64_text
 from headrace.aws.protocols.service import RawAnswer
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.data_path.put import PutResult
+from headrace.services.kinesis.data_path.put import PutResult, UsualPut, put_one, put_usual
 from headrace.services.kinesis.data_path.stored_records import json_answer
-from headrace.services.kinesis.data_path.usual_put import UsualPut, put_one, put_usual
 from headrace.services.kinesis.limits import GET_RECORDS_COUNT, SHARD_ITERATOR_CHARS
 from headrace.services.kinesis.state import Stream
 

@@ -20,10 +20,10 @@ from headrace.core.ports import (
     StreamRecord,
     TrimHorizon,
 )
-from headrace.services.kinesis.consumers.registry import Consumers
-from headrace.services.kinesis.data_path.read import read_and_count
+from headrace.services.kinesis.data_path.get import read_and_count
 from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.state import Shard, Stream
+from headrace.services.kinesis.subscriptions import Consumers
 from headrace.store import sequence
 from headrace.store.losses import LogDamaged
 from headrace.store.shard_log import ShardLog

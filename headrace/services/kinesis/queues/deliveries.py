@@ -13,10 +13,20 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from headrace.services.kinesis.limits import GET_RECORDS_BYTES, QUEUE_IN_FLIGHT
-from headrace.services.kinesis.queues.one_receive import Receive
-from headrace.services.kinesis.queues.shard_backlog import ShardBacklog, ShardPart, read_records
-from headrace.services.kinesis.queues.state import Delivery, DeliveryState, Received, StoredRecord
-from headrace.services.kinesis.queues.visibility import Place, VisibilityTimes
+from headrace.services.kinesis.queues.shard_backlog import (
+    Receive,
+    ShardBacklog,
+    ShardPart,
+    read_records,
+)
+from headrace.services.kinesis.queues.state import (
+    Delivery,
+    DeliveryState,
+    Place,
+    Received,
+    StoredRecord,
+    VisibilityTimes,
+)
 from headrace.services.kinesis.state import Stream
 from headrace.store.losses import LogDamaged
 

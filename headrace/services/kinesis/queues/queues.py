@@ -14,11 +14,16 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
 from headrace.services.kinesis.queues.deliveries import Deliveries, WrongRecord
-from headrace.services.kinesis.queues.open_queue import OpenQueue, Outcome, WaitingReceive
-from headrace.services.kinesis.queues.receipts import InvalidReceipt, Receipt, ReceiptCodec
+from headrace.services.kinesis.queues.open_queue import (
+    InvalidReceipt,
+    OpenQueue,
+    Outcome,
+    Receipt,
+    ReceiptCodec,
+    WaitingReceive,
+)
 from headrace.services.kinesis.queues.state import Queue, QueueStatus
-from headrace.services.kinesis.queues.store import QueueStore
-from headrace.services.kinesis.queues.work import QueueWork, note_receive, receive_now
+from headrace.services.kinesis.queues.store import QueueStore, QueueWork, note_receive, receive_now
 from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.state import Stream
 

@@ -14,8 +14,7 @@ import msgspec
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.calls.model import service_model
-from headrace.aws.calls.operation import Call
+from headrace.aws.calls.operation import Call, service_model
 from headrace.aws.protocols import codec_json
 from headrace.aws.protocols.service import RawAnswer
 from headrace.aws.protocols.validate import validate

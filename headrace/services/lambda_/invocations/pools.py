@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.aws.signatures.sessions import Credentials, RoleSession, RoleSessions, role_name
+from headrace.aws.signatures.access_keys import Credentials, RoleSession, RoleSessions, role_name
 from headrace.core.arn import partition_of
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids

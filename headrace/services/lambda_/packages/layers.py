@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headrace.core.config import LayerFolder
-from headrace.core.wildcards import glob_matches
+from headrace.core.patterns import glob_matches
 from headrace.services.lambda_.errors import invalid_parameter
 from headrace.services.lambda_.names import build_layer_arn, format_lambda_time
 from headrace.services.lambda_.packages.code import CodeStore, Package, open_folder

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.aws.signatures.sessions import Credentials
+from headrace.aws.signatures.access_keys import Credentials
 from headrace.services.lambda_.errors import invalid_parameter
 from headrace.services.lambda_.runtime.sdk_modules import find_sdk_folder
 from headrace.services.lambda_.wording import KNOWN_RUNTIMES, LAYER_RUNTIMES, RUNTIMES

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headrace.aws.signatures.sessions import Credentials
+from headrace.aws.signatures.access_keys import Credentials
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.services.lambda_.errors import CREDENTIALS_LEFT_SECONDS, INIT_SECONDS

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.core.clock import Clock
-from headrace.core.wildcards import Wildcard
+from headrace.core.patterns import Wildcard
 from headrace.services.opensearch.indexes.fields import (
     SearchError,
     bad_argument,

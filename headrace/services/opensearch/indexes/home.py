@@ -17,7 +17,7 @@ from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane
-from headrace.core.ports.search import SearchDomainNotFound, SearchServer
+from headrace.core.ports.messages import SearchDomainNotFound, SearchServer
 from headrace.services.opensearch.indexes.fields import SearchError
 from headrace.services.opensearch.indexes.rest import RestAnswer, SearchRequest, SearchRestApi
 from headrace.services.opensearch.indexes.store import Store

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.wildcards import Wildcard
+from headrace.core.patterns import Wildcard
 from headrace.services.opensearch.indexes.aliases import AliasApi, NameOptions, Names, flag
 from headrace.services.opensearch.indexes.documents import DocumentApi
 from headrace.services.opensearch.indexes.fields import (

@@ -6,6 +6,7 @@ from typing import Any
 
 from headrace.aws.calls.operation import Action, Call, operation_name
 from headrace.services.s3.actions.buckets import (
+    LISTED,
     create_bucket,
     delete_bucket,
     get_bucket_acl,
@@ -17,18 +18,10 @@ from headrace.services.s3.actions.buckets import (
 from headrace.services.s3.actions.configurations import CONFIGURATIONS
 from headrace.services.s3.actions.copy_object import copy_object
 from headrace.services.s3.actions.delete_objects import delete_object, delete_objects
-from headrace.services.s3.actions.listed_configurations import LISTED
 from headrace.services.s3.actions.listings import (
     list_object_versions,
     list_objects,
     list_objects_v2,
-)
-from headrace.services.s3.actions.locks import (
-    get_object_legal_hold,
-    get_object_retention,
-    put_object_legal_hold,
-    put_object_retention,
-    restore_object,
 )
 from headrace.services.s3.actions.multipart import (
     abort_multipart_upload,
@@ -44,15 +37,20 @@ from headrace.services.s3.actions.objects import (
     get_object,
     get_object_acl,
     get_object_attributes,
+    get_object_legal_hold,
+    get_object_retention,
     get_object_tagging,
     head_object,
     put_object,
     put_object_acl,
+    put_object_legal_hold,
+    put_object_retention,
     put_object_tagging,
+    restore_object,
 )
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import not_allowed
-from headrace.services.s3.names import TABLE_STORAGE
+from headrace.services.s3.routing import TABLE_STORAGE
 
 # What AWS allows with the files of S3 Tables' tables (documented: s3-tables-setting-up, GetTableData and PutTableData;
 # assumed for the two about the bucket); CreateBucket has its own refusal.

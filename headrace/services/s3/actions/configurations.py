@@ -29,12 +29,12 @@ from headrace.services.s3 import (
     notification_rules,
     website,
 )
+from headrace.services.s3.acls import check_bucket_policy
 from headrace.services.s3.actions.buckets import OWNERSHIPS
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_request
-from headrace.services.s3.policies import check_bucket_policy
+from headrace.services.s3.object_headers import bad_tag, check_tags
 from headrace.services.s3.state import Bucket, NamesBucket
-from headrace.services.s3.writes import bad_tag, check_tags
 
 # Checks new configurations of a bucket, and fills in defaults as AWS does.
 

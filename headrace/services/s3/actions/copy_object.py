@@ -14,15 +14,15 @@ from headrace.aws.shapes.s3 import (
     UploadPartCopyInput,
 )
 from headrace.core.values import moment
-from headrace.services.s3 import checksums, encryption, reads
+from headrace.services.s3 import checksums, encryption, object_headers
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import invalid_argument, invalid_request, precondition_failed
 from headrace.services.s3.files import copy_file
-from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_COPY
+from headrace.services.s3.object_headers import KEPT_HEADERS
+from headrace.services.s3.routing import check_key
 from headrace.services.s3.state import NULL_VERSION, StoredObject
-from headrace.services.s3.writes import KEPT_HEADERS
 
 
 def find_source_object(
@@ -99,7 +99,7 @@ def copy_object(s3: S3, call: Call, request: CopyObjectInput) -> CopyObjectOutpu
     source = find_source_object(s3, request, call.now_ms)
     _check_directives(request)
     encryption.check_read(source, request, "CopySource")
-    reads.check_readable(source)
+    object_headers.check_readable(source)
     replace = request.get("MetadataDirective") == "REPLACE"
     itself = (source.bucket, source.key) == (request["Bucket"], request["Key"])
     # Copying an older version onto its own key is allowed: AWS documents it as the way to restore the version.

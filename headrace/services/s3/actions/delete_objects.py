@@ -21,7 +21,7 @@ from headrace.services.s3.errors import (
     precondition_failed,
 )
 from headrace.services.s3.history import check_version_id, is_version_id
-from headrace.services.s3.names import check_key
+from headrace.services.s3.routing import check_key
 from headrace.services.s3.state import Marker
 
 

@@ -21,7 +21,7 @@ from headrace.aws.shapes.s3 import (
     ObjectVersion,
 )
 from headrace.core.values import moment
-from headrace.services.s3 import limits, reads
+from headrace.services.s3 import limits, object_headers
 from headrace.services.s3.acls import OWNER
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_argument
@@ -94,7 +94,7 @@ def _render_object(stored: StoredObject, encode: Callable[[str], str], *, owner:
     if stored.checksums:
         algorithms = [name.removeprefix("Checksum") for name in stored.checksums]
         value["ChecksumAlgorithm"] = algorithms
-        value["ChecksumType"] = reads.find_checksum_type(stored)
+        value["ChecksumType"] = object_headers.find_checksum_type(stored)
     if owner:
         value["Owner"] = OWNER
     return value

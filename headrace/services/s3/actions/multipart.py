@@ -26,15 +26,16 @@ from headrace.aws.shapes.s3 import (
     UploadPartOutput,
 )
 from headrace.aws.shapes.s3 import Part as ListedPart
-from headrace.services.s3 import checksums, encryption, limits, reads
+from headrace.services.s3 import checksums, encryption, limits, object_headers
 from headrace.services.s3.acls import OWNER
 from headrace.services.s3.actions.copy_object import find_source_object
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import invalid_request
 from headrace.services.s3.files import compute_file_md5, copy_file
-from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_MULTIPART
+from headrace.services.s3.object_headers import build_object_fields, build_parameter_fields
+from headrace.services.s3.routing import check_key
 from headrace.services.s3.state import (
     NULL_VERSION,
     EncryptionMembers,
@@ -43,7 +44,6 @@ from headrace.services.s3.state import (
     StoredObject,
     Upload,
 )
-from headrace.services.s3.writes import build_object_fields, build_parameter_fields
 
 
 def _convert_time(timestamp_ms: int) -> datetime:
@@ -96,7 +96,9 @@ def upload_part_copy(s3: S3, call: Call, request: UploadPartCopyInput) -> Upload
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
     source = find_source_object(s3, request, call.now_ms)
-    first, length = reads.parse_copied_range(request.get("CopySourceRange"), source.size_bytes)
+    first, length = object_headers.parse_copied_range(
+        request.get("CopySourceRange"), source.size_bytes
+    )
     temporary = s3.files.temporary()
     try:
         copy_file(source.path, temporary, first, length)

@@ -1,10 +1,16 @@
-"""The operations on objects: put, get, head, tags, attributes and ACLs. `raw` handles objects' bytes over HTTP."""
+"""The operations on objects: put, get, head, tags, attributes and ACLs. `raw` handles objects' bytes over HTTP.
+
+The operations of object lock, and RestoreObject.
+"""
+
+from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any, TypedDict, cast
 
-from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.errors import AwsError, malformed_xml
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.s3 import (
     DeleteObjectTaggingInput,
@@ -15,7 +21,11 @@ from headrace.aws.shapes.s3 import (
     GetObjectAttributesOutput,
     GetObjectAttributesParts,
     GetObjectInput,
+    GetObjectLegalHoldInput,
+    GetObjectLegalHoldOutput,
     GetObjectOutput,
+    GetObjectRetentionInput,
+    GetObjectRetentionOutput,
     GetObjectTaggingInput,
     GetObjectTaggingOutput,
     Grant,
@@ -25,12 +35,19 @@ from headrace.aws.shapes.s3 import (
     PutObjectAclInput,
     PutObjectAclOutput,
     PutObjectInput,
+    PutObjectLegalHoldInput,
+    PutObjectLegalHoldOutput,
     PutObjectOutput,
+    PutObjectRetentionInput,
+    PutObjectRetentionOutput,
     PutObjectTaggingInput,
     PutObjectTaggingOutput,
+    RestoreObjectInput,
+    RestoreObjectOutput,
 )
 from headrace.core.ports import ObjectNotFound
-from headrace.services.s3 import acls, encryption, limits, reads
+from headrace.core.values import moment
+from headrace.services.s3 import acls, encryption, limits, locks, object_headers
 from headrace.services.s3.acls import OWNER
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
@@ -40,10 +57,17 @@ from headrace.services.s3.errors import (
     no_such_key,
     too_large_to_hold,
 )
-from headrace.services.s3.names import check_key
-from headrace.services.s3.notifications import ACL_PUT, TAGGED, UNTAGGED
-from headrace.services.s3.state import StoredObject
-from headrace.services.s3.writes import check_tags
+from headrace.services.s3.notifications import (
+    ACL_PUT,
+    RESTORE_ASKED,
+    RESTORED,
+    TAGGED,
+    UNTAGGED,
+    ObjectEvent,
+)
+from headrace.services.s3.object_headers import ARCHIVES, check_tags
+from headrace.services.s3.routing import check_key
+from headrace.services.s3.state import EmptyAnswer, StoredObject
 
 
 @operation("PutObject")
@@ -58,7 +82,7 @@ def put_object(s3: S3, call: Call, request: PutObjectInput) -> PutObjectOutput:
         "ETag": f'"{stored.etag}"',
         **encryption.render_members(stored.encryption),
         **stored.checksums,
-        "ChecksumType": reads.find_checksum_type(stored),
+        "ChecksumType": object_headers.find_checksum_type(stored),
     }
     if s3.bucket(request["Bucket"]).versioning == "Enabled":
         answer["VersionId"] = stored.version_id
@@ -115,7 +139,10 @@ def get_object(s3: S3, call: Call, request: GetObjectInput) -> GetObjectOutput:
     asked = request.get("Range")
 
     def part(stored: StoredObject) -> tuple[int, int]:
-        first, length = reads.parse_range(asked, stored.size_bytes) or (0, stored.size_bytes)
+        first, length = object_headers.parse_range(asked, stored.size_bytes) or (
+            0,
+            stored.size_bytes,
+        )
         if length > limits.HELD_BYTES:
             raise too_large_to_hold()
         return first, length
@@ -123,7 +150,7 @@ def get_object(s3: S3, call: Call, request: GetObjectInput) -> GetObjectOutput:
     stored, data = s3.read(request["Bucket"], request["Key"], part, request.get("VersionId"))
     answer = cast("GetObjectOutput", _describe_object(s3, stored))
     answer["Body"], answer["ContentLength"] = data, len(data)
-    if reads.parse_range(asked, stored.size_bytes) is not None:
+    if object_headers.parse_range(asked, stored.size_bytes) is not None:
         first, length = part(stored)
         answer["ContentRange"] = f"bytes {first}-{first + length - 1}/{stored.size_bytes}"
     return answer
@@ -181,7 +208,7 @@ def _render_checksum(stored: StoredObject) -> dict[str, str] | None:
     if not stored.checksums:
         return None
     bare = {name: value.partition("-")[0] for name, value in stored.checksums.items()}
-    return {**bare, "ChecksumType": reads.find_checksum_type(stored)}
+    return {**bare, "ChecksumType": object_headers.find_checksum_type(stored)}
 
 
 def _render_parts(
@@ -257,3 +284,97 @@ def put_object_acl(s3: S3, call: Call, request: PutObjectAclInput) -> PutObjectA
         s3.update(replace(stored, grants=grants))
         s3.notify(ACL_PUT, stored)
     return {}
+
+
+def _find_lockable(s3: S3, request: Any) -> StoredObject:
+    holder = s3.bucket(request["Bucket"])
+    stored = find_object_or_marker(s3, request)
+    locks.check_locking(holder)
+    return stored
+
+
+@operation("PutObjectRetention")
+def put_object_retention(
+    s3: S3, call: Call, request: PutObjectRetentionInput
+) -> PutObjectRetentionOutput:
+    """Set a version's retention: it cannot be deleted before a date. Source: API_PutObjectRetention."""
+    with s3.files.lock:
+        stored = _find_lockable(s3, request)
+        requested = cast("dict[str, Any]", request.get("Retention") or {})
+        bypass = request.get("BypassGovernanceRetention")
+        retention = locks.check_new_retention(stored, requested, call.now_ms, bypass)
+        s3.update(replace(stored, retention=retention))
+    return {}
+
+
+@operation("GetObjectRetention")
+def get_object_retention(
+    s3: S3, call: Call, request: GetObjectRetentionInput
+) -> GetObjectRetentionOutput:
+    """Return a version's retention. Source: API_GetObjectRetention."""
+    stored = _find_lockable(s3, request)
+    if not stored.retention:
+        raise locks.no_lock()
+    until = locks.parse_date(stored.retention["RetainUntilDate"])
+    retention = {"Mode": stored.retention["Mode"], "RetainUntilDate": until}
+    return cast("GetObjectRetentionOutput", {"Retention": retention})
+
+
+@operation("PutObjectLegalHold")
+def put_object_legal_hold(
+    s3: S3, call: Call, request: PutObjectLegalHoldInput
+) -> PutObjectLegalHoldOutput:
+    """Turn a version's legal hold on or off: a held version cannot be deleted. Source: API_PutObjectLegalHold."""
+    with s3.files.lock:
+        stored = _find_lockable(s3, request)
+        status = (request.get("LegalHold") or {}).get("Status")
+        if status not in ("ON", "OFF"):
+            raise malformed_xml()
+        s3.update(replace(stored, legal_hold=status))
+    return {}
+
+
+@operation("GetObjectLegalHold")
+def get_object_legal_hold(
+    s3: S3, call: Call, request: GetObjectLegalHoldInput
+) -> GetObjectLegalHoldOutput:
+    """Return whether a version's legal hold is on. Source: API_GetObjectLegalHold."""
+    stored = _find_lockable(s3, request)
+    if not stored.legal_hold:
+        raise locks.no_lock()
+    return {"LegalHold": {"Status": stored.legal_hold}}
+
+
+@operation("RestoreObject")
+def restore_object(s3: S3, call: Call, request: RestoreObjectInput) -> RestoreObjectOutput:
+    """Make an archived object readable for some days; it is readable at once. Source: API_RestoreObject."""
+    with s3.files.lock:
+        stored = find_object_or_marker(s3, request)
+        if stored.storage_class not in ARCHIVES:
+            raise AwsError(
+                "InvalidObjectState",
+                "Restore is not allowed for the object's current storage class",
+                403,
+                {"StorageClass": stored.storage_class},
+            )
+        days = int((request.get("RestoreRequest") or {}).get("Days") or 0)
+        # AWS does not document its limit; a hundred years is longer than anyone needs.
+        if not 1 <= days <= 36_500:
+            raise malformed_xml()
+        was_restored = bool(stored.restored_until)
+        # AWS rounds up to the next midnight.
+        until = moment(call.now_ms) + timedelta(days=days + 1)
+        until = until.replace(hour=0, minute=0, second=0, microsecond=0)
+        s3.update(replace(stored, restored_until=format_datetime(until, usegmt=True)))
+        if not was_restored:
+            holder = s3.bucket(stored.bucket)
+            glacier = {
+                "storage_class": stored.storage_class,
+                "expiry": until.strftime("%Y-%m-%dT%H:%M:%S.000Z"),
+            }
+            asked = ObjectEvent.of(RESTORE_ASKED, stored, holder)
+            s3.notifications.keep(asked, holder)
+            done = replace(ObjectEvent.of(RESTORED, stored, holder), glacier=glacier)
+            s3.notifications.keep(done, holder)
+    # Documented: 202 the first time; 200 when a restored copy exists already and its expiry date changes.
+    return cast("RestoreObjectOutput", EmptyAnswer(200 if was_restored else 202))

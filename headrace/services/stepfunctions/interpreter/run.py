@@ -22,7 +22,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 from headrace.aws.protocols.moto_imports import IMPORTING
 from headrace.core.evaluation import TooMuch
 from headrace.services.stepfunctions.activities import Activities, interrupt, patch_interpreter

@@ -30,7 +30,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 from headrace.core.ports import CallerIdentity
 from headrace.deliveries.targets import convert_parameters
 from headrace.moto.current_cloud import CURRENT

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 from headrace.testing.clock import MovableClock
 from tests.api.kinesis.channels.lab import ChannelLab
 from tests.support.cloud import InProcessCloud

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.kinesis.channels.key_templates import DEFAULT_TEMPLATE
+from headrace.services.kinesis.channel_orders import DEFAULT_TEMPLATE
 from headrace.testing.clock import MovableClock
 from tests.api.kinesis.channels.lab import ERRORS, ROLE, STREAM, STREAM_ARN, ChannelLab, request
 from tests.api.kinesis.streams import arn_of, failure

@@ -14,7 +14,7 @@ import cramjam
 import pytest
 
 from headrace.core.ports import DeliveredObjects, NoGuard
-from headrace.services.kinesis.channels.orders import ChannelOrder
+from headrace.services.kinesis.channel_orders import ChannelOrder
 from headrace.services.kinesis.metrics import channel_metrics
 from headrace.testing.clock import MovableClock
 from tests.api.kinesis.channels.lab import BUCKET, ERRORS, STREAM, STREAM_ARN, ChannelLab

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 from tests.api.kinesis.queues.lab import QueueLab
 from tests.support.clock import FakeClock, HandClock
 from tests.support.cloud import InProcessCloud

@@ -18,7 +18,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from headrace.services.kinesis.queues.deliveries import Deliveries, WrongRecord
 from headrace.services.kinesis.queues.state import Queue, Received
 from headrace.services.kinesis.queues.store import QueueStore
-from headrace.services.kinesis.shards.reshard import reshard
+from headrace.services.kinesis.resharding import reshard
 from headrace.store import sequence
 from headrace.store.database import Database
 from tests.api.kinesis.streams import arn_of

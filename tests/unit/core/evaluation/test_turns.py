@@ -17,7 +17,7 @@ from headrace.core.evaluation import (
     text_size,
 )
 from headrace.core.evaluation import budget as budgets
-from headrace.core.evaluation import turns as turns_module
+from headrace.core.evaluation import budget as turns_module
 from tests.support.server import wait_until
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.core.ports import TrimHorizon
-from headrace.core.ports.search import SearchDomains
+from headrace.core.ports.messages import SearchDomains
 from headrace.core.ports.warehouses import NoWarehouses, Warehouses
 from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.destinations import DESTINATIONS

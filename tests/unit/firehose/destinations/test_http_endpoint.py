@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.firehose.destinations.base import DeliveryRefusal, compute_backoff_s
+from headrace.services.firehose.destinations.common import DeliveryRefusal, compute_backoff_s
 from headrace.services.firehose.destinations.exchange import Stopped
 from headrace.services.firehose.destinations.http import HttpEndpoint, cut
 from tests.support.endpoint import Behaviour, Endpoint, Request, answer, endpoint, json_answer

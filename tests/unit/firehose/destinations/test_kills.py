@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from headrace.services.firehose.destinations import http, splunk
-from headrace.services.firehose.destinations.base import DeliveryRefusal
+from headrace.services.firehose.destinations.common import DeliveryRefusal
 from tests.support.clock import FakeClock
 from tests.support.objects import Killed
 from tests.unit.firehose.destinations.helpers import DestinationLab

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.core.ids import Ids
-from headrace.core.ports.search import SearchDomainNotFound, SearchServer
+from headrace.core.ports.messages import SearchDomainNotFound, SearchServer
 from headrace.services.opensearch.indexes.rest import SearchRequest, SearchRestApi
 from headrace.services.opensearch.indexes.store import Store
 from tests.support.clock import FakeClock

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.services.firehose.destinations.base import DeliveryRefusal
+from headrace.services.firehose.destinations.common import DeliveryRefusal
 from headrace.services.firehose.destinations.exchange import Stopped
 from headrace.services.firehose.destinations.splunk import EVENT, RAW, Collector
 from tests.support.clock import FakeClock

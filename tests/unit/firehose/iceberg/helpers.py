@@ -23,7 +23,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import CallerIdentity, NoGuard, ObjectNotFound
 from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.destinations.iceberg_catalog import CloudCatalog
-from headrace.services.firehose.destinations.iceberg_glue import Glue
+from headrace.services.firehose.destinations.iceberg_routing import Glue
 from tests.support.objects import Killed, MemoryObjects
 from tests.unit.firehose.destinations.helpers import ROLE, S3, DestinationLab
 from tests.unit.firehose.helpers import processing

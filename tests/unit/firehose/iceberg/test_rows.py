@@ -16,7 +16,7 @@ import pytest
 from pyiceberg import types
 from pyiceberg.schema import Schema
 
-from headrace.services.firehose.destinations.iceberg_rows import convert_rows
+from headrace.services.firehose.destinations.iceberg_values import convert_rows
 
 AT = datetime(2024, 9, 4, 18, 56, 15, 99000)
 DATA = bytes(range(256)) * 2

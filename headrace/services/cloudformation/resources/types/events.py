@@ -12,7 +12,7 @@ import json
 from datetime import datetime
 from typing import Any, cast
 
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import service_model
 from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (

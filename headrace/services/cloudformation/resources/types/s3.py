@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from headrace.aws.calls.model import operation_model
+from headrace.aws.calls.operation import operation_model
 from headrace.core.arn import partition_of, url_suffix_of
 from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import ResourceFailed

@@ -1,1 +1,0 @@
-"""Injects faults that users ask for: throttles, errors, delays."""
