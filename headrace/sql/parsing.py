@@ -55,8 +55,14 @@ _REFUSED = {
 }
 # What other SQL has, by the word that does not belong and the one after it ('' is any).
 _OF_OTHERS = {
-    ("ORDER", ""): "ORDER BY: a stream's rows come as they arrive; TOPK has a window's largest values",
-    ("ORDER", "BY"): "ORDER BY: a stream's rows come as they arrive; TOPK has a window's largest values",
+    (
+        "ORDER",
+        "",
+    ): "ORDER BY: a stream's rows come as they arrive; TOPK has a window's largest values",
+    (
+        "ORDER",
+        "BY",
+    ): "ORDER BY: a stream's rows come as they arrive; TOPK has a window's largest values",
     ("UNION", "SELECT"): "UNION: INSERT INTO one stream .. SELECT, once for each query",
     ("UNION", "ALL"): "UNION: INSERT INTO one stream .. SELECT, once for each query",
     ("DELETE", ""): "DELETE: a record without data deletes a table's row of its key",
