@@ -13,7 +13,7 @@ import hypothesis
 import pytest
 
 from headrace.cli.interrupts import let_children_be_interrupted
-from tests.support import workers
+from tests.support import schedule
 from tests.support.clock import FakeClock
 from tests.support.java import compile_little
 
@@ -57,9 +57,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--quick",
         action="store_true",
         help="only what takes no Spark, no process that is killed, no socket and no seconds",
-    )
-    parser.addoption(
-        "--workers", type=int, default=1, help="run on so many processes, as `make test` does"
     )
     parser.addoption(
         "--cloud",
@@ -146,17 +143,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Run the tests on `--workers` processes, if there are to be several."""
-    count = session.config.getoption("--workers")
-    if count < 2 or session.testsfailed or session.config.option.collectonly:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> schedule.LongestFirst | None:
+    """Schedule by `tests.support.schedule` where whole files are asked for."""
+    if config.getvalue("dist") != "loadfile":
         return None
-    workers.run_tests(session, count)
-    return True
+    config.option.loadscopereorder = False
+    return schedule.LongestFirst(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: schedule.place_in_order(item.nodeid))
     if config.getoption("--quick"):
         left_out = [item for item in items if not _is_quick(item)]
         items[:] = [item for item in items if _is_quick(item)]

@@ -31,6 +31,7 @@ from headrace.moto.patches import (
     s3,
     s3tables,
     sagemaker,
+    secretsmanager,
     servicediscovery,
     tagging,
     wafv2,
@@ -50,7 +51,9 @@ from headrace.services.athena import query_calls
 from headrace.services.cloudwatch import alarm_actions, alarms, anomaly_detectors, metric_streams
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.cognito import patches as cognito_patches
+from headrace.services.dynamodb import partiql as dynamodb_partiql
 from headrace.services.dynamodb import patches as dynamodb_patches
+from headrace.services.dynamodb import quick as dynamodb_quick
 from headrace.services.dynamodb import stream_consumers
 from headrace.services.dynamodb import streams as dynamodb_streams
 from headrace.services.dynamodb.expressions import patch_expressions
@@ -61,19 +64,31 @@ from headrace.services.glue import patches as glue_patches
 from headrace.services.glue import schema_versions as glue_schema_versions
 from headrace.services.iam import patches as iam_patches
 from headrace.services.iam.sts import patches as sts_patches
+from headrace.services.iam.sts import sessions as sts_sessions
 from headrace.services.iot import patches as iot_patches
 from headrace.services.iot.mqtt import shadows as iot_shadows
 from headrace.services.kinesisanalyticsv2 import patches as kinesisanalyticsv2_patches
 from headrace.services.logs import patches as logs_patches
 from headrace.services.opensearch import patches as opensearch_patches
 from headrace.services.opensearchserverless import patches as opensearchserverless_patches
-from headrace.services.pipes import patches as pipes_patches
+from headrace.services.pipes import pipes as pipes_patches
 from headrace.services.redshift import patches as redshift_patches
 from headrace.services.scheduler import schedules as scheduler_patches
 from headrace.services.sns import patches as sns_patches
 from headrace.services.sqs import patches as sqs_patches
+from headrace.services.sqs import quick as sqs_quick
 from headrace.services.ssm import patches as ssm_patches
 from headrace.services.stepfunctions import patches as stepfunctions_patches
+
+# Requests that are answered without moto's handlers in their plain form.
+QUICK_CALLS = (
+    *dynamodb_quick.QUICK_CALLS,
+    *events_responses.QUICK_CALLS,
+    *sns_patches.QUICK_CALLS,
+    *sqs_quick.QUICK_CALLS,
+    *sts_sessions.QUICK_CALLS,
+)
+
 
 _OWN = Patches(
     of_modules={
@@ -131,7 +146,7 @@ _OWN = Patches(
         "moto.core.parse": [patch_query_parser],
         "moto.dax.models": [bound_loops],
         "moto.directconnect.models": [bound_loops],
-        "moto.dynamodb.responses": [patch_expressions],
+        "moto.dynamodb.responses": [patch_expressions, dynamodb_partiql.add_calls],
         "moto.ec2.models": [ec2.correct_networks],
         "moto.ec2.models.elastic_network_interfaces": [bound_loops],
         "moto.ec2.models.hosts": [bound_loops],
@@ -214,6 +229,7 @@ _OWN = Patches(
             appregistry.associate_own_stacks,
         ],
         "moto.servicediscovery.models": [servicediscovery.replace_instances],
+        "moto.secretsmanager.exceptions": [secretsmanager.answer_as_aws],
         "moto.sns.utils": [event_inputs.patch_filter_policies],
         "moto.sqs.models": [sqs_patches.match_literal_prefixes],
         "moto.ssm.models": [ssm_patches.apply_bounds],

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.adapters.resource_policies import ResourcePolicies
-from headrace.adapters.resources import ResourceKeys, ResourceNames, ResourceTags
-from headrace.adapters.telemetry import LogQueue, MetricQueue
+from headrace.adapters.resources import ResourceKeys, ResourceNames, ResourcePolicies, ResourceTags
+from headrace.adapters.telemetry import LogQueue, MetricQueue, ServiceMetrics
 from headrace.aws.gateway.browser_rules import BrowserRules, OwnAddresses
 from headrace.aws.gateway.dispatch import Gateway
 from headrace.aws.gateway.entrance import Entrance
@@ -33,11 +32,10 @@ from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
-from headrace.dashboard.api import Dashboard
-from headrace.dashboard.static_files import page_file
+from headrace.dashboard.api import Dashboard, page_file
 from headrace.moto.current_cloud import Connections, Handled
 from headrace.moto.engine import MotoEngine
-from headrace.moto.memory.iam import trust_policy_of
+from headrace.moto.memory.principals import trust_policy_of
 from headrace.pages import sqs_messages
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages
@@ -51,10 +49,10 @@ from headrace.services.apigateway.invocation.front import ExecuteApi
 from headrace.services.emr.api import FOLDER as EMR_FOLDER
 from headrace.services.emr_serverless.api import FOLDER as EMR_SERVERLESS_FOLDER
 from headrace.services.iam.callers import MotoUsersAndRoles
-from headrace.services.iot.mqtt.listener import Mqtt
+from headrace.services.iot.mqtt.mqtt import Mqtt
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.s3.backend import TableStorage
-from headrace.services.s3.cors import BucketRules
+from headrace.services.s3.website import BucketRules
 from headrace.services.sqs.patches import list_messages
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.store.database import Database
@@ -181,6 +179,7 @@ class Parts:
     sessions: RoleSessions
     keys: KeyRing | None
     metrics: MetricQueue
+    service_metrics: ServiceMetrics
     logs: LogQueue
     decisions: Decisions
     report: ReportKeeper
@@ -270,6 +269,7 @@ def build_parts(
         sessions=base.sessions,
         keys=base.keys,
         metrics=base.metrics,
+        service_metrics=ServiceMetrics(engine.is_loaded, clock, handled, base.metrics),
         logs=base.logs,
         decisions=decisions,
         report=ReportKeeper(decisions, config.data_dir),

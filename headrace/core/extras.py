@@ -1,4 +1,6 @@
-"""Says how to install one of headrace's extras: from where this headrace came.
+"""What is installed: headrace's extras, and the minor versions of Spark and Python.
+
+Says how to install one of headrace's extras: from where this headrace came.
 
 Minor versions of Spark and Python as pairs of numbers, which can be compared.
 """

@@ -2,6 +2,7 @@
 
 Replaces the machine's clock by the cloud's in modules of moto, so that their times agree with the cloud's.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
@@ -10,8 +11,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any, Protocol
@@ -205,6 +204,17 @@ class Handled:
     def __init__(self) -> None:
         self._records: Counter[str] = Counter()
         self._failures: Counter[str] = Counter()
+        self._events: Counter[tuple[str, str]] = Counter()
+
+    def note(self, arn: str, event: str) -> None:
+        """Count an event of another kind, by the name of AWS's metric for it."""
+        self._events[arn, event] += 1
+        if len(self._events) > self.MOST:
+            del self._events[next(iter(self._events))]
+
+    def events(self) -> dict[tuple[str, str], int]:
+        """Return how many events there were, by ARN and name."""
+        return dict(self._events.copy())
 
     def add(self, arn: str) -> None:
         """Count one more."""

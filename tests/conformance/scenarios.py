@@ -14,6 +14,9 @@ takes long. The steps:
   that has such an item.
 - A request: `http` with `method`, `path`, `query`, `headers`, `body`, or a `url` instead of the path, the query and
   the host, and an `answer` of `status`, `headers` (those that are compared; null: it has none) and `body`.
+- A request to an address that was signed in advance: `presign` (an operation of S3), `params`, `signature` (`s3` or
+  `s3v4`), `addressing` (`path` or `virtual`), `expires_s`; it is used `late_s` later; `replace`, two texts, changes
+  it; `http` and `answer` as above. Such scenarios are played with signatures verified.
 - `advance_s`: the clock goes on by so much.
 - `by query`, in a call of SQS: what differs of the step by the query protocol, beside the members of errors.
 
@@ -74,12 +77,14 @@ class World:
             never try again.
         advance: lets the clock go on by so many seconds.
         send: answers a raw request; the body comes back as bytes.
+        presign: signs an address; takes an operation of S3, its parameters and a step.
     """
 
     service: str
     client: Callable[..., Any]
     advance: Callable[[float], None]
     send: Callable[[HttpRequest], HttpResponse]
+    presign: Callable[[str, dict[str, Any], dict[str, Any]], str] | None = None
 
 
 def load(folder: Path) -> Iterator[Scenario]:
@@ -181,6 +186,12 @@ def play(scenario: Scenario, world: World) -> list[str]:
 
 
 def _asked(step: dict[str, Any], world: World, known: dict[str, str]) -> dict[str, Any]:
+    if "presign" in step:
+        assert world.presign is not None
+        url = world.presign(step["presign"], parameters(step["params"], known), step)
+        url = url.replace(*step.get("replace", ("?", "?")), 1)
+        world.advance(step.get("late_s", 0))
+        step = {**step, "http": {**step["http"], "url": url}}
     if "http" in step:
         return _http_answer(step, world, known)
     place = {name: step[name] for name in ("account", "region") if name in step}
@@ -328,6 +339,10 @@ def differences(wanted: Any, got: Any, known: dict[str, str], path: str = "") ->
         if found is not None:
             return found
     if isinstance(wanted, dict) and isinstance(got, dict):
+        wanted = {
+            _PLACEHOLDER.sub(lambda match: known.get(match[0], match[0]), name): one
+            for name, one in wanted.items()
+        }
         lines = [f"{path}/{name}: missing" for name in wanted.keys() - got.keys()]
         lines += [f"{path}/{name}: too much: {got[name]!r}" for name in got.keys() - wanted.keys()]
         for name in wanted.keys() & got.keys():

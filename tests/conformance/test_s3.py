@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
+from botocore.config import Config
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from tests.api.s3.helpers import S3Lab
 from tests.conformance.scenarios import Scenario, World, cases, check_told, load, play
+from tests.security.auth_lab import Guarded
 from tests.support.clients import client_of
 from tests.support.clock import FakeClock, ShiftedClock
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
@@ -24,7 +27,12 @@ def is_alone(scenario: Scenario) -> bool:
     )
 
 
-ALONE = [one for one in SCENARIOS if is_alone(one)]
+def is_signed(scenario: Scenario) -> bool:
+    return any("presign" in step for step in scenario["steps"])
+
+
+SIGNED = [one for one in SCENARIOS if is_signed(one)]
+ALONE = [one for one in SCENARIOS if is_alone(one) and not is_signed(one)]
 WITH_OTHERS = [one for one in SCENARIOS if not is_alone(one)]
 
 
@@ -87,6 +95,33 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholeCloud]:
 def test_answers_with_other_services_are_awss(whole: WholeCloud, scenario: Scenario):
     whole.delete_buckets()
     assert play(scenario, whole.world) == []
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    guarded = Guarded(tmp_path_factory.mktemp("signed"))
+    yield guarded
+    guarded.cloud.stop()
+
+
+@pytest.mark.parametrize("scenario", cases(SIGNED))
+def test_answers_to_signed_addresses_are_awss(guarded: Guarded, scenario: Scenario):
+    def presign(call: str, params: dict[str, Any], step: dict[str, Any]) -> str:
+        s3 = boto3.client(
+            "s3",
+            region_name=REGION,
+            endpoint_url="http://s3.localhost:4566",
+            aws_access_key_id=guarded.key.id,
+            aws_secret_access_key=guarded.key.secret,
+            config=Config(
+                signature_version=step["signature"],
+                s3={"addressing_style": step.get("addressing", "path")},
+            ),
+        )
+        return s3.generate_presigned_url(call, Params=params, ExpiresIn=step.get("expires_s", 3600))
+
+    world = World("s3", guarded.client, guarded.clock.advance, guarded.cloud.handle, presign)
+    assert play(scenario, world) == []
 
 
 def test_there_are_scenarios_enough_and_each_says_whence_it_is():

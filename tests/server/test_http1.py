@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.server.http1_usual import KeptHead, usual_request
+from headrace.aws.server.http1_reader import KeptHead, usual_request
 from tests.support.wire import Wire, server_at, settle
 
 

@@ -1,11 +1,11 @@
-"""Which tests a worker (`tests.support.workers`) runs together, and which it begins with.
+"""Which tests a worker of pytest-xdist runs together, and which it begins with.
 
 A file's tests stay together: they share a cloud. The longest files go out first, so that no worker is alone at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from xdist.scheduler import LoadScopeScheduling
 
 # Together: each line has one Spark session, whose start and first query cost as much as ten others, or one kernel of
 # the CDK, which takes ten seconds of a processor. First what takes longest; files that are not named follow in their
@@ -57,31 +57,31 @@ TOGETHER = (
 # Each test has clouds of its own, and takes long.
 APART = frozenset({"spark_jobs/test_step.py", "scripts/test_spark_core.py"})
 
-# Their files share a session: those that `TOGETHER` does not name, too.
-_ONE_GROUP = {"spark_jobs": 0, "spark": 1, "cdk": len(TOGETHER) - 1}
-_GROUP_OF = {file: group for group, files in enumerate(TOGETHER) for file in files}
+_UNIT_OF = {file: unit for unit, files in enumerate(TOGETHER) for file in files}
+# What a new file of these folders needs, too.
+_UNIT_OF_FOLDER = {"spark_jobs": 0, "spark": 1, "cdk": len(TOGETHER) - 1}
 
 
-def groups_of(node_ids: Sequence[str]) -> list[list[int]]:
-    """Return the numbers of tests that one process runs one after the other, the longest groups first."""
-    groups: dict[tuple[int, str], list[int]] = {}
-    for number, node_id in enumerate(node_ids):
-        file = node_id.partition("::")[0].removeprefix("tests/")
-        group = _GROUP_OF.get(file, _ONE_GROUP.get(file.partition("/")[0], len(TOGETHER)))
+def file_of(node_id: str) -> str:
+    """Return a test's file, below tests/."""
+    return node_id.partition("::")[0].removeprefix("tests/")
+
+
+def place_in_order(node_id: str) -> int:
+    """Return where a test stands when the longest go first; tests with the same number keep their order."""
+    return len(TOGETHER) if (unit := _unit_of(file_of(node_id))) is None else unit
+
+
+def _unit_of(file: str) -> int | None:
+    return _UNIT_OF.get(file, _UNIT_OF_FOLDER.get(file.partition("/")[0]))
+
+
+class LongestFirst(LoadScopeScheduling):
+    """Hands out files, or several together, as `TOGETHER` and `APART` say."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = file_of(nodeid)
         if file in APART:
-            key = group, node_id
-        elif group < len(TOGETHER):
-            key = group, ""
-        else:
-            key = group, file
-        groups.setdefault(key, []).append(number)
-    # What comes first in a group is what `TOGETHER` names first; groups of one place keep their order.
-    for (group, _), numbers in groups.items():
-        if group < len(TOGETHER):
-            order = {file: index for index, file in enumerate(TOGETHER[group])}
-            numbers.sort(
-                key=lambda number: order.get(
-                    node_ids[number].partition("::")[0].removeprefix("tests/"), len(order)
-                )
-            )
-    return [groups[key] for key in sorted(groups, key=lambda key: key[0])]
+            return nodeid
+        unit = _unit_of(file)
+        return file if unit is None else TOGETHER[unit][0]

@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
 from headrace.aws.calls.operation import operation_model
-from headrace.aws.protocols.newer_parameters import with_newer
+from headrace.aws.protocols.owned_service import with_newer
 from headrace.services.iam.answers import moto_tables
 from tests.support.cloud import InProcessCloud
 

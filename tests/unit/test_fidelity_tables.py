@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from headrace.aws.calls.operation import operation_model, operation_name, service_model
-from headrace.aws.protocols.newer_parameters import newer_parameters
+from headrace.aws.protocols.owned_service import newer_parameters
 from headrace.aws.shapes import MODULES, read_members
 
 # botocore's name -> the package.

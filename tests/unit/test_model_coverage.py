@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace.aws.calls.operation import service_model
-from headrace.aws.protocols.newer_parameters import newer_parameters
+from headrace.aws.protocols.owned_service import newer_parameters
 from headrace.aws.protocols.service import ServiceApi
 from tests.support.cloud import InProcessCloud
 

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 # CORS headers of the services' endpoints as AWS sends them, and the headers that restrict what documents may do.
 #
-# S3 and function URLs have rules of their own: `headrace.services.s3.cors`, `headrace.services.lambda_.url_calls`.
+# S3 and function URLs have rules of their own: `headrace.services.s3.website`, `headrace.services.lambda_.url_calls`.
 # Source of the former: OPTIONS requests to AWS's endpoints, recorded on 26 October 2020 by aws-sdk-js-v3 (observed):
 # every origin is allowed, with the headers and the method that the browser asked for, for two days.
 

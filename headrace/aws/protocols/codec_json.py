@@ -9,7 +9,7 @@ without a sentence (observed: Kinesis and Firehose). Functions are compiled once
 Compiles a shape of botocore's model into one function that converts a value of that shape, member by member.
 
 First come structures, lists and maps; then scalars, from the wire (JSON or CBOR) and to it.
-`headrace.aws.protocols.codec_json` reads and writes the bytes, and names the sources of AWS's sentences.
+The codec reads and writes the bytes.
 """
 
 from __future__ import annotations

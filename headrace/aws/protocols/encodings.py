@@ -1,4 +1,6 @@
-"""Checks the base64 texts of a request, many at once, and computes their decoded size without decoding them.
+"""Encodings of single services: base64 in JSON, event streams, Smithy RPC v2 CBOR.
+
+Checks the base64 texts of a request, many at once, and computes their decoded size without decoding them.
 
 Encodes messages of `application/vnd.amazon.eventstream`, as servers send them.
 

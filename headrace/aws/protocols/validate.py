@@ -2,7 +2,7 @@
 
 botocore's own ParamValidator ignores maxima, patterns and enums, and has sentences of its own; AWS answers `1
 validation error detected: Value 'x' at 'streamName' failed to satisfy constraint: ...`. The model is an upper bound: a
-service's quotas live in its `limits.py`. Compiled once per operation; thread-safe. Evidence: sentences observed by
+service's quotas live in its `errors.py`. Compiled once per operation; thread-safe. Evidence: sentences observed by
 kinesalite and documented across AWS's forums (assumed to be one wording for all services that share AWS's framework).
 """
 

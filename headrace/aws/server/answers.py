@@ -1,4 +1,6 @@
-"""Makes the bytes of an HTTP/1.1 answer: status line, header fields and a body of bytes.
+"""The answers of the server: their bytes, the parts that come later, the errors of the server itself.
+
+Makes the bytes of an HTTP/1.1 answer: status line, header fields and a body of bytes.
 
 The errors that the server itself answers instead of a service, in the request's protocol.
 

@@ -15,15 +15,15 @@ from pathlib import Path
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, Scope
-from headrace.aws.signatures import incomplete_signatures, presigned, sigv2
+from headrace.aws.signatures import presigned, sigv4
 from headrace.aws.signatures.access_keys import AccessKey, KeyRing, WrongToken
 from headrace.aws.signatures.auth_errors import S3, SKEW_MINUTES, Wording, format_time, wording_of
 from headrace.aws.signatures.credential_scopes import SIGV2, SIGV4, SIGV4A, parameters_of, scope_of
-from headrace.aws.signatures.sigv2 import OldClaim
 from headrace.aws.signatures.sigv4 import (
     AUTHORITY,
     UNSIGNED_PAYLOAD,
     Claim,
+    OldClaim,
     Signed,
     SigV4Chunks,
     is_same,
@@ -146,9 +146,7 @@ def _header_claim(
     if wording is S3 and timestamp is None:
         sentence = "AWS authentication requires a valid Date or x-amz-date header"
         raise AwsError("AccessDenied", sentence, 403)
-    components = incomplete_signatures.header_components(
-        authorization, wording, has_time=timestamp is not None
-    )
+    components = presigned.header_components(authorization, wording, has_time=timestamp is not None)
     assert timestamp is not None
     if algorithm != SIGV4:
         raise wording.algorithm(algorithm)
@@ -263,8 +261,8 @@ def _check_signature(
 
 
 def _check_old_signature(request: HttpRequest, claim: OldClaim, key: AccessKey) -> None:
-    texts = list(sigv2.strings_to_sign(request, claim))
-    right = (signature for text in texts for signature in sigv2.signatures(text, key.secret))
+    texts = list(sigv4.strings_to_sign(request, claim))
+    right = (signature for text in texts for signature in sigv4.signatures_v2(text, key.secret))
     if not any(is_same(signature, claim.signature) for signature in right):
         raise S3.mismatch(claim.access_key, claim.signature, texts[0])
 

@@ -7,7 +7,7 @@ to somebody else. Nothing is verified here.
 Source: Kinesis' answers to kinesalite's test/connection.js, and the rules that scratchstack-aws-signature lists
 (src/canonical.rs; both observed by others): a header is split at commas and blanks, each component has an equal sign,
 of a repeated name the last counts, unknown names are ignored; in a query the first of a repeated name counts. S3 is
-stricter (`headrace.aws.signatures.incomplete_signatures`).
+stricter (`headrace.aws.signatures.presigned`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Ports to call any operation of this cloud by its name, and to get the credentials of jobs.
+"""The ports to call any operation of this cloud, and to ask who may.
+
+Ports to call any operation of this cloud by its name, and to get the credentials of jobs.
 
 The protocol by which Cloud Control uses CloudFormation's resource types without importing CloudFormation.
 

@@ -1,4 +1,6 @@
-"""The port through which services read and write S3 objects.
+"""The ports through which services read and write objects and streams.
+
+The port through which services read and write S3 objects.
 
 The port through which services read streams: positions, records, shards.
 

@@ -1,4 +1,6 @@
-"""The ports through which services use SQS queues, SNS topics and EventBridge buses.
+"""The ports through which services send messages, call functions, and report metrics and log lines.
+
+The ports through which services use SQS queues, SNS topics and EventBridge buses.
 
 The port through which services invoke Lambda functions.
 

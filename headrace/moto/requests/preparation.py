@@ -23,7 +23,7 @@ from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.aws.signatures.credential_scopes import token_of
 from headrace.core.arn import partition_of
 from headrace.core.ids import Ids
-from headrace.moto.memory import iam, principals
+from headrace.moto.memory import principals
 from headrace.moto.requests.conversion import (
     entry_of,
     has_service,
@@ -31,12 +31,15 @@ from headrace.moto.requests.conversion import (
     method_for,
     operation_of,
 )
-from headrace.moto.storage.journal import Entry
-from headrace.permissions.policies.document import UnreadableDocument, parse_document
+from headrace.moto.storage.storage import Entry
+from headrace.permissions.policies.document import (
+    UnreadableDocument,
+    check_resource_policy,
+    parse_document,
+)
 from headrace.permissions.policies.evaluate import Grant, grant_of
 from headrace.permissions.policies.grammar import PolicyError
 from headrace.permissions.policies.model import Principal
-from headrace.permissions.policies.resource_grammar import check_resource_policy
 
 READ_ONLY = re.compile(
     r"^(Get|List|Describe|Head|BatchGet|Query|Scan|Filter|Lookup|Search|Simulate|Validate|Verify"
@@ -148,7 +151,7 @@ log = logging.getLogger(__name__)
 
 # Validates policies of queues, topics, keys, secrets, repositories, tables, logs and buses before moto stores them.
 #
-# moto stores nearly any text. `headrace.permissions.policies.resource_grammar` has each service's errors.
+# moto stores nearly any text. `headrace.permissions.policies.document` has each service's errors.
 
 Params = Mapping[str, Any]
 _PUT_KEY_POLICY = "kms:PutKeyPolicy"
@@ -229,7 +232,7 @@ def _principal(call: Call, request: HttpRequest, sessions: RoleSessions | None) 
     session = None if sessions is None else sessions.find(call.access_key, token_of(request))
     root = f"arn:{partition_of(call.region)}:iam::{call.account}:root"
     if session is not None and session.kind == "role":
-        role = iam.holder_of(session.account, "role", session.role)
+        role = principals.holder_of(session.account, "role", session.role)
         arn = "" if role is None else str(role.arn)
         return Principal("role", session.arn, session.account, arn, name=session.role)
     for user in _users_of_key(call.access_key if session is None else ""):
@@ -238,10 +241,10 @@ def _principal(call: Call, request: HttpRequest, sessions: RoleSessions | None) 
 
 
 def _users_of_key(access_key: str) -> Iterator[Any]:
-    for account, backend in iam.backends():
+    for account, backend in principals.iam_backends():
         key = backend.access_keys.get(access_key)
         if key is not None and key.user_name is not None:
-            yield from filter(None, [iam.holder_of(account, "user", str(key.user_name))])
+            yield from filter(None, [principals.holder_of(account, "user", str(key.user_name))])
 
 
 # Checks requests to moto's services for missing members and members of a wrong type; moto does not.
@@ -409,7 +412,7 @@ class Preparation:
         if method is None:
             raise AwsError("UnknownOperationException", f"headrace has no service for {host}")
         package, operation = method[0], operation_of(request)
-        entry = entry_of(request, host, self._endpoint_host(), self._ids.bytes(8))
+        entry = self.entry_of(request, service)
         # Stacks and state machines may write numbers as text, in any protocol.
         if is_from_outside:
             check_members(service, operation, request)
@@ -417,3 +420,9 @@ class Preparation:
         answer = self._answer_without_moto(package, operation, request, self._sessions)
         kind = kind_of(package, operation)
         return PreparedRequest(request, service, package, operation, kind, entry, answer)
+
+    def entry_of(self, request: HttpRequest, service: str) -> Entry:
+        """Return a request to botocore's service as moto takes it, with a new seed."""
+        assert request.call is not None
+        host = host_of(service, request.call.region)
+        return entry_of(request, host, self._endpoint_host(), self._ids.bytes(8))

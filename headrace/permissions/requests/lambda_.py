@@ -1,4 +1,6 @@
-"""Lambda and Kinesis: qualifiers, layers, code in S3, mappings without a resource; shard iterators, consumers by name.
+"""What requests to Lambda, Kinesis, CloudFormation, EMR and Glue need.
+
+Lambda and Kinesis: qualifiers, layers, code in S3, mappings without a resource; shard iterators, consumers by name.
 
 Sources: docs.aws.amazon.com/lambda/latest/dg/lambda-api-permissions-ref.html, the Service Authorization Reference's
 pages of both, and the references of CreateFunction and CreateStream.

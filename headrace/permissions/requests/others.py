@@ -16,8 +16,9 @@ from headrace.permissions.requests.table import Request, RequiredPermission
 
 RequiredPermissions = tuple[RequiredPermission, ...] | None
 _PARTIQL = re.compile(r"\s*(select|insert|update|delete|exists)\b", re.IGNORECASE)
+_PARTIQL_NAME = r'(?:"([^"]+)"|(\w+))'
 _PARTIQL_TABLE = re.compile(
-    r"\b(?:from|into|update)\s+\"?([\w.:/-]+)\"?(?:\.\"?([\w.-]+)\"?)?", re.IGNORECASE
+    rf"\b(?:from|into|update)\s+{_PARTIQL_NAME}(?:\s*\.\s*{_PARTIQL_NAME})?", re.IGNORECASE
 )
 
 
@@ -130,14 +131,25 @@ def _of_partiql(request: Request) -> RequiredPermissions:
     ]  # fmt: skip
     row: list[RequiredPermission] = []
     for statement in cast("list[Mapping[str, Any]]", listed):
-        text = str(statement.get("Statement", ""))
-        verb, table = _PARTIQL.match(text), _PARTIQL_TABLE.search(text)
-        if verb is None or table is None:
+        target = partiql_target(str(statement.get("Statement", "")))
+        if target is None:  # it is refused
             continue
-        resource = _table(request, table[1]) + (f"/index/{table[2]}" if table[2] else "")
-        name = "Select" if verb[1].lower() == "exists" else verb[1].capitalize()
+        verb, table, index = target
+        resource = _table(request, table) + (f"/index/{index}" if index else "")
+        name = "Select" if verb == "EXISTS" else verb.capitalize()
         row.append(RequiredPermission(f"dynamodb:PartiQL{name}", (resource,)))
     return tuple(row)
+
+
+def partiql_target(text: str) -> tuple[str, str, str] | None:
+    """Return a statement's verb in upper case, its table and its index; None when there is none.
+
+    Who runs a statement must refuse it when it finds anything else in it.
+    """
+    verb, table = _PARTIQL.match(text), _PARTIQL_TABLE.search(text)
+    if verb is None or table is None:
+        return None
+    return verb[1].upper(), table[1] or table[2], table[3] or table[4] or ""
 
 
 # --- logs, events, keys ---------------------------------------------------------------------------

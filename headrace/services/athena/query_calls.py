@@ -16,7 +16,7 @@ from headrace.core.arn import make_arn
 from headrace.core.ports import BucketNotFound, CallerIdentity, ObjectNotFound
 from headrace.deliveries.outbox import queue_service_event
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.memory import iam
+from headrace.moto.memory import principals
 from headrace.services.athena.queries import STOPPED_REASON, Outcome, Query
 from headrace.services.athena.results import PAGE_ROWS, render_row
 
@@ -78,7 +78,7 @@ def start_query_execution(self: Any) -> str:
             return json.dumps({"QueryExecutionId": known.id})
     config = _results_of(self._get_param("ResultConfiguration") or {}, group)
     context = dict(self._get_param("QueryExecutionContext") or {})
-    if context.get("Catalog", "AwsDataCatalog").lower() != "awsdatacatalog":
+    if _plain_name(context.get("Catalog") or "AwsDataCatalog") != "awsdatacatalog":
         raise _refuse(
             f"headrace queries the catalog AwsDataCatalog alone, and not {context['Catalog']}"
         )
@@ -92,7 +92,7 @@ def start_query_execution(self: Any) -> str:
     CURRENT.queries.submit(
         Query(
             execution.id, self.current_account, self.region, text,
-            (context.get("Database") or "default").lower(), config["OutputLocation"],
+            _plain_name(context.get("Database") or "default"), config["OutputLocation"],
             tuple(parameters or ()), _find_acting(self),
         )
     )  # fmt: skip
@@ -100,6 +100,13 @@ def start_query_execution(self: Any) -> str:
     _tell_bus(self.current_account, self.region, execution, "QUEUED", "")
     trim(backend)
     return json.dumps({"QueryExecutionId": execution.id})
+
+
+def _plain_name(name: str) -> str:
+    """Return a context's name without the backticks or double quotes in which clients put it."""
+    name = name.strip()
+    is_quoted = len(name) > 2 and name[0] == name[-1] and name[0] in '`"'
+    return (name[1:-1] if is_quoted else name).lower()
 
 
 def _find_acting(self: Any) -> CallerIdentity | None:
@@ -113,7 +120,7 @@ def _find_acting(self: Any) -> CallerIdentity | None:
         if not session.role:  # the account itself has asked for it
             return None
         kind = "role" if session.kind == "role" else "user"
-        holder = iam.holder_of(session.account, kind, session.role)
+        holder = principals.holder_of(session.account, kind, session.role)
         arn = make_arn("iam", "", session.account, f"{kind}/{session.role}")
         return CallerIdentity(
             arn if holder is None else str(holder.arn),
@@ -121,9 +128,11 @@ def _find_acting(self: Any) -> CallerIdentity | None:
             policy=session.policy,
             policy_arns=session.policy_arns,
         )
-    for account, backend in iam.backends():
+    for account, backend in principals.iam_backends():
         stored = backend.access_keys.get(key)
-        user = None if stored is None else iam.holder_of(account, "user", str(stored.user_name))
+        user = (
+            None if stored is None else principals.holder_of(account, "user", str(stored.user_name))
+        )
         if user is not None:
             return CallerIdentity(str(user.arn))
     return None

@@ -14,7 +14,7 @@ from headrace.services.cloudcontrol.actions import ACTIONS
 from headrace.services.cloudcontrol.backend import CloudControl
 from headrace.services.cloudcontrol.errors import translate
 from headrace.services.cloudcontrol.fidelity import FIDELITY
-from headrace.services.cloudcontrol.store import ControlStore
+from headrace.services.cloudcontrol.state import ControlStore
 from headrace.store.database import Database
 
 PROFILE = Profile(signing_scopes=("cloudcontrolapi",), target_prefix="CloudApiService")

@@ -24,9 +24,8 @@ from headrace.core.ports.control import (
     ResourceTypes,
 )
 from headrace.core.workers import Supervisor
-from headrace.services.cloudcontrol import errors, limits, state
-from headrace.services.cloudcontrol.state import Request, StoredResource
-from headrace.services.cloudcontrol.store import ControlStore
+from headrace.services.cloudcontrol import errors, state
+from headrace.services.cloudcontrol.state import ControlStore, Request, StoredResource
 
 Work = Callable[[ResourcePlace], "KnownResource | None"]
 
@@ -55,7 +54,7 @@ class CloudControl:
     def start(self) -> None:
         """Load the requests, and fail those that were running when the last cloud ended."""
         self._store.load()
-        self._executor = self._supervisor.executor(limits.AT_ONCE, "cloudcontrol")
+        self._executor = self._supervisor.executor(errors.AT_ONCE, "cloudcontrol")
         for request in self._store.requests():
             if request.status in state.RUNNING:
                 self._end(

@@ -1,9 +1,20 @@
-"""Cloud Control's errors. AWS documents the codes; the sentences are assumed unless marked observed."""
+"""Cloud Control's errors. AWS documents the codes; the sentences are assumed unless marked observed.
+
+Cloud Control's limits, with their sources.
+"""
 
 from __future__ import annotations
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.ports.control import ResourceRefused
+
+# Documented: API_ListResourceRequests and API_ListResources, MaxResults ("The default is 20", "100").
+REQUESTS_PER_PAGE = 20
+RESOURCES_PER_PAGE = 100
+# Documented: AWS keeps requests for seven days after they were made (resource-operations-manage-requests).
+KEPT_MS = 7 * 24 * 3600 * 1000
+# headrace's own limit: how many operations run at a time.
+AT_ONCE = 4
 
 
 def type_not_found(kind: str) -> AwsError:

@@ -1,6 +1,6 @@
 """Copies a request's settings into a stack, its stack policy too: shared by creations, updates and change sets.
 
-`denials.py` applies stack policies to updates.
+`deployment/stack_resources.py` applies stack policies to updates.
 
 Checks the template and the settings of a request, and resolves its parameters.
 
@@ -33,7 +33,11 @@ from headrace.core.system_tags import is_system
 from headrace.core.values import get_list
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.backend import CloudFormation
-from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
+from headrace.services.cloudformation.errors import (
+    ResourceFailed,
+    TemplateError,
+    TransformFailed,
+)
 from headrace.services.cloudformation.fidelity import fidelity_of, log_ignored
 from headrace.services.cloudformation.resources import (
     coded_types,
@@ -43,7 +47,12 @@ from headrace.services.cloudformation.resources import (
 from headrace.services.cloudformation.resources.schemas import aws_types
 from headrace.services.cloudformation.state import ChangeSet, Stack
 from headrace.services.cloudformation.store import resource_document
-from headrace.services.cloudformation.template import graph, parameters
+from headrace.services.cloudformation.template import (
+    functions,
+    graph,
+    language_extensions,
+    parameters,
+)
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.template.parameters import check_outputs
 from headrace.services.cloudformation.template.scope import decide, scope_of
@@ -80,6 +89,19 @@ class ExpandedTemplate:
         """Return the error: an AwsError, TemplateError or ResourceFailed."""
         return self.error or TemplateError("Template format error: there is no template")
 
+    def failed_transform(self, request: StackRequest) -> tuple[Template, str]:
+        """Return what a stack has whose transform failed, an empty template, and why; "": none failed.
+
+        Raises AwsError: the request does not acknowledge transforms.
+        """
+        if not isinstance(self.error, TransformFailed):
+            return Template.empty("{}"), ""
+        body = request.get("TemplateBody") or "{}"
+        template = replace(Template.empty(body), original=body)
+        is_change_set = "ChangeSetName" in request
+        check_capabilities(template, get_list(request, "Capabilities"), is_change_set=is_change_set)
+        return template, str(self.error)
+
 
 def expand(cfn: CloudFormation, call: Call, request: StackRequest) -> ExpandedTemplate:
     """Read a request's template and run its transforms; the caller does not hold the lock.
@@ -102,9 +124,10 @@ def expand(cfn: CloudFormation, call: Call, request: StackRequest) -> ExpandedTe
         values_by_name = {name: str(value["value"]) for name, value in parameters.items()}
         body = previous if request.get("UsePreviousTemplate") else cfn.read_template(request)
         expanded = cfn.transforms.expand(body, stack, values_by_name | own)
-        return ExpandedTemplate(
-            parse(body) if expanded is None else replace(parse(expanded), original=body)
-        )
+        template = parse(body if expanded is None else expanded)
+        if language_extensions.NAME not in body:
+            functions.check_unextended(template)
+        return ExpandedTemplate(template if expanded is None else replace(template, original=body))
     except (AwsError, TemplateError, ResourceFailed) as error:
         return ExpandedTemplate(error=error)
 

@@ -2,9 +2,9 @@
 
 moto's parser reads `a=1` and `f(a, 'b')` not at all, and ignores `IN`, `OR`, `ORDER BY` and most else without a word.
 
-Documented: docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.html. Sentences that others observed on
-AWS: that of a missing key (boto3 issue 3137), of a duplicate key (documented: DuplicateItemException), of ORDER BY
-(aws-sdk-js issue 3611); others are assumed. Bounded: a statement has at most 8,192 characters and 100 levels.
+Documented: docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.html. Observed by others on AWS: what
+a condition on a missing item does, RETURNING, the sentences that a public suite of tests for DynamoDB's emulators has.
+Assumed: other sentences. Bounded: a statement has at most 8,192 characters and 100 levels.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportMissingTypeStubs=false
@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,13 @@ _TOKEN = re.compile(
     r"""|(?P<word>[A-Za-z_][A-Za-z0-9_]*)|(?P<sign><<|>>|<=|>=|<>|!=|[=<>()\[\]{},:.?*+-])"""
 )
 _COMPARISONS = {"=": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-_FUNCTIONS = {"begins_with": 2, "contains": 2, "attribute_type": 2}
+_FUNCTIONS = (
+    "begins_with",
+    "contains",
+    "attribute_type",
+    "attribute_exists",
+    "attribute_not_exists",
+)
 _SET_TYPES = {"S": "SS", "N": "NS", "B": "BS"}
 _MALFORMED = "Statement wasn't well formed, can't be processed: "
 
@@ -135,7 +141,9 @@ class _Parser:
 
     def next_is(self, *texts: str) -> bool:
         kind, text = self.tokens[self.at]
-        return kind in ("word", "sign") and (text in texts or (kind == "word" and text.upper() in texts))
+        return kind in ("word", "sign") and (
+            text in texts or (kind == "word" and text.upper() in texts)
+        )
 
     def take(self, *texts: str) -> str:
         """Go past one of some words or signs; return it in upper case, or nothing."""
@@ -160,7 +168,9 @@ class _Parser:
     # --- statements ---
 
     def parse(self) -> Statement:
-        verb = self.need("SELECT", "INSERT", "UPDATE", "DELETE", "EXISTS")
+        verb = self.take("SELECT", "INSERT", "UPDATE", "DELETE", "EXISTS")
+        if not verb:
+            raise _refuse(f"{_MALFORMED}Expected data manipulation")
         statement = {
             "SELECT": self.select, "INSERT": self.insert, "UPDATE": self.change, "DELETE": self.delete,
             "EXISTS": self.exists,
@@ -223,16 +233,16 @@ class _Parser:
                 if not self.take(","):
                     break
         clauses = (("SET", sets), ("REMOVE", removes), ("ADD", adds), ("DELETE", deletes))
-        statement.update = " ".join(f"{name} {', '.join(parts)}" for name, parts in clauses if parts)
+        statement.update = " ".join(
+            f"{name} {', '.join(parts)}" for name, parts in clauses if parts
+        )
         if not statement.update:
             self.fail()
         statement.where = self.where()
         statement.returning = self.returning()
         return statement
 
-    def assignment(
-        self, target: str, sets: list[str], adds: list[str], deletes: list[str]
-    ) -> None:
+    def assignment(self, target: str, sets: list[str], adds: list[str], deletes: list[str]) -> None:
         for function, clause in (("SET_ADD", adds), ("SET_DELETE", deletes)):
             if self.take(function):
                 self.need("(")
@@ -244,7 +254,9 @@ class _Parser:
                 return
         operand = self.operand()
         sign = self.take("+", "-")
-        sets.append(f"{target} = {operand} {sign} {self.operand()}" if sign else f"{target} = {operand}")
+        sets.append(
+            f"{target} = {operand} {sign} {self.operand()}" if sign else f"{target} = {operand}"
+        )
 
     def operand(self) -> str:
         """Return an assignment's operand as an update expression has it."""
@@ -265,6 +277,12 @@ class _Parser:
         statement = Statement("DELETE", self.identifier())
         statement.where = self.where()
         statement.returning = self.returning()
+        if statement.returning not in ("NONE", "ALL_OLD"):
+            clause = statement.returning.replace("UPDATED", "MODIFIED").replace("_", " ")
+            raise _refuse(
+                f"Invalid returning clause: RETURNING {clause} *. Only RETURNING ALL OLD * is allowed in DELETE "
+                "statements."
+            )
         return statement
 
     def returning(self) -> str:
@@ -320,7 +338,14 @@ class _Parser:
     def function(self, name: str) -> Condition:
         self.need(name.upper())
         self.need("(")
+        if not self.is_path():
+            raise _refuse(
+                f"Operator or function requires a document path; operator or function: {name}"
+            )
         steps = self.path()
+        if name.startswith("attribute_") and name.endswith("exists"):
+            self.need(")")
+            return Condition(f"{name}({self.expression_path(steps)})")
         self.need(",")
         value = self.value()
         self.need(")")
@@ -393,7 +418,9 @@ class _Parser:
                 return tuple(steps)
 
     def expression_path(self, steps: tuple[str | int, ...]) -> str:
-        parts = [f"[{step}]" if isinstance(step, int) else f".{self.names.name(step)}" for step in steps]
+        parts = [
+            f"[{step}]" if isinstance(step, int) else f".{self.names.name(step)}" for step in steps
+        ]
         return "".join(parts).removeprefix(".")
 
     def value(self) -> dict[str, Any]:
@@ -403,7 +430,7 @@ class _Parser:
             self.fail()
         kind, text = self.tokens[self.at]
         self.at += 1
-        value: dict[str, Any]
+        value: dict[str, Any] = {}
         if kind == "text":
             value = {"S": text[1:-1].replace("''", "'")}
         elif kind == "number":
@@ -451,7 +478,9 @@ class _Parser:
             if members:
                 self.need(",")
             kind, text = self.tokens[self.at]
-            name = self.value()["S"] if kind == "text" else self.identifier() if text else self.fail()
+            name = (
+                self.value()["S"] if kind == "text" else self.identifier() if text else self.fail()
+            )
             self.need(":")
             members[name] = self.value()
         return members
@@ -494,9 +523,9 @@ def _split_key(statement: Statement, keys: list[str]) -> tuple[dict[str, Any], l
     key: dict[str, Any] = {}
     others: list[Condition] = []
     for part in statement.where.parts() if statement.where else ():
-        name, operator, values = (part.comparisons or (("", "", ()),))[0]
-        if operator == "=" and name in keys and name not in key:
-            key[name] = values[0]
+        equality = next((one for one in part.comparisons if one[1] == "="), None)
+        if equality is not None and equality[0] in keys and equality[0] not in key:
+            key[equality[0]] = equality[2][0]
         else:
             others.append(part)
     if len(key) < len(keys):
@@ -505,6 +534,9 @@ def _split_key(statement: Statement, keys: list[str]) -> tuple[dict[str, Any], l
 
 
 def _joined(conditions: list[Condition]) -> str:
+    # An expression with redundant parentheses is refused.
+    if len(conditions) == 1:
+        return conditions[0].text
     return " AND ".join(f"({one.text})" for one in conditions)
 
 
@@ -523,10 +555,14 @@ def _write_of(statement: Statement, table: Any) -> tuple[str, dict[str, Any]]:
     key, others = _split_key(statement, keys)
     request["Key"] = key
     condition = _joined(others)
+    mark = names.name(keys[0])
     if statement.verb == "UPDATE":
-        exists = f"attribute_exists({names.name(keys[0])})"
-        condition = f"{exists} AND {condition}" if condition else exists
+        condition = " AND ".join(
+            [f"attribute_exists({mark})", *([f"({condition})"] if condition else [])]
+        )
         request["UpdateExpression"] = statement.update
+    elif condition:  # a missing item meets each, and nothing happens
+        condition = f"attribute_not_exists({mark}) OR ({condition})"
     if condition:
         request["ConditionExpression"] = condition
     return ("Update" if statement.verb == "UPDATE" else "Delete"), {
@@ -699,8 +735,11 @@ def _batch_execute_statement(self: Any) -> Any:
             if items:
                 response["Item"] = items[0]
         except JsonRESTError as error:
-            name = str(error.error_type)
-            codes = {"ValidationException": "ValidationError", "DuplicateItemException": "DuplicateItem"}
+            name = str(error.error_type).rpartition("#")[2]
+            codes = {
+                "ValidationException": "ValidationError",
+                "DuplicateItemException": "DuplicateItem",
+            }
             response["Error"] = {
                 "Code": codes.get(name, name.removesuffix("Exception")),
                 "Message": error.message,

@@ -29,16 +29,14 @@ from headrace.core.ports.warehouses import Warehouses
 from headrace.core.workers import Supervisor
 from headrace.services.firehose.actions import ACTIONS
 from headrace.services.firehose.backend import Firehose
-from headrace.services.firehose.errors import translate
+from headrace.services.firehose.errors import Throttle, limit_rate, translate
 from headrace.services.firehose.fast_path import RawRequests
 from headrace.services.firehose.fidelity import FIDELITY, WORDING
-from headrace.services.firehose.limits import Throttle, limit_rate
 from headrace.services.firehose.permits import StreamKeys
-from headrace.services.firehose.ports import Ports, SecretReader
-from headrace.services.firehose.store import DeliveryStreams
-from headrace.store.check import JOURNALS_FOLDER
+from headrace.services.firehose.records import Ports, SecretReader
+from headrace.services.firehose.state import DeliveryStreams
+from headrace.store.check import JOURNALS_FOLDER, Marks
 from headrace.store.database import Database
-from headrace.store.marks import Marks
 
 PROFILE = Profile(
     target_prefix="Firehose_20150804",

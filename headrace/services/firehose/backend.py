@@ -18,20 +18,18 @@ from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.firehose.delivery import Delivery, start_delivery
 from headrace.services.firehose.destinations.iceberg_routing import check_tables
 from headrace.services.firehose.destinations.redshift import KIND as REDSHIFT
-from headrace.services.firehose.errors import busy, invalid, not_found
-from headrace.services.firehose.limits import Throttle
+from headrace.services.firehose.errors import Throttle, busy, invalid, not_found
 from headrace.services.firehose.orders import Orders
 from headrace.services.firehose.output import check_schema
 from headrace.services.firehose.permits import check_domain, find_domain, no_domain
-from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.records import Ports
 from headrace.services.firehose.reports import Reports
 from headrace.services.firehose.s3_settings import find_query
 from headrace.services.firehose.sources import JournalSource, KinesisSource, Source
-from headrace.services.firehose.state import DeliveryStream, Progress
-from headrace.services.firehose.store import DeliveryStreams
+from headrace.services.firehose.state import DeliveryStream, DeliveryStreams, Progress
+from headrace.store.check import Marks
 from headrace.store.discard import clear
 from headrace.store.losses import NOTHING_KNOWN, KnownLog
-from headrace.store.marks import Marks
 
 log = logging.getLogger(__name__)
 

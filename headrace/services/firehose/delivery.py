@@ -31,7 +31,6 @@ from headrace.services.firehose.execution import (
     rename_keys,
 )
 from headrace.services.firehose.permits import check_source
-from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.reading import (
     BACKUP,
     WHOLE,
@@ -42,11 +41,18 @@ from headrace.services.firehose.reading import (
     read_again,
     still_beyond,
 )
+from headrace.services.firehose.records import Ports
 from headrace.services.firehose.reports import Reports
 from headrace.services.firehose.sorting import Sorter
 from headrace.services.firehose.sources import READ_BYTES, Source, read_shards
-from headrace.services.firehose.state import DeliveryStream, Intent, Progress, as_held
-from headrace.services.firehose.store import DeliveryStreams, StreamProgress
+from headrace.services.firehose.state import (
+    DeliveryStream,
+    DeliveryStreams,
+    Intent,
+    Progress,
+    StreamProgress,
+    as_held,
+)
 
 # While a buffer fills, the worker polls its source at this interval; appends do not wake it, which keeps them cheap.
 LOOK_EVERY_S = 0.25

@@ -21,7 +21,6 @@ from headrace.services.firehose.destinations.common import (
     ObjectNames,
     Outcome,
 )
-from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.prefix import LIMIT_OUTPUT, list_values, name_objects
 from headrace.services.firehose.reading import BACKUP, Buffer
 from headrace.services.firehose.records import (
@@ -29,6 +28,7 @@ from headrace.services.firehose.records import (
     PROCESSING_FAILED,
     SOURCE_BACKUP,
     FailedRecord,
+    Ports,
     Record,
     build_processing_line,
     render_lines,

@@ -24,15 +24,14 @@ from headrace.core.ports import (
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.firehose.delivery import Delivery, start_delivery
 from headrace.services.firehose.destinations import ordered_tables
-from headrace.services.firehose.destinations.ordered import OrderedDestination, OrderedStream
 from headrace.services.firehose.destinations.ordered_tables import OrderedTableDestination
-from headrace.services.firehose.limits import MAX_BUFFER_MIB
+from headrace.services.firehose.destinations.s3 import OrderedDestination, OrderedStream
+from headrace.services.firehose.errors import MAX_BUFFER_MIB
 from headrace.services.firehose.output import Suspended
-from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.records import Ports
 from headrace.services.firehose.reports import DeliveryFigures, Reports
 from headrace.services.firehose.sources import KinesisSource, position_text
-from headrace.services.firehose.state import Progress
-from headrace.services.firehose.store import DeliveryStreams
+from headrace.services.firehose.state import DeliveryStreams, Progress
 
 
 class Orders:

@@ -29,8 +29,7 @@ import msgspec
 
 from headrace.core.ids import Ids
 from headrace.core.values import get_mapping, section
-from headrace.services.firehose.errors import invalid
-from headrace.services.firehose.limits import EVALUATED_PREFIX_CHARS, EXTENSIONS
+from headrace.services.firehose.errors import EVALUATED_PREFIX_CHARS, EXTENSIONS, invalid
 from headrace.services.firehose.queries import Found, Queries, is_json
 from headrace.services.firehose.records import DELIVERED, SOURCE_BACKUP, FailedRecord, Record
 from headrace.services.firehose.state import (

@@ -28,9 +28,8 @@ import msgspec
 from headrace.core.ports import StreamRecord
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.metrics import Measure
-from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.prefix import Keys, build_keys
-from headrace.services.firehose.records import DECOMPRESSION_FAILED, FailedRecord, Record
+from headrace.services.firehose.records import DECOMPRESSION_FAILED, FailedRecord, Ports, Record
 from headrace.services.firehose.state import DeliveryStream, processors_of
 from headrace.services.firehose.transform import Function, function_of, transform
 

@@ -1,20 +1,84 @@
 """A record in a delivery stream: its current data, and the source record from which it came.
 
 The error output: records that could not be processed, converted or delivered, as JSON lines in AWS's form.
+
+The dependencies of deliveries on the rest of the cloud: clock, objects, tables, functions, logs, metrics.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from headrace.core.ports import StreamRecord
-from headrace.services.firehose.limits import BATCH_RECORDS
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import (
+    ControlPlane,
+    FunctionInvoker,
+    Guard,
+    LogSink,
+    MetricSink,
+    NoGuard,
+    ObjectStore,
+    SchemaCatalog,
+    StreamRecord,
+)
+from headrace.core.ports.messages import SearchDomainNotFound, SearchDomains, SearchServer
+from headrace.core.ports.warehouses import NoWarehouses, Warehouses
+from headrace.services.firehose.errors import BATCH_RECORDS
+from headrace.services.firehose.permits import StreamKeys
+from headrace.services.firehose.queries import Queries
+
+# Takes a secret's ARN, account and region; returns its text, or None when it does not exist.
+SecretReader = Callable[[str, str, str], str | None]
+
+
+def find_no_secret(arn: str, account: str, region: str) -> str | None:
+    """Return None: the lookup for a cloud without Secrets Manager."""
+    return None
+
+
+class NoSearchDomains:
+    """The `SearchDomains` of a cloud without OpenSearch: it finds no domain."""
+
+    def of_domain(self, name: str, *, account: str, region: str) -> SearchServer | str:
+        """See `SearchDomains.of_domain`."""
+        raise SearchDomainNotFound(f"There is no domain {name} in {region}.")
+
+    def of_endpoint(self, url: str, *, account: str, region: str) -> SearchServer | str:
+        """See `SearchDomains.of_endpoint`: every endpoint is a real server's."""
+        return url
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The dependencies of all deliveries. `guard` checks roles' permissions; `stopping` is set before the cloud stops.
+
+    `control` calls the Glue catalogue of Iceberg tables; None without Glue.
+    """
+
+    clock: Clock
+    ids: Ids
+    objects: ObjectStore
+    schemas: SchemaCatalog
+    functions: FunctionInvoker
+    logs: LogSink
+    metrics: MetricSink
+    guard: Guard = field(default_factory=NoGuard)
+    queries: Queries = field(default_factory=Queries)
+    search: SearchDomains = field(default_factory=NoSearchDomains)
+    secrets: SecretReader = find_no_secret
+    control: ControlPlane | None = None
+    warehouses: Warehouses = field(default_factory=NoWarehouses)
+    keys: StreamKeys = field(default_factory=StreamKeys)
+    stopping: threading.Event = field(default_factory=threading.Event)
+
 
 # A put's RecordId is the number of the request's first record, then the record's place in the request. The ids of a
 # request differ only in their last digits, which makes them fast to write.

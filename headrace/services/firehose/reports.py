@@ -25,7 +25,7 @@ from headrace.core.ports import (
 )
 from headrace.core.values import get_mapping
 from headrace.services.firehose.destinations import DESTINATIONS
-from headrace.services.firehose.limits import ACTIVE_PARTITIONS, find_quota
+from headrace.services.firehose.errors import ACTIVE_PARTITIONS, find_quota
 from headrace.services.firehose.metrics import EMITTED, NAMESPACE, Measure
 from headrace.services.firehose.output import NotPut
 from headrace.services.firehose.permits import KeyUnusable, RoleDenied, may_log

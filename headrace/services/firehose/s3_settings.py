@@ -12,8 +12,7 @@ from typing import Any
 
 from headrace.core.values import get_list, get_mapping
 from headrace.services.firehose import prefix, serde, transform
-from headrace.services.firehose.errors import backup_stays, invalid
-from headrace.services.firehose.limits import (
+from headrace.services.firehose.errors import (
     CONVERSION_DEFAULT_BUFFER_MIB,
     CONVERSION_MIN_BUFFER_MIB,
     DEFAULT_BUFFER_MIB,
@@ -28,7 +27,9 @@ from headrace.services.firehose.limits import (
     PARTITIONED_MIN_BUFFER_MIB,
     PARTITIONED_MIN_INTERVAL_S,
     RETRY_DEFAULT_S,
+    backup_stays,
     check_between,
+    invalid,
 )
 from headrace.services.firehose.prefix import check_keys
 from headrace.services.firehose.processing import delimiter_of_parameter

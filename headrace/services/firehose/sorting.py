@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from headrace.services.firehose.limits import ACTIVE_PARTITIONS
-from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.errors import ACTIVE_PARTITIONS
 from headrace.services.firehose.prefix import (
     LIMIT_EXCEEDED,
     LIMIT_OUTPUT,
@@ -22,10 +21,9 @@ from headrace.services.firehose.prefix import (
 )
 from headrace.services.firehose.processing import ProcessedRecords, RecordProcessor
 from headrace.services.firehose.reading import BACKUP, WHOLE, Buffer, Intake
-from headrace.services.firehose.records import FailedRecord, Record
+from headrace.services.firehose.records import FailedRecord, Ports, Record
 from headrace.services.firehose.sources import TRIM_HORIZON, is_done, is_past
-from headrace.services.firehose.state import DeliveryStream, is_partitioned
-from headrace.services.firehose.store import StreamProgress
+from headrace.services.firehose.state import DeliveryStream, StreamProgress, is_partitioned
 from headrace.services.firehose.transform import Function
 
 _MOVED = "errors-"

@@ -17,8 +17,7 @@ import msgspec
 from headrace.core.arn import Arn, InvalidArn
 from headrace.core.ports import FunctionNotFound, FunctionThrottled, InvokeResult
 from headrace.core.values import as_mapping, get_list
-from headrace.services.firehose.errors import invalid
-from headrace.services.firehose.limits import (
+from headrace.services.firehose.errors import (
     ANSWER_BYTES,
     INVOCATION_BYTES,
     LAMBDA_BUFFER_MIB,
@@ -30,11 +29,11 @@ from headrace.services.firehose.limits import (
     LAMBDA_RETRIES,
     check_between,
     check_both,
+    invalid,
 )
 from headrace.services.firehose.metrics import Measure
 from headrace.services.firehose.permits import find_function_denial
-from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.records import FailedRecord, Record
+from headrace.services.firehose.records import FailedRecord, Ports, Record
 from headrace.services.firehose.state import DeliveryStream
 
 MIB = 1024 * 1024

@@ -34,14 +34,18 @@ from headrace.services.kinesis.errors import translate
 from headrace.services.kinesis.fast_path import RawRequests, fault_target, shards_by_stream
 from headrace.services.kinesis.fidelity import FIDELITY
 from headrace.services.kinesis.metrics import MinuteMetrics, observe_event
+from headrace.services.kinesis.permits import Throttle
 from headrace.services.kinesis.pushes import Pushes
 from headrace.services.kinesis.queues.queues import Queues
 from headrace.services.kinesis.queues.store import QueueStore
-from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.resharding import Growth, Retention
-from headrace.services.kinesis.store import AccountSettings, StreamStore, iterator_key
+from headrace.services.kinesis.store import (
+    AccountSettings,
+    StreamRegistry,
+    StreamStore,
+    iterator_key,
+)
 from headrace.services.kinesis.subscriptions import Consumers, Subscriptions
-from headrace.services.kinesis.throttle import Throttle
 from headrace.services.kinesis.trace_page import queues_page, trace_page
 from headrace.store.database import Database
 from headrace.store.flusher import Flusher

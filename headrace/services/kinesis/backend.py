@@ -24,15 +24,18 @@ from headrace.core.workers import Supervisor, Worker, WorkerHandle
 from headrace.services.kinesis.channels import Channels
 from headrace.services.kinesis.data_path.get import Iterators
 from headrace.services.kinesis.data_path.reader import KinesisReader
-from headrace.services.kinesis.errors import invalid_argument, not_active, stream_not_found
-from headrace.services.kinesis.limits import NEXT_TOKEN_LIFE_MS
+from headrace.services.kinesis.errors import (
+    NEXT_TOKEN_LIFE_MS,
+    invalid_argument,
+    not_active,
+    stream_not_found,
+)
+from headrace.services.kinesis.permits import Throttle
 from headrace.services.kinesis.pushes import Pushes
 from headrace.services.kinesis.queues.queues import Queues
-from headrace.services.kinesis.registry import StreamRegistry, key_of_arn
 from headrace.services.kinesis.state import Consumer, Stream
-from headrace.services.kinesis.store import AccountSettings, StreamStore
+from headrace.services.kinesis.store import AccountSettings, StreamRegistry, StreamStore, key_of_arn
 from headrace.services.kinesis.subscriptions import Consumers, Subscriptions
-from headrace.services.kinesis.throttle import Throttle
 from headrace.store.flusher import Flusher
 from headrace.store.memory import keep_freed_memory
 

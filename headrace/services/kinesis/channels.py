@@ -21,8 +21,8 @@ from headrace.core.ports import (
 )
 from headrace.permissions.requests.keys import keys_of_service
 from headrace.services.kinesis.channel_orders import SESSION, Channel, ChannelOrder
-from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.state import Stream
+from headrace.services.kinesis.store import StreamRegistry
 from headrace.store.database import Documents
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,9 @@
-"""Kinesis's errors with AWS's messages, and the translation of the store's errors to them."""
+"""Kinesis's errors with AWS's messages, and the translation of the store's errors to them.
+
+Quotas of Kinesis Data Streams.
+
+Source: docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html (documented, read 2026).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,56 @@ from typing import NotRequired, TypedDict
 from headrace.aws.calls.errors import AwsError
 from headrace.store.losses import LogDamaged
 from headrace.store.shard_log import LogClosed, LogFull
+
+PUT_RECORDS_COUNT = 500
+# Data and partition keys together. The limit was 5 MiB until AWS raised the record size to 10 MiB.
+PUT_RECORDS_BYTES = 10 * 1024 * 1024
+PARTITION_KEY_CHARS = 256
+GET_RECORDS_COUNT = 10_000
+GET_RECORDS_BYTES = 10 * 1024 * 1024
+SHARD_ITERATOR_CHARS = 512
+ITERATOR_LIFE_MS = 300_000
+NEXT_TOKEN_LIFE_MS = 300_000
+MIN_RETENTION_HOURS = 24
+MAX_RETENTION_HOURS = 8760
+TAGS_PER_STREAM = 50
+LIST_STREAMS_DEFAULT = 100
+DESCRIBE_STREAM_DEFAULT = 100
+LIST_SHARDS_DEFAULT = 1000
+ON_DEMAND_SHARDS = 4
+# 200 MiB/s of writes, in most regions.
+ON_DEMAND_SHARD_QUOTA = 200
+SHARD_QUOTA = 500
+ON_DEMAND_STREAM_QUOTA = 50
+CONSUMERS_PER_STREAM = 20
+CONSUMERS_PER_ADVANTAGE_STREAM = 50
+CONSUMERS_CREATING = 5
+STREAMS_CREATING = 5
+LIST_CONSUMERS_DEFAULT = 100
+# Queues: queues-quotas.html. Those that are CREATING or DELETING are counted over an account and Region.
+QUEUES_CHANGING = 5
+QUEUE_IN_FLIGHT = 120_000
+QUEUE_VISIBLE_SHOWN = 1_000_000
+# Assumed: the page that ListQueues returns without MaxResults.
+LIST_QUEUES_DEFAULT = 100
+# Channels: data-delivery-quotas.md. Each stream has one to a bucket, and one to a table.
+CHANNELS_PER_STREAM = 2
+LIST_CHANNELS_MOST = 100
+MIN_FRESHNESS_S = 300
+MAX_FRESHNESS_S = 900
+SUBSCRIPTION_LIFE_MS = 300_000
+# AWS refuses a second SubscribeToShard within this time; after it, the second one takes over.
+SUBSCRIPTION_EXCLUSIVE_MS = 5_000
+SUBSCRIPTION_IDLE_MS = 5_000
+SUBSCRIPTION_EVENT_BYTES = 1024 * 1024
+WARM_THROUGHPUT_MIBPS = 10 * 1024
+SHARD_COUNT_UPDATES_PER_DAY = 10
+MODE_CHANGES_PER_DAY = 2
+ENCRYPTION_CHANGES_PER_DAY = 25
+POLICY_CHARS = 20 * 1024
+DAY_MS = 86_400_000
+HASH_KEYS = 1 << 128
+
 
 log = logging.getLogger(__name__)
 

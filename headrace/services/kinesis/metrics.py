@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from headrace.core.ports import Metric
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.channel_orders import ChannelOrder
-from headrace.services.kinesis.limits import QUEUE_VISIBLE_SHOWN
+from headrace.services.kinesis.errors import QUEUE_VISIBLE_SHOWN
 from headrace.services.kinesis.queues.open_queue import OpenQueue
 from headrace.services.kinesis.resharding import Growth
 from headrace.services.kinesis.state import Key, Stat, Stream

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from headrace.core.clock import Clock
-from headrace.services.kinesis.registry import StreamRegistry
+from headrace.services.kinesis.store import StreamRegistry
 from headrace.services.kinesis.subscriptions import Subscription
 
 log = logging.getLogger(__name__)

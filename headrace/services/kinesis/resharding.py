@@ -24,8 +24,7 @@ from typing import Final
 
 from headrace.aws.calls.operation import Call
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.errors import limit_exceeded
-from headrace.services.kinesis.limits import (
+from headrace.services.kinesis.errors import (
     CONSUMERS_PER_ADVANTAGE_STREAM,
     CONSUMERS_PER_STREAM,
     DAY_MS,
@@ -34,6 +33,7 @@ from headrace.services.kinesis.limits import (
     ON_DEMAND_SHARDS,
     ON_DEMAND_STREAM_QUOTA,
     SHARD_QUOTA,
+    limit_exceeded,
 )
 from headrace.services.kinesis.state import Shard, Stream
 from headrace.store.discard import discard

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headrace.core.arn import make_arn
-from headrace.services.kinesis.limits import HASH_KEYS
+from headrace.services.kinesis.errors import HASH_KEYS
 from headrace.store.sequence import MAX_INDEX, SequenceBase
 from headrace.store.shard_log import ShardLog
 

@@ -22,18 +22,19 @@ import msgspec
 from headrace.aws.protocols import encodings
 from headrace.services.kinesis.data_path.get import child_shards, number_before, read
 from headrace.services.kinesis.data_path.stored_records import cbor_answer, json_answer
-from headrace.services.kinesis.errors import in_use, limit_exceeded
-from headrace.services.kinesis.limits import (
+from headrace.services.kinesis.errors import (
     CONSUMERS_CREATING,
     GET_RECORDS_COUNT,
     SUBSCRIPTION_EVENT_BYTES,
     SUBSCRIPTION_EXCLUSIVE_MS,
     SUBSCRIPTION_IDLE_MS,
     SUBSCRIPTION_LIFE_MS,
+    in_use,
+    limit_exceeded,
 )
-from headrace.services.kinesis.registry import StreamRegistry
+from headrace.services.kinesis.permits import Throttle
 from headrace.services.kinesis.state import Consumer, Shard, Stream
-from headrace.services.kinesis.throttle import Throttle
+from headrace.services.kinesis.store import StreamRegistry
 from headrace.store.database import Documents
 from headrace.store.frame import Batch
 from headrace.store.losses import LogDamaged

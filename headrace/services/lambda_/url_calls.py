@@ -29,9 +29,8 @@ from headrace.core.ports import FunctionThrottled, InvokeResult
 from headrace.services.lambda_.errors import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.invocations.dispatcher import AnswerStream, Dispatcher, Part
 from headrace.services.lambda_.names import FunctionRef
-from headrace.services.lambda_.policy import INVOKE_URL, Caller, allows
-from headrace.services.lambda_.state import Function
-from headrace.services.lambda_.store import FunctionStore
+from headrace.services.lambda_.permits import INVOKE_URL, Caller, allows
+from headrace.services.lambda_.state import Function, FunctionStore
 
 URL_PATH = "/_headrace/function-url/"
 _HOST_MARK = ".lambda-url."
@@ -39,6 +38,7 @@ _PATH = re.compile(rf"^{URL_PATH}([0-9a-z]+)(/.*)?$")
 _TEXT = re.compile(r"^(text/.*|application/(.*\+)?(json|xml)|application/javascript)$")
 _PRELUDE_TYPE = "application/vnd.awslambda.http-integration-response"
 _STREAM = "RESPONSE_STREAM"
+_TRACE = "x-amzn-trace-id"
 _PRELUDE_END = b"\0" * 8
 _FORBIDDEN = (
     "Forbidden. For troubleshooting Function URL authorization issues, see: "
@@ -123,6 +123,9 @@ class FunctionUrls:
             return _build_refusal(413, "RequestEntityTooLargeException", "Request Entity Too Large")
         event = _build_event(request, target, request_id, self._clock.now_ms(), signer)
         ref = function.ref.replace_qualifier(alias or None)
+        trace_id = event["headers"].setdefault(
+            _TRACE, self._dispatcher.build_trace_header(function.resolve(alias or None))
+        )
         payload = json.dumps(event, separators=(",", ":")).encode()
         try:
             response = self._invoke(
@@ -130,6 +133,7 @@ class FunctionUrls:
             )
         except FunctionThrottled:
             return _build_refusal(429, "TooManyRequestsException", "Rate Exceeded.")
+        response.headers.append((_TRACE, trace_id))  # recorded
         if cors:
             own = build_cors_headers(cors, request)
             named = {name.lower() for name, _ in own}
@@ -140,7 +144,7 @@ class FunctionUrls:
         self, ref: FunctionRef, payload: bytes, event: dict[str, Any], *, streams: bool
     ) -> HttpResponse:
         request_id = str(event["requestContext"]["requestId"])
-        trace_id = str(event["headers"].get("x-amzn-trace-id", ""))
+        trace_id = str(event["headers"][_TRACE])
         dispatcher = self._dispatcher
         if not streams:
             result = dispatcher.invoke(ref, payload, request_id=request_id, trace_id=trace_id)

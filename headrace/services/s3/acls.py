@@ -25,13 +25,13 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.shapes.s3 import Grant, Owner
 from headrace.core.arn import s3_path_of
 from headrace.core.patterns import glob_matches
-from headrace.permissions.policies.grammar import PolicyError, check_policy
-from headrace.permissions.policies.resource_grammar import (
+from headrace.permissions.policies.document import (
     Exists,
     actions_of,
     as_list,
     find_missing_principal,
 )
+from headrace.permissions.policies.grammar import PolicyError, check_policy
 from headrace.permissions.requests.table import Action, prefix_named
 from headrace.services.s3.errors import invalid_argument, invalid_request
 from headrace.services.s3.state import Bucket

@@ -18,7 +18,6 @@ from headrace.core.arn import bucket_arn, is_account_id
 from headrace.services.s3 import (
     bodies,
     checksums,
-    cors,
     encryption,
     lifecycle,
     object_headers,
@@ -327,7 +326,7 @@ class RawRequests:
                 ("x-amz-id-2", HOST_ID),
             ]
         if "origin" in request.headers and request.method != "OPTIONS":
-            response.headers += cors.answer_headers(self._s3, request)
+            response.headers += website.answer_headers(self._s3, request)
         return response
 
     def _answer_website(self, request: HttpRequest, bucket: str) -> HttpResponse:
@@ -353,7 +352,7 @@ class RawRequests:
     def _answer(self, request: HttpRequest, target: Target) -> HttpResponse:
         query = target.query
         if request.method == "OPTIONS":
-            return cors.answer_options(self._s3, request, target)
+            return website.answer_options(self._s3, request, target)
         self._check_owners(target)
         if request.method == "POST" and post_form.is_upload(request, target):
             assert request.call is not None

@@ -2,7 +2,7 @@
 
 The index has what an object's file cannot hold: ETag, headers, metadata, tags. A write is announced in `s3_pending`
 before its file is moved into place, and confirmed afterwards, so that a kill between the two loses neither the
-description of the old object nor that of the new one. `headrace.services.s3.store` has the histories of keys.
+description of the old object nor that of the new one. Here are also the histories of keys.
 
 The database rows of versions and delete markers, and of file removals that are not finished yet.
 """

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.moto.current_cloud import CURRENT
+from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.sns import checks, notifications
 from headrace.services.sns.notifications import now, post_data, sign
@@ -27,6 +28,7 @@ HTTP_RETRIES = 50
 HTTP_AGE_S = 3600
 MOST_LOGGED = 10_000
 _FIREHOSE_SESSION = "headrace-sns"
+_POLICY_MEMBERS = ("healthyRetryPolicy", "sicklyRetryPolicy", "throttlePolicy", "requestPolicy")
 _OVERRIDES = {"disableSubscriptionOverrides": False}
 # The delivery policy of a topic without its own (recorded).
 _DELIVERY_POLICY = {
@@ -135,13 +137,34 @@ def _counted(publish: Any) -> Any:
     return publish_and_count
 
 
+def _delivery_policies(subscription: Any) -> dict[str, str]:
+    """Return the delivery policies of a subscription that has its own, with all their members (recorded)."""
+    text = subscription.attributes.get("DeliveryPolicy")
+    if not text:
+        return {}
+    own = json.loads(text)
+    of_topic = json.loads(subscription.topic.delivery_policy or "{}")
+    of_topic = _joined(_DELIVERY_POLICY, _without_nulls(of_topic))["http"]
+    shown = {name: own.get(name) for name in _POLICY_MEMBERS} | {
+        "guaranteed": bool(own.get("guaranteed"))
+    }
+    effective = shown | {
+        "healthyRetryPolicy": own.get("healthyRetryPolicy")
+        or of_topic["defaultHealthyRetryPolicy"],
+        "requestPolicy": own.get("requestPolicy") or of_topic["defaultRequestPolicy"],
+    }
+    return {"DeliveryPolicy": _compact(shown), "EffectiveDeliveryPolicy": _compact(effective)}
+
+
 def _with_principal(get_subscription_attributes: Any) -> Any:
     """Show who subscribed (recorded): the account, since moto keeps no callers."""
 
     @functools.wraps(get_subscription_attributes)
     def attributes_of(self: Any, arn: str) -> dict[str, Any]:
         principal = f"arn:{arn.split(':')[1]}:iam::{self.account_id}:root"
-        return {"SubscriptionPrincipal": principal, **get_subscription_attributes(self, arn)}
+        attributes = get_subscription_attributes(self, arn)
+        policies = _delivery_policies(self.subscriptions[arn])
+        return {"SubscriptionPrincipal": principal, **attributes, **policies}
 
     return attributes_of
 
@@ -200,18 +223,21 @@ def _publish(
         return
     if text is None:
         return
+    data = (subscription, text, message_id, subject, message_attributes)
     if deliver := _DELIVERED_HERE.get(subscription.protocol):
-        deliver(subscription, text, message_id, subject, message_attributes)
+        deliver(*data)
         return
-    if subscription.protocol != "sqs":
+    if subscription.protocol not in ("sqs", "lambda"):
         return  # nothing here is an inbox or a telephone
     fifo = {"group_id": group_id, "deduplication_id": deduplication_id}
-    data = (subscription, text, message_id, subject, message_attributes, fifo)
     try:
-        notifications.to_queue(*data)
+        if subscription.protocol == "lambda":
+            _to_function(*data)
+        else:
+            notifications.to_queue(*data, fifo)
     except Exception as error:  # noqa: BLE001 - as above
         try:
-            kept_in = notifications.to_dead_letters(*data)
+            kept_in = notifications.to_dead_letters(*data, fifo)
         except Exception as refusal:  # noqa: BLE001 - as above
             _log_failure(subscription, refusal, "")
         else:
@@ -240,6 +266,16 @@ def _select_message(
     return message
 
 
+def _content_type(subscription: Any) -> dict[str, str]:
+    """Return the Content-Type of a subscription's delivery policy, or of its topic's, if they name one (recorded)."""
+    own = json.loads(subscription.attributes.get("DeliveryPolicy") or "{}")
+    of_topic = json.loads(subscription.topic.delivery_policy or "{}").get("http") or {}
+    for policy in (own.get("requestPolicy"), of_topic.get("defaultRequestPolicy")):
+        if policy and policy.get("headerContentType"):
+            return {"Content-Type": str(policy["headerContentType"])}
+    return {}
+
+
 def _to_address(
     subscription: Any,
     text: str,
@@ -257,7 +293,8 @@ def _to_address(
             body=text.encode() if is_raw else json.dumps(notification).encode(),
             url=subscription.endpoint,
             headers={
-                "Content-Type": "text/plain; charset=UTF-8",
+                **notifications.HTTP_HEADERS,
+                **_content_type(subscription),
                 "x-amz-sns-message-type": "Notification",
                 "x-amz-sns-message-id": message_id,
                 "x-amz-sns-topic-arn": subscription.topic.arn,
@@ -347,17 +384,59 @@ def _to_function(
         "EventSubscriptionArn": subscription.arn,
         "Sns": notification,
     }
-    CURRENT.functions(
+    is_queued = CURRENT.functions(
         subscription.endpoint,
         json.dumps({"Records": [record]}).encode(),
         service="sns.amazonaws.com",
         source_arn=subscription.topic.arn,
     )
+    if not is_queued:
+        raise LookupError("The function does not exist, or its policy does not allow SNS")
 
 
 _DELIVERED_HERE: dict[str, Callable[..., None]] = {
-    "lambda": _to_function,
     "http": _to_address,
     "https": _to_address,
     "firehose": _to_delivery_stream,
 }
+
+
+# --- the quick way (see `headrace.moto.requests.quick`) ------------------------------------------------
+
+# Each is a message with a signature of its own: beyond these, others must not wait.
+_MOST_QUICK_SUBSCRIBERS = 10
+
+
+def _publish_quickly(request: QuickRequest) -> bytes:
+    """Publish a text to a topic of the caller's without more subscribers than a few queues."""
+    from moto.moto_api._internal import mock_random
+    from moto.sns.models import sns_backends
+
+    fields = request.fields(("TopicArn", "Message"))
+    backend = request.backend_in(sns_backends)
+    topic = backend.topics.get(fields.get("TopicArn"))
+    text = fields.get("Message")
+    if not text or topic is None or notifications.is_fifo(topic):
+        raise NotPlain
+    subscriptions = backend._get_topic_subscriptions(topic)
+    if len(subscriptions) > _MOST_QUICK_SUBSCRIBERS:
+        raise NotPlain
+    if any(subscription.protocol != "sqs" for subscription in subscriptions):
+        raise NotPlain
+    mock_random.seed(request.new_seed())
+    message_id = topic.publish(
+        text,
+        subject=None,
+        message_attributes={},
+        group_id=None,
+        deduplication_id=None,
+        message_structure=None,
+    )
+    return (
+        '<PublishResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><PublishResult>'
+        f"<MessageId>{message_id}</MessageId></PublishResult><ResponseMetadata>"
+        f"<RequestId>{request.request_id}</RequestId></ResponseMetadata></PublishResponse>"
+    ).encode()
+
+
+QUICK_CALLS = (QuickCall("Action=Publish", "sns", _publish_quickly, content_type="text/xml"),)

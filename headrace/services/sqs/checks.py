@@ -4,11 +4,11 @@ Each check runs before a method of moto's responses, which then handles the vali
 
 Refuses messages and receives as AWS does: bodies, groups, deduplication ids, waits, late deletes (recorded).
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 import functools
 import json
 import re
@@ -42,6 +42,11 @@ def check_wait(response: Any) -> None:
             "InvalidParameterValue",
             f"Value {wait_s} for parameter WaitTimeSeconds is invalid. Reason: Must be >= 0 and <= 20, if provided.",
         )
+
+
+def is_text(body: str) -> bool:
+    """Whether a body is one that AWS takes, whatever its length."""
+    return bool(body) and _NOT_TEXT.search(body) is None
 
 
 def check_content(message: Mapping[str, Any], queue: Any) -> None:

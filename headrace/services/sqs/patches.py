@@ -25,7 +25,7 @@ from headrace.moto.current_cloud import CURRENT, use_clock
 from headrace.moto.in_process import LAST_RECEIVE
 from headrace.moto.other_accounts import patch_queues
 from headrace.moto.storage.changes import MOTO_LOCK
-from headrace.permissions.policies.resource_grammar import as_list
+from headrace.permissions.policies.document import as_list
 from headrace.services.sqs import checks, move_tasks
 from headrace.services.sqs.messages import FifoMessages, Messages, State
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import threading
 import zipfile
 from typing import Any
@@ -27,7 +28,8 @@ def outputs(cfn: Any, name: str = "s") -> dict[str, str]:
 
 def reasons(cfn: Any, name: str = "s") -> list[str]:
     events = cfn.describe_stack_events(StackName=name)["StackEvents"]
-    return [e.get("ResourceStatusReason", "") for e in events if "FAILED" in e["ResourceStatus"]]
+    told = [e for e in events if re.search("FAILED|ROLLBACK_IN_PROGRESS", e["ResourceStatus"])]
+    return [e.get("ResourceStatusReason", "") for e in told]
 
 
 def refused(cfn: Any, body: Any, **more: Any) -> tuple[str, str]:
@@ -152,9 +154,8 @@ def test_a_wrong_sam_template_is_refused_with_the_translators_sentence(cfn: Any)
         "Transform": SAM,
         "Resources": {"F": {"Type": "AWS::Serverless::Function", "Properties": {"Handler": "a.b"}}},
     }
-    code, message = refused(cfn, body, **EXPAND)
-    assert code == "ValidationError"
-    assert message.startswith(
+    assert create(cfn, body, **EXPAND) == "ROLLBACK_COMPLETE"
+    assert reasons(cfn)[-1].startswith(
         f"Transform {SAM} failed with: Invalid Serverless Application Specification document."
         " Number of errors found: 1. Resource with id [F] is invalid."
     )
@@ -230,9 +231,25 @@ def test_a_wrong_loop_is_refused(cfn: Any, loop: Any, sentence: str) -> None:
         "Transform": LANGUAGE,
         "Resources": {"Q": {"Type": "AWS::SQS::Queue"}, "Fn::ForEach::L": loop},
     }
-    assert refused(cfn, body, **EXPAND) == (
-        "ValidationError", f"Transform {LANGUAGE} failed with: {sentence}",
-    )  # fmt: skip
+    assert create(cfn, body, **EXPAND) == "ROLLBACK_COMPLETE"
+    assert reasons(cfn)[-1] == (
+        f"Transform {LANGUAGE} failed with: {sentence}. Rollback requested by user."
+    )
+
+
+@pytest.mark.parametrize("function", ["Fn::Length", "Fn::ToJsonString"])
+@pytest.mark.parametrize("transform", [{}, {"Transform": SAM}])
+def test_functions_of_the_extensions_need_their_transform(
+    cfn: Any, function: str, transform: dict[str, Any]
+) -> None:
+    value = {"Fn::Join": ["", [{function: ["a"]}]]}
+    body = {
+        **transform,
+        "Resources": {"Q": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": value}}},
+    }
+    code, message = refused(cfn, body, **EXPAND)
+    assert code == "ValidationError"
+    assert message.startswith(f"Template error: Encountered unsupported function: {function} ")
 
 
 # --- includes and macros ----------------------------------------------------------------------------
@@ -292,9 +309,10 @@ def test_a_macro_rewrites_what_it_stands_in(cloud: InProcessCloud, cfn: Any) -> 
             "Resources": {"Q": {"Type": "AWS::SQS::Queue", "Properties": transform}},
         }
 
-    assert refused(cfn, body(Fail="yes"), **EXPAND) == (
-        "ValidationError", f"Transform {ACCOUNT}::Delay failed with: no luck",
-    )  # fmt: skip
+    assert create(cfn, body(Fail="yes"), name="failing", **EXPAND) == "ROLLBACK_COMPLETE"
+    assert reasons(cfn, "failing")[-1] == (
+        f"Transform {ACCOUNT}::Delay failed with: no luck. Rollback requested by user."
+    )
     cfn.create_change_set(
         StackName="unlucky", ChangeSetName="c", ChangeSetType="CREATE",
         TemplateBody=json.dumps(body(Fail="yes")), **EXPAND,

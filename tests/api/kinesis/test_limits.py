@@ -9,7 +9,7 @@ from typing import Any
 import cbor2
 import pytest
 
-from headrace.services.kinesis.throttle import CONSUMER_BYTES_PER_S, MIB, ReadBytes
+from headrace.services.kinesis.permits import CONSUMER_BYTES_PER_S, MIB, ReadBytes
 from tests.api.kinesis.conftest import StillClock
 from tests.api.kinesis.streams import Streams, arn_of, failure
 from tests.api.kinesis.test_subscribe_to_shard import Reader, register

@@ -12,7 +12,7 @@ from botocore.eventstream import EventStreamBuffer
 
 from headrace.aws.protocols.codec_json import CBOR_1_1, decode_body
 from headrace.services.kinesis.data_path.get import start_index
-from headrace.services.kinesis.limits import SUBSCRIPTION_EVENT_BYTES
+from headrace.services.kinesis.errors import SUBSCRIPTION_EVENT_BYTES
 from headrace.services.kinesis.subscriptions import SentEvent, Subscription
 from tests.api.kinesis.streams import Streams, arn_of, failure
 from tests.support.clock import FakeClock

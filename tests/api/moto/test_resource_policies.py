@@ -98,7 +98,7 @@ MISSPELT = {"Effect": "Allow", "Principle": "*", "Action": "sns:Publish", "Resou
 def test_a_service_refuses_a_policy_in_its_words(
     cloud: InProcessCloud, service: str, statement: dict[str, Any], code: str, sentence: str
 ):
-    """Sources: see `headrace.permissions.policies.resource_grammar`."""
+    """Sources: see `headrace.permissions.policies.document`."""
     call, params = put(cloud, service, json.dumps(statements(statement)))
     found = refusal(call, **params)
     assert (found[0], found[2]) == (code, sentence)

@@ -108,3 +108,23 @@ def test_known_streams_do_not_pile_up(monkeypatch: pytest.MonkeyPatch):
         queue.step()
     assert len(queue._known) <= 8
     assert len(control.sizes("PutLogEvents", "logEvents")) == 100
+
+
+def test_lines_of_a_new_stream_make_a_deleted_group_again():
+    control = Control()
+    queue = LogQueue(control)
+    queue.put("g", "first", lines(1), **WHERE)
+    queue.step()
+    gone = AwsError("ResourceNotFoundException", "The specified log group does not exist.")
+    call = control.call
+
+    def without_group(service: str, operation: str, *args: Any, **named: Any) -> dict[str, Any]:
+        if operation == "CreateLogGroup":
+            control.errors.clear()
+        return call(service, operation, *args, **named)
+
+    control.errors |= {"CreateLogStream": gone, "PutLogEvents": gone}
+    control.call = without_group
+    queue.put("g", "second", lines(2), **WHERE)
+    queue.step()
+    assert control.sizes("PutLogEvents", "logEvents") == [1, 2]

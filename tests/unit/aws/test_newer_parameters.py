@@ -11,7 +11,7 @@ import pytest
 from headrace.aws.calls import operation
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import operation_name
-from headrace.aws.protocols import newer_parameters
+from headrace.aws.protocols import owned_service
 from headrace.aws.protocols.owned_service import Strictness
 from headrace.services.cloudformation.actions import ACTIONS
 
@@ -24,18 +24,18 @@ def newer_botocore(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     shapes["ContinueUpdateRollbackInput"]["members"]["BrewTea"] = {"shape": "StackName"}
     shapes["Tag"]["members"]["Colour"] = {"shape": "StackName"}
     later = operation.ServiceModel(description, service_name="cloudformation")
-    newer_parameters.newer_parameters.cache_clear()
+    owned_service.newer_parameters.cache_clear()
     monkeypatch.setattr(
-        newer_parameters, "operation_model", lambda _, name: later.operation_model(name)
+        owned_service, "operation_model", lambda _, name: later.operation_model(name)
     )
     yield
-    newer_parameters.newer_parameters.cache_clear()
+    owned_service.newer_parameters.cache_clear()
 
 
 @pytest.mark.usefixtures("newer_botocore")
 def test_newer_parameters_are_told_as_ignored():
     names = [operation_name(action) for action in ACTIONS]
-    table = newer_parameters.with_newer(
+    table = owned_service.with_newer(
         "cloudformation", names, {"CreateStack": {"RoleARN": "stored"}}
     )
     assert table["ContinueUpdateRollback"] == {"BrewTea": "ignored"}

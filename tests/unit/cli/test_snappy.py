@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.deliveries.redrive_records import Unreadable, lines_of
-from headrace.services.firehose.compress import compress_body
+from headrace.services.firehose.output import compress_body
 
 LINES = b"".join(b'{"n":%d,"text":"%s"}\n' % (number, b"word " * 20) for number in range(8000))
 

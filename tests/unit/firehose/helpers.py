@@ -8,13 +8,11 @@ from typing import Any
 from headrace.core.ids import Ids
 from headrace.core.ports import StreamRecord
 from headrace.services.firehose.delivery import Delivery
-from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.queries import Queries
-from headrace.services.firehose.records import Record
+from headrace.services.firehose.records import Ports, Record
 from headrace.services.firehose.s3_settings import check_extended_s3
 from headrace.services.firehose.sources import KinesisSource, Source
-from headrace.services.firehose.state import DeliveryStream, Progress
-from headrace.services.firehose.store import DeliveryStreams
+from headrace.services.firehose.state import DeliveryStream, DeliveryStreams, Progress
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.objects import (

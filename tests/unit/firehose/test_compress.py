@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.services.firehose.compress import compress_body
+from headrace.services.firehose.output import compress_body
 
 _SNAPPY = pa.Codec("snappy")
 

@@ -11,8 +11,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.aws.calls.errors import AwsError
-from headrace.services.firehose import limits
-from headrace.services.firehose.limits import MIB, Throttle, find_quota
+from headrace.services.firehose import errors
+from headrace.services.firehose.errors import MIB, Throttle, find_quota
 from tests.api.kinesis.conftest import StillClock
 from tests.support.cloud import InProcessCloud
 from tests.support.objects import MemoryMetrics
@@ -152,7 +152,7 @@ def test_a_region_has_so_many_delivery_streams_and_a_key_too(
     lab.clock.advance(10)
     firehose = lab.cloud.cloud.firehose
     (stream,) = firehose.all("000000000000", "eu-central-1")
-    monkeypatch.setattr(firehose, "all", lambda *_: [stream] * limits.STREAMS)
+    monkeypatch.setattr(firehose, "all", lambda *_: [stream] * errors.STREAMS)
     make: dict[str, Any] = {"ExtendedS3DestinationConfiguration": S3}
     code, sentence = refused(client.create_delivery_stream, **make)
     assert code == "ResourceInUseException"
@@ -164,11 +164,11 @@ def test_a_region_has_so_many_delivery_streams_and_a_key_too(
     others = [
         replace(stream, stream_id=str(number), encryption={"KeyARN": key}) for number in range(500)
     ]
-    limits.check_key(others[1:], stream, key)
+    errors.check_key(others[1:], stream, key)
     with pytest.raises(AwsError, match="LimitExceededException"):
-        limits.check_key(others, stream, key)
+        errors.check_key(others, stream, key)
     # It does not count against the key that it has already.
-    limits.check_key(others, others[0], key)
+    errors.check_key(others, others[0], key)
 
 
 def test_without_limits_nothing_is_refused(tmp_path: Path):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call
-from headrace.services.kinesis.throttle import MOST_BUCKETS, RATES, Rate, Throttle, TokenBucket
+from headrace.services.kinesis.permits import MOST_BUCKETS, RATES, Rate, Throttle, TokenBucket
 
 NOW_MS = 1_700_000_000_000
 

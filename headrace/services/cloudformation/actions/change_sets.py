@@ -22,7 +22,6 @@ from headrace.services.cloudformation.changes.live_state import Change, LiveStat
 from headrace.services.cloudformation.changes.live_state import take_over as take_over_live
 from headrace.services.cloudformation.deployment.stack_operation import Deployment
 from headrace.services.cloudformation.errors import (
-    TransformFailed,
     change_set_not_found,
     stack_missing,
     validation_error,
@@ -62,12 +61,10 @@ def create_change_set(
             if token and same.client_token == token:  # The same request again.
                 return {"Id": same.change_set_id, "StackId": stack.stack_id}
             raise AwsError("AlreadyExistsException", f"ChangeSet {name} already exists", 400)
-        failure = expanded.error if isinstance(expanded.error, TransformFailed) else None
-        template, values = (
-            (Template.empty(request.get("TemplateBody") or "{}"), dict[str, Any]())
-            if failure
-            else requests.prepare(cfn, stack, request, expanded)
-        )
+        template, failure = expanded.failed_transform(request)
+        values = dict[str, Any]()
+        if not failure:
+            template, values = requests.prepare(cfn, stack, request, expanded)
         tags = requests.tags_of(request, stack)
         change_set = ChangeSet(
             change_set_id=make_arn(
@@ -94,7 +91,7 @@ def create_change_set(
             imports_existing=bool(request.get("ImportExistingResources")),
         )
         if failure:
-            requests.fail_change_set(change_set, str(failure))
+            requests.fail_change_set(change_set, failure)
         else:
             _compare(cfn, stack, change_set, template, request, live)
         if stack.status == "REVIEW_IN_PROGRESS" and not cfn.stacks.find(

@@ -5,6 +5,8 @@ SignalResource: reports to a stack that a resource is ready, or has failed.
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
@@ -13,7 +15,7 @@ from headrace.services.cloudformation import requests
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.changes.changes import ResourceChanges, has_changes
 from headrace.services.cloudformation.deployment.alias_deployments import alias_policy
-from headrace.services.cloudformation.deployment.stack_operation import Deployment
+from headrace.services.cloudformation.deployment.stack_operation import Deployment, fail_creation
 from headrace.services.cloudformation.errors import (
     stack_missing,
     stack_not_found,
@@ -54,7 +56,10 @@ def create_stack(
         stack = present or cfn.stacks.new(
             name, call.account, call.region, "CREATE_IN_PROGRESS", call.now_ms
         )
-        template, values = requests.prepare(cfn, stack, request, expanded)
+        template, failure = expanded.failed_transform(request)
+        values = dict[str, Any]()
+        if not failure:
+            template, values = requests.prepare(cfn, stack, request, expanded)
         check_topics(cfn, stack, request)
         stack.policy = policy_of(cfn, request) or ""
         stack.request_token = token
@@ -70,7 +75,10 @@ def create_stack(
         stack.timeout_minutes = request.get("TimeoutInMinutes") or 0
         stack.termination_protection = bool(request.get("EnableTerminationProtection"))
         cfn.stacks.set_status(stack, "CREATE_IN_PROGRESS", "User Initiated", whole=True)
-    cfn.operations.run(stack, Deployment.create)
+        # The stack is there, and goes back at once (recorded).
+        work = fail_creation(cfn.stacks, stack, f"{failure}.") if failure else Deployment.create
+    if work is not None:
+        cfn.operations.run(stack, work)
     return {"StackId": stack.stack_id}
 
 

@@ -153,6 +153,18 @@ Next = Callable[[], None] | None
 Work = Callable[["Deployment"], None]
 
 
+def fail_creation(stacks: Stacks, stack: Stack, failure: str) -> Work | None:
+    """Set the status of a stack whose creation failed; return what is done then, None when its settings keep it."""
+    if stack.disable_rollback or stack.on_failure == "DO_NOTHING":
+        stacks.set_status(stack, "CREATE_FAILED", failure)
+        return None
+    if stack.on_failure == "DELETE":
+        stacks.set_status(stack, "DELETE_IN_PROGRESS", failure)
+        return Deployment.delete
+    stacks.set_status(stack, "ROLLBACK_IN_PROGRESS", f"{failure} Rollback requested by user.")
+    return Deployment.roll_back_creation
+
+
 class Deployment:
     """A worker that carries out one operation on one stack, and then is done.
 
@@ -246,16 +258,8 @@ class Deployment:
         if failure is None:
             self._stacks.set_status(stack, "CREATE_COMPLETE")
             return None
-        if stack.disable_rollback or stack.on_failure == "DO_NOTHING":
-            self._stacks.set_status(stack, "CREATE_FAILED", failure)
-            return None
-        if stack.on_failure == "DELETE":
-            self._stacks.set_status(stack, "DELETE_IN_PROGRESS", failure)
-            return self.delete
-        self._stacks.set_status(
-            stack, "ROLLBACK_IN_PROGRESS", f"{failure} Rollback requested by user."
-        )
-        return self.roll_back_creation
+        work = fail_creation(self._stacks, stack, failure)
+        return None if work is None else functools.partial(work, self)
 
     def roll_back_creation(self) -> None:
         """Delete the resources that a failed creation created."""

@@ -6,14 +6,13 @@ Runs a template's transforms for a stack, with S3 objects, IAM's managed policie
 
 `AWS::Serverless-2016-10-31`: AWS's own aws-sam-translator converts SAM's resources to CloudFormation's.
 """
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
 
 from __future__ import annotations
 
 import json
 import logging
-
-# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUnknownArgumentType=false
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -101,6 +100,8 @@ def expand(document: dict[str, Any], context: TransformContext) -> dict[str, Any
             expanded = {**expanded, **_include(params, context)}
         else:
             expanded = _run_macro(name, params, expanded, context)
+            if not isinstance(expanded, dict):  # recorded
+                raise TransformFailed("Template format error: unsupported structure.")
     expanded.pop("Transform", None)
     if len(json.dumps(expanded)) > limits.PRODUCED_BYTES:
         raise TemplateError(
@@ -121,7 +122,9 @@ def _list_transforms(section: Any) -> list[tuple[str, dict[str, Any]]]:
             transforms.append((item, {}))
         elif isinstance(item, Mapping) and "Name" in item:
             mapping = cast("Mapping[str, Any]", item)
-            transforms.append((str(mapping["Name"]), dict(mapping.get("Parameters") or {})))
+            if not isinstance(mapping["Name"], str):  # recorded
+                raise TemplateError("Key Name of transform definition must be a string.")
+            transforms.append((mapping["Name"], dict(mapping.get("Parameters") or {})))
         else:
             raise TemplateError(
                 "Template format error: Transform must be a name, or an object with a Name"

@@ -1,4 +1,6 @@
-"""What all destinations except S3 share: checks of configurations, secrets, and the outcome of a refused batch.
+"""What all destinations share: their interface, and checks of configurations and outcomes.
+
+What all destinations except S3 share: checks of configurations, secrets, and the outcome of a refused batch.
 
 The interface of destinations: the worker reads, processes and buffers records; a destination delivers a buffer.
 
@@ -21,8 +23,7 @@ from headrace.core.values import get_mapping
 from headrace.services.firehose.errors import backup_stays, invalid
 from headrace.services.firehose.metrics import Measure
 from headrace.services.firehose.permits import find_secret_denial
-from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.records import FailedRecord, Record
+from headrace.services.firehose.records import FailedRecord, Ports, Record
 from headrace.services.firehose.s3_settings import check_plain_s3, complete_processors, hints_of
 from headrace.services.firehose.state import DeliveryStream, Intent
 

@@ -28,11 +28,10 @@ from headrace.services.firehose.destinations.json_schema import (
     SchemaRefused,
     read_schema,
 )
-from headrace.services.firehose.destinations.ordered import OrderedDestination, order_of
+from headrace.services.firehose.destinations.s3 import OrderedDestination, order_of
 from headrace.services.firehose.output import Suspended
 from headrace.services.firehose.permits import SESSION
-from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.records import DELIVERED, FailedRecord
+from headrace.services.firehose.records import DELIVERED, FailedRecord, Ports
 from headrace.services.firehose.state import DeliveryStream
 
 # The property of a table that names its order, so that a kill while it is made leaves no table without an owner.

@@ -35,8 +35,7 @@ from headrace.services.firehose.destinations.common import (
 )
 from headrace.services.firehose.errors import backup_stays, invalid
 from headrace.services.firehose.permits import SESSION
-from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.records import DELIVERED, FailedRecord
+from headrace.services.firehose.records import DELIVERED, FailedRecord, Ports
 from headrace.services.firehose.s3_settings import check_plain_s3, complete_processors
 
 _WHY = {

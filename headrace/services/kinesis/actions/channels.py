@@ -32,11 +32,13 @@ from headrace.services.kinesis.channel_orders import (
     find_fault,
     names_of,
 )
-from headrace.services.kinesis.errors import in_use, invalid_argument, limit_exceeded
-from headrace.services.kinesis.limits import (
+from headrace.services.kinesis.errors import (
     LIST_CHANNELS_MOST,
     MAX_FRESHNESS_S,
     MIN_FRESHNESS_S,
+    in_use,
+    invalid_argument,
+    limit_exceeded,
 )
 from headrace.services.kinesis.state import Stream
 

@@ -2,7 +2,7 @@
 
 The operations that change received records: acknowledge, change the visibility, restore.
 
-The two receives, for calls in process; `queues/receiving.py` answers requests, without a thread.
+The two receives, for calls in process; `fast_path.py` answers requests, without a thread.
 """
 
 from __future__ import annotations
@@ -45,17 +45,22 @@ from headrace.aws.shapes.kinesis import (
 from headrace.services.kinesis.actions.resources import check_tags
 from headrace.services.kinesis.actions.streams import creation_time, matches_filter
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.errors import in_use, invalid_argument, limit_exceeded
-from headrace.services.kinesis.limits import LIST_QUEUES_DEFAULT, QUEUES_CHANGING
-from headrace.services.kinesis.queues.open_queue import OpenQueue, Outcome, Receipt
-from headrace.services.kinesis.queues.queues import Change
-from headrace.services.kinesis.queues.receiving import (
+from headrace.services.kinesis.errors import (
+    LIST_QUEUES_DEFAULT,
+    QUEUES_CHANGING,
+    in_use,
+    invalid_argument,
+    limit_exceeded,
+)
+from headrace.services.kinesis.fast_path import (
     check_key,
     find_delivering,
     receive_of,
     records_of,
     wait_for,
 )
+from headrace.services.kinesis.queues.open_queue import OpenQueue, Outcome, Receipt
+from headrace.services.kinesis.queues.queues import Change
 from headrace.services.kinesis.queues.state import Queue, QueueStatus, StartType
 from headrace.services.kinesis.resharding import consumer_quota
 from headrace.services.kinesis.state import Stream

@@ -1,10 +1,7 @@
-"""PutRecords for requests that `data_path/json_wire.py` and `cbor_wire.py` do not answer themselves.
+"""PutRecord, PutRecords, GetRecords and GetShardIterator.
 
-PutRecord for requests that `data_path/json_wire.py` and `cbor_wire.py` do not answer themselves.
-
-GetRecords for requests that `data_path/json_wire.py` and `cbor_wire.py` do not answer themselves.
-
-GetShardIterator, with all five types of iterator.
+The puts and GetRecords are for requests that `data_path/json_wire.py` and `data_path/cbor_wire.py` do not answer.
+GetShardIterator has all five types of iterator.
 """
 
 from __future__ import annotations
@@ -36,12 +33,13 @@ from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.get import ExpiredIterator, start_index
 from headrace.services.kinesis.data_path.put import Entries, put_many, size_bytes
 from headrace.services.kinesis.errors import (
+    GET_RECORDS_COUNT,
+    PUT_RECORDS_BYTES,
     check_dry_run,
     invalid_argument,
     shard_absent,
     stream_not_found,
 )
-from headrace.services.kinesis.limits import GET_RECORDS_COUNT, PUT_RECORDS_BYTES
 from headrace.services.kinesis.state import Stream, shard_id_of
 from headrace.store import sequence
 

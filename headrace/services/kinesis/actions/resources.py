@@ -1,4 +1,6 @@
-"""Finding and storing the stream, the consumer, the queue or the channel that a ResourceARN names.
+"""The operations that name a resource by its ARN: tags and resource policies.
+
+Finding and storing the stream, the consumer, the queue or the channel that a ResourceARN names.
 
 The six operations on tags: three name a stream, three name a stream, a consumer, a queue or a channel by ARN.
 
@@ -33,17 +35,18 @@ from headrace.aws.shapes.kinesis import (
     UntagResourceInput,
 )
 from headrace.core.system_tags import count_tags, is_refused
-from headrace.permissions.policies.resource_grammar import find_missing_principal
+from headrace.permissions.policies.document import find_missing_principal
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.channel_orders import Channel
 from headrace.services.kinesis.errors import (
+    POLICY_CHARS,
+    TAGS_PER_STREAM,
     consumer_not_active,
     in_use,
     invalid_argument,
     limit_exceeded,
     not_active,
 )
-from headrace.services.kinesis.limits import POLICY_CHARS, TAGS_PER_STREAM
 from headrace.services.kinesis.queues.state import Queue
 from headrace.services.kinesis.state import Consumer, Stream
 

@@ -20,8 +20,13 @@ from headrace.aws.shapes.kinesis import (
 from headrace.services.kinesis.actions.stream_consumers import check_creation
 from headrace.services.kinesis.actions.streams import shard_description
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.errors import invalid_argument, not_active, shard_not_found
-from headrace.services.kinesis.limits import LIST_SHARDS_DEFAULT, SHARD_COUNT_UPDATES_PER_DAY
+from headrace.services.kinesis.errors import (
+    LIST_SHARDS_DEFAULT,
+    SHARD_COUNT_UPDATES_PER_DAY,
+    invalid_argument,
+    not_active,
+    shard_not_found,
+)
 from headrace.services.kinesis.resharding import (
     check_shard_quota,
     plan_shard_count,

@@ -1,8 +1,6 @@
 """RegisterStreamConsumer, DeregisterStreamConsumer, DescribeStreamConsumer and ListStreamConsumers.
 
-SubscribeToShard for calls inside this process; `consumers/subscribe.py` answers it over HTTP.
-
-Starts subscriptions: reads SubscribeToShard's request and answers it over HTTP with a stream of events.
+SubscribeToShard: starts subscriptions over HTTP with a stream of events, and answers calls inside this process.
 """
 
 from __future__ import annotations
@@ -31,13 +29,13 @@ from headrace.services.kinesis.actions.resources import check_tags
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.get import start_index
 from headrace.services.kinesis.errors import (
+    LIST_CONSUMERS_DEFAULT,
     check_dry_run,
     consumer_not_active,
     consumer_not_found,
     invalid_argument,
     shard_not_found,
 )
-from headrace.services.kinesis.limits import LIST_CONSUMERS_DEFAULT
 from headrace.services.kinesis.pushes import Push
 from headrace.services.kinesis.resharding import consumer_quota
 from headrace.services.kinesis.state import Consumer, Stream

@@ -25,14 +25,16 @@ from headrace.aws.shapes.kinesis import (
     WarmThroughputObject,
 )
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.errors import in_use, invalid_argument, limit_exceeded
-from headrace.services.kinesis.limits import (
+from headrace.services.kinesis.errors import (
     ENCRYPTION_CHANGES_PER_DAY,
     MAX_RETENTION_HOURS,
     MIN_RETENTION_HOURS,
     MODE_CHANGES_PER_DAY,
     ON_DEMAND_SHARDS,
     WARM_THROUGHPUT_MIBPS,
+    in_use,
+    invalid_argument,
+    limit_exceeded,
 )
 from headrace.services.kinesis.resharding import (
     check_on_demand_quota,

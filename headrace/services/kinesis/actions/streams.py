@@ -43,8 +43,7 @@ from headrace.services.kinesis.actions.stream_settings import (
     warm_throughput,
 )
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.errors import in_use, invalid_argument, limit_exceeded, not_active
-from headrace.services.kinesis.limits import (
+from headrace.services.kinesis.errors import (
     CHANNELS_PER_STREAM,
     DESCRIBE_STREAM_DEFAULT,
     LIST_STREAMS_DEFAULT,
@@ -52,6 +51,10 @@ from headrace.services.kinesis.limits import (
     ON_DEMAND_STREAM_QUOTA,
     SHARD_QUOTA,
     STREAMS_CREATING,
+    in_use,
+    invalid_argument,
+    limit_exceeded,
+    not_active,
 )
 from headrace.services.kinesis.resharding import check_on_demand_quota, check_shard_quota
 from headrace.services.kinesis.state import Commitment, Shard, Stream, StreamMode, even_ranges

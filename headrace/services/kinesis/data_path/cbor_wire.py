@@ -19,7 +19,7 @@ from headrace.aws.protocols.service import RawAnswer
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.put import PutResult, UsualPut, put_one, put_usual
 from headrace.services.kinesis.data_path.stored_records import ARRAY, TEXT, cbor_answer, item_head
-from headrace.services.kinesis.limits import (
+from headrace.services.kinesis.errors import (
     GET_RECORDS_COUNT,
     PARTITION_KEY_CHARS,
     SHARD_ITERATOR_CHARS,

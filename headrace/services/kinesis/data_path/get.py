@@ -26,12 +26,15 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call
 from headrace.aws.shapes.kinesis import ChildShard
 from headrace.core.clock import Clock
-from headrace.services.kinesis.data_path.permits import ask
-from headrace.services.kinesis.errors import invalid_argument, shard_absent
-from headrace.services.kinesis.limits import GET_RECORDS_BYTES, ITERATOR_LIFE_MS
-from headrace.services.kinesis.registry import StreamRegistry
+from headrace.services.kinesis.errors import (
+    GET_RECORDS_BYTES,
+    ITERATOR_LIFE_MS,
+    invalid_argument,
+    shard_absent,
+)
+from headrace.services.kinesis.permits import Throttle, ask
 from headrace.services.kinesis.state import Shard, Stream, shard_id_of
-from headrace.services.kinesis.throttle import Throttle
+from headrace.services.kinesis.store import StreamRegistry
 from headrace.store import sequence
 from headrace.store.frame import Batch
 from headrace.store.shard_log import ShardLog

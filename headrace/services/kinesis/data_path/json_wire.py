@@ -15,7 +15,7 @@ from headrace.aws.protocols.service import RawAnswer
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.put import PutResult, UsualPut, put_one, put_usual
 from headrace.services.kinesis.data_path.stored_records import json_answer
-from headrace.services.kinesis.limits import GET_RECORDS_COUNT, SHARD_ITERATOR_CHARS
+from headrace.services.kinesis.errors import GET_RECORDS_COUNT, SHARD_ITERATOR_CHARS
 from headrace.services.kinesis.state import Stream
 
 JSON = "application/x-amz-json-1.1"

@@ -1,6 +1,6 @@
 """Puts decoded records: chooses their shards, appends them, wakes readers and counts.
 
-Every put goes through here, except the short path for one record (`usual_put.put_one`).
+Every put goes through here, except the short path for one record (`put_one`).
 
 Decides which records of a put are refused: by AWS's throughput limits, or by faults that a test has configured.
 
@@ -24,16 +24,16 @@ from typing import NamedTuple
 from headrace.aws.calls.operation import Call
 from headrace.aws.gateway.faults import RequestProperties
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.data_path.permits import ask
-from headrace.services.kinesis.errors import invalid_argument, stream_not_found
-from headrace.services.kinesis.limits import (
+from headrace.services.kinesis.errors import (
     HASH_KEYS,
     PARTITION_KEY_CHARS,
     PUT_RECORDS_BYTES,
     PUT_RECORDS_COUNT,
+    invalid_argument,
+    stream_not_found,
 )
+from headrace.services.kinesis.permits import THROTTLED, ask, rate_exceeded
 from headrace.services.kinesis.state import Shard, Stream, hash_key_of
-from headrace.services.kinesis.throttle import THROTTLED, rate_exceeded
 from headrace.store.frame import SharedFrame
 from headrace.store.shard_log import LogClosed, LogFull
 

@@ -21,8 +21,8 @@ from headrace.core.ports import (
     TrimHorizon,
 )
 from headrace.services.kinesis.data_path.get import read_and_count
-from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.state import Shard, Stream
+from headrace.services.kinesis.store import StreamRegistry
 from headrace.services.kinesis.subscriptions import Consumers
 from headrace.store import sequence
 from headrace.store.losses import LogDamaged

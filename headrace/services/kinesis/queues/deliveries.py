@@ -12,20 +12,18 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from headrace.services.kinesis.limits import GET_RECORDS_BYTES, QUEUE_IN_FLIGHT
-from headrace.services.kinesis.queues.shard_backlog import (
-    Receive,
-    ShardBacklog,
-    ShardPart,
-    read_records,
-)
+from headrace.services.kinesis.errors import GET_RECORDS_BYTES, QUEUE_IN_FLIGHT
 from headrace.services.kinesis.queues.state import (
     Delivery,
     DeliveryState,
     Place,
+    Receive,
     Received,
+    ShardBacklog,
+    ShardPart,
     StoredRecord,
     VisibilityTimes,
+    read_records,
 )
 from headrace.services.kinesis.state import Stream
 from headrace.store.losses import LogDamaged

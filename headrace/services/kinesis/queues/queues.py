@@ -24,8 +24,8 @@ from headrace.services.kinesis.queues.open_queue import (
 )
 from headrace.services.kinesis.queues.state import Queue, QueueStatus
 from headrace.services.kinesis.queues.store import QueueStore, QueueWork, note_receive, receive_now
-from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.state import Stream
+from headrace.services.kinesis.store import StreamRegistry
 
 log = logging.getLogger(__name__)
 

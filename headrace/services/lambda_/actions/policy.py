@@ -36,8 +36,8 @@ from headrace.aws.shapes.lambda_ import (
     UpdateFunctionUrlConfigOutput,
 )
 from headrace.core.arn import is_account_id, partition_of
+from headrace.permissions.policies.document import as_list, check_resource_policy
 from headrace.permissions.policies.grammar import PolicyError
-from headrace.permissions.policies.resource_grammar import as_list, check_resource_policy
 from headrace.services.lambda_.actions.common import build_page, check_unqualified, parse_reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import (
@@ -49,7 +49,7 @@ from headrace.services.lambda_.errors import (
     precondition_failed,
 )
 from headrace.services.lambda_.names import LATEST, FunctionRef, format_lambda_time
-from headrace.services.lambda_.policy import policy_text
+from headrace.services.lambda_.permits import policy_text
 from headrace.services.lambda_.state import Function, PolicyStatement, UrlConfig
 from headrace.services.lambda_.url_calls import URL_PATH
 

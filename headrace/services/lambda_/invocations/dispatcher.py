@@ -31,8 +31,7 @@ from headrace.services.lambda_.names import FunctionRef, parse_function
 from headrace.services.lambda_.permits import EVERYTHING, Permits
 from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.platform_log import AnswerSink, Outcome
-from headrace.services.lambda_.state import Function, Version
-from headrace.services.lambda_.store import FunctionStore
+from headrace.services.lambda_.state import Function, FunctionStore, Version
 
 # While this many bytes wait for the reader, the function waits. A reader that takes nothing for this long is gone.
 MOST_WAITING_BYTES = 4 * 1024 * 1024
@@ -276,7 +275,7 @@ class Dispatcher:
         target = ref if isinstance(ref, Target) else self.find(ref)
         function, version = target.function, target.version
         request_id = request_id or self._ids.uuid()
-        trace = trace_id or self._build_trace_header(version)
+        trace = trace_id or self.build_trace_header(version)
         invocation = Invocation(request_id, target.arn, payload, trace, client_context)
         try:
             with self.concurrency.hold(function, target.qualifier, version) as slot:
@@ -303,7 +302,7 @@ class Dispatcher:
             log_tail=outcome.tail,
         )
 
-    def _build_trace_header(self, version: Version) -> str:
+    def build_trace_header(self, version: Version) -> str:
         """Return a new X-Ray header, which is sampled if the version's tracing is active."""
         trace = self._ids.hex(40)
         sampled = int(version.config["TracingConfig"].get("Mode") == "Active")

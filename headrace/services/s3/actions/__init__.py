@@ -17,7 +17,6 @@ from headrace.services.s3.actions.buckets import (
 )
 from headrace.services.s3.actions.configurations import CONFIGURATIONS
 from headrace.services.s3.actions.copy_object import copy_object
-from headrace.services.s3.actions.delete_objects import delete_object, delete_objects
 from headrace.services.s3.actions.listings import (
     list_object_versions,
     list_objects,
@@ -33,7 +32,9 @@ from headrace.services.s3.actions.multipart import (
     upload_part_copy,
 )
 from headrace.services.s3.actions.objects import (
+    delete_object,
     delete_object_tagging,
+    delete_objects,
     get_object,
     get_object_acl,
     get_object_attributes,

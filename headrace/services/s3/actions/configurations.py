@@ -21,7 +21,6 @@ from headrace.aws.shapes.s3 import (
 )
 from headrace.core.system_tags import are_set_now, is_refused, is_system
 from headrace.services.s3 import (
-    cors,
     encryption,
     lifecycle,
     limits,
@@ -296,8 +295,8 @@ def _build_put(row: Configuration) -> Action:
             value = cast("Any", request.get(row.member, {}))
             kept: object = value
             answer: Mapping[str, object] | None = None
-            if row.name == cors.NAME:
-                cors.check(value)
+            if row.name == website.CORS_NAME:
+                website.check_cors(value)
             if row.name == notification_rules.NAME:
                 skips = request.get("SkipDestinationValidation") in (True, "true")
                 kept = s3.notifications.check(

@@ -4,21 +4,27 @@ moto measures a value by writing all of it, and only when a state ends. The limi
 documented: https://docs.aws.amazon.com/step-functions/latest/dg/intrinsic-functions.html; States.DataLimitExceeded and
 States.IntrinsicFailure: https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html; the sentence
 of the former was observed by others (github.com/jogold/cloudstructs, issue 163); those of the latter are assumed.
+
+Parameters, ResultSelector and ItemSelector of any JSON type, for moto's interpreter, whose grammar has only objects.
+
+Parameters may be a number, text, list, boolean or null (documented: github.com/aws/amazon-states-language-service,
+pull request 83); that the other two may be as well is assumed. `mark_expressions` wraps such a value in an object.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
-# moto has no public attributes for these patches.
 
 from __future__ import annotations
 
+# moto has no public attributes for these patches.
 import functools
+import json
 import re
 from collections.abc import Callable
 from typing import Any, cast
 
 from headrace.core.evaluation import Ledger, TooMuch, check_json_size
 from headrace.services.stepfunctions.interpreter.jsonata_states import caller_of, failure
-from headrace.services.stepfunctions.query_languages import Expression
+from headrace.services.stepfunctions.query_languages import WRAPPED, Expression
 
 # Documented: the largest input and output of a state, a task and an execution.
 MOST_STATE_BYTES = 256 * 1024
@@ -28,6 +34,8 @@ MOST_RANGE_ITEMS = 1000
 HISTORIES = Ledger(one=64 * 1024 * 1024, all_together=192 * 1024 * 1024)
 # moto's literals keep the backslashes of JSON, so there may be two.
 _HOLE = re.compile(r"\\+([{}'])|\{\}")
+# A step of a reference path: .name, ['name'] or [0].
+_STEP = re.compile(r"\.?(?:\[?('[^']*'|[^\s.\[\]'0-9][^\s.\[\]']*)\]?|\[(\d+)\])")
 Evaluate = Callable[[Any, Any], None]
 
 
@@ -64,6 +72,7 @@ def note_event(execution_arn: str, details: Any) -> None:
 
 def patch() -> None:
     """Bound moto's interpreter, which is imported. Called once."""
+    from moto.stepfunctions.parser.asl.component.common.path import result_path
     from moto.stepfunctions.parser.asl.component.common.payload.payloadvalue.payloadarr import (
         payload_arr,
     )
@@ -85,6 +94,8 @@ def patch() -> None:
         distributed_iteration_component,
     )
 
+    path: Any = result_path.ResultPath
+    path._eval_body = _check_path(path._eval_body)
     template: Any = payload_tmpl.PayloadTmpl
     template._eval_body = _template
     items: Any = payload_arr.PayloadArr
@@ -209,6 +220,39 @@ def _format(self: Any, env: Any) -> None:
     env.stack.append(_HOLE.sub(lambda match: match[1] or next(left), template))
 
 
+# --- ResultPath -----------------------------------------------------------------------------------------
+
+
+_ABSENT = object()
+
+
+class PathMismatch(ValueError):
+    """A ResultPath cannot be applied to the state's input; the message is AWS's sentence (observed by others)."""
+
+
+def _check_path(evaluate: Evaluate) -> Evaluate:
+    """Fail a state whose ResultPath names a field of what is no object, or a place of what is no list."""
+
+    @functools.wraps(evaluate)
+    def evaluate_checked(self: Any, env: Any) -> None:
+        part = env.states.get_input()
+        for field, index in _STEP.findall((self.result_path_src or "$")[1:]):
+            step = field.strip("'") or int(index)
+            if part is _ABSENT:
+                break  # made on the way
+            if not isinstance(part, list if isinstance(step, int) else dict):
+                text = json.dumps(env.states.get_input(), separators=(",", ":"), default=str)
+                raise PathMismatch(f'Unable to apply step "{step}" to input {text}')
+            if isinstance(step, int):
+                items = cast("list[Any]", part)
+                part = items[step] if step < len(items) else _ABSENT
+            else:
+                part = cast("dict[str, Any]", part).get(step, _ABSENT)
+        evaluate(self, env)
+
+    return evaluate_checked
+
+
 # --- failures -------------------------------------------------------------------------------------------
 
 
@@ -222,6 +266,8 @@ def _cause_of(state: str, error: Exception) -> tuple[str, str] | None:
         return "States.DataLimitExceeded", cause
     if isinstance(error, TooMuch):
         return "States.Runtime", f"{error}."
+    if isinstance(error, PathMismatch):
+        return "States.ResultPathMatchFailure", str(error)
     return ("States.IntrinsicFailure", str(error)) if isinstance(error, IntrinsicFailed) else None
 
 
@@ -237,7 +283,7 @@ def _convert_failure(evaluate: Evaluate) -> Evaluate:
     def evaluate_or_fail(self: Any, env: Any) -> None:
         try:
             evaluate(self, env)
-        except (TooMuch, IntrinsicFailed) as error:
+        except (TooMuch, IntrinsicFailed, PathMismatch) as error:
             raise _failure_of(self, env, error) from error
 
     return evaluate_or_fail
@@ -250,3 +296,28 @@ def _name_error(from_error: Callable[..., Any]) -> Callable[..., Any]:
         return from_error(self, env=env, ex=error or ex)
 
     return name_error
+
+
+def allow_any_template() -> None:
+    """Unwrap the values after their evaluation. Called once, when moto's interpreter is imported."""
+    from moto.stepfunctions.parser.asl.component.common import parargs, result_selector
+    from moto.stepfunctions.parser.asl.component.state.exec.state_map import item_selector
+
+    kinds: tuple[Any, ...] = (
+        parargs.Parameters,
+        result_selector.ResultSelector,
+        item_selector.ItemSelector,
+    )
+    for kind in kinds:
+        kind._eval_body = _unwrapped(kind._eval_body)
+
+
+def _unwrapped(evaluate: Any) -> Any:
+    @functools.wraps(evaluate)
+    def eval_body(self: Any, env: Any) -> None:
+        evaluate(self, env)
+        value: Any = env.stack[-1]
+        if isinstance(value, dict) and set(value) == {WRAPPED}:
+            env.stack[-1] = value[WRAPPED]
+
+    return eval_body

@@ -14,7 +14,7 @@ from headrace.core.ports.messages import SearchDomains
 from headrace.core.ports.warehouses import NoWarehouses, Warehouses
 from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.destinations import DESTINATIONS
-from headrace.services.firehose.ports import NoSearchDomains
+from headrace.services.firehose.records import NoSearchDomains
 from headrace.services.firehose.state import DeliveryStream
 from tests.support.streams import STREAM_ARN
 from tests.unit.firehose.helpers import INTERVAL_S, SHARD, Lab

@@ -1,4 +1,6 @@
-"""Athena: workgroups, data catalogs, named queries, prepared statements.
+"""Types of analytics: Athena, Lake Formation, Redshift, OpenSearch, SageMaker.
+
+Athena: workgroups, data catalogs, named queries, prepared statements.
 
 Lake Formation: settings, resources, permissions.
 
@@ -7,7 +9,6 @@ Redshift's clusters and their groups; `headrace/services/redshift/` runs them.
 Redshift Serverless: namespaces and workgroups.
 
 OpenSearch Serverless: collections, and the policies that encrypt, connect and open them.
-
 Firehose's destination finds a collection by its endpoint (`headrace/services/opensearch/`).
 
 OpenSearch's domains; `headrace/services/opensearch/` gives them an endpoint.

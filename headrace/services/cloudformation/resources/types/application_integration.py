@@ -1,4 +1,6 @@
-"""Step Functions: state machines, versions, aliases, activities.
+"""Types of Step Functions and SQS.
+
+Step Functions: state machines, versions, aliases, activities.
 
 SQS queues and their policies.
 """

@@ -1,4 +1,6 @@
-"""Custom resources: a Lambda function gets an event that says what to do, and answers by a PUT to a URL.
+"""Types of CloudFormation itself: custom resources, wait conditions, metadata, and settings without a service.
+
+Custom resources: a Lambda function gets an event that says what to do, and answers by a PUT to a URL.
 
 AWS queues the event and waits up to an hour for an answer, even when the function fails. headrace invokes the function
 and watches it: when it fails, or cannot be loaded, before it has answered, the resource fails with its error at once.

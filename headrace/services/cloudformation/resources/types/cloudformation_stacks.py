@@ -1,4 +1,6 @@
-"""Nested stacks, and macros.
+"""Types of CloudFormation that hold stacks: nested ones, macros, StackSets.
+
+Nested stacks, and macros.
 
 StackSets with self-managed permissions, and their instances, as resources of a stack.
 """

@@ -1,4 +1,6 @@
-"""ECS: clusters and task definitions, as stored settings.
+"""Types of containers: ECS, ECR, Batch.
+
+ECS: clusters and task definitions, as stored settings.
 
 ECR repositories, without images.
 

@@ -1,4 +1,6 @@
-"""CloudFront's distributions and access identities.
+"""Types of names and delivery on the web: CloudFront, Route 53, ACM, Cloud Map.
+
+CloudFront's distributions and access identities.
 
 Route 53: hosted zones and records.
 

@@ -1,4 +1,6 @@
-"""RDS: instances, clusters and their groups, as stored settings.
+"""Types of databases: RDS, ElastiCache, Timestream, DMS.
+
+RDS: instances, clusters and their groups, as stored settings.
 
 ElastiCache: clusters and subnet groups.
 

@@ -1,4 +1,6 @@
-"""Firehose delivery streams.
+"""Types that deliver streams to stores: Firehose's delivery streams, Kinesis' channels.
+
+Firehose delivery streams.
 
 Kinesis channels: deliveries of a stream to a bucket.
 """

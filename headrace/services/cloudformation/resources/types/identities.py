@@ -1,4 +1,6 @@
-"""Cognito: user pools, identity pools and their parts.
+"""Types of identities: Cognito, and IAM's users.
+
+Cognito: user pools, identity pools and their parts.
 
 IAM's users, groups and access keys, OpenID Connect providers, service-linked roles.
 """

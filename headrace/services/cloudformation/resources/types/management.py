@@ -1,4 +1,6 @@
-"""CodeBuild's projects.
+"""Types of management and of developer tools.
+
+CodeBuild's projects.
 
 CodeCommit's repositories.
 

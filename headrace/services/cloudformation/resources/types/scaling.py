@@ -1,4 +1,6 @@
-"""EC2 Auto Scaling: groups, launch configurations, scaling policies and schedules.
+"""Types of scaling: EC2 Auto Scaling, Application Auto Scaling, load balancers.
+
+EC2 Auto Scaling: groups, launch configurations, scaling policies and schedules.
 
 Application Auto Scaling: targets and policies.
 

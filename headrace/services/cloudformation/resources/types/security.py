@@ -1,4 +1,6 @@
-"""WAF: web ACLs and their parts, as stored settings.
+"""Types of security: WAF, GuardDuty, KMS, Secrets Manager.
+
+WAF: web ACLs and their parts, as stored settings.
 
 GuardDuty's detectors.
 

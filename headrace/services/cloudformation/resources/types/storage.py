@@ -1,4 +1,6 @@
-"""S3 Tables: table buckets, namespaces, and tables with their columns.
+"""Types of storage beside S3: S3 Tables, EFS, AWS Backup, Transfer Family.
+
+S3 Tables: table buckets, namespaces, and tables with their columns.
 
 EFS: file systems, mount targets, access points.
 

@@ -1,4 +1,6 @@
-"""Managed Flink's applications.
+"""Types of streaming beside Kinesis and Firehose: Managed Flink, Kinesis Video, MSK, IoT.
+
+Managed Flink's applications.
 
 Kinesis Video's streams.
 

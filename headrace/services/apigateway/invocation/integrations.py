@@ -1,0 +1,247 @@
+"""Invokes functions for APIs: builds their events, and converts their results to HTTP answers.
+
+Formats: https://docs.aws.amazon.com/apigateway/latest/developerguide/set-up-lambda-proxy-integrations.html and
+http-api-develop-integrations-lambda.html (documented).
+
+Forwards an API's requests to an HTTP endpoint: integrations of the types HTTP and HTTP_PROXY.
+
+Documented: https://docs.aws.amazon.com/apigateway/latest/developerguide/setup-http-integrations.html and
+http-api-develop-integrations-http.html.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol, cast
+from urllib.parse import parse_qsl, quote, urlencode
+
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.operation import Signer
+from headrace.core.ports import ControlPlane, InvokeResult
+from headrace.deliveries.outside_http import exchange
+
+# Documented: the longest default timeout of an integration.
+WITHIN_S = 29.0
+# Headers of the connection to the API; the endpoint has its own host.
+_OF_THE_CONNECTION = frozenset(
+    (
+        "host",
+        "connection",
+        "content-length",
+        "transfer-encoding",
+        "authorization",
+        "accept-encoding",
+    )
+)
+
+
+def forward(
+    method: str,
+    uri: str,
+    *,
+    path: Mapping[str, str],
+    query: Mapping[str, str],
+    headers: Mapping[str, str],
+    body: bytes,
+) -> tuple[int, list[tuple[str, str]], bytes]:
+    """Return the endpoint's status, headers and body. Raises Refused when it does not answer."""
+    for name, value in path.items():
+        # A greedy parameter keeps its slashes.
+        uri = uri.replace(f"{{{name}+}}", quote(value)).replace(f"{{{name}}}", quote(value))
+    if query:
+        uri = f"{uri}{'&' if '?' in uri else '?'}{urlencode(dict(query))}"
+    kept = {
+        name: value for name, value in headers.items() if name.lower() not in _OF_THE_CONNECTION
+    }
+    try:
+        status, answered, answer = exchange(method, uri, body, kept, within_s=WITHIN_S)
+    except TimeoutError as error:
+        raise Refused(504, "Endpoint request timed out", "IntegrationTimeoutException") from error
+    except (AwsError, OSError, ValueError) as error:
+        raise Refused(502, "Internal server error", "InternalServerErrorException") from error
+    return (
+        status,
+        [header for header in answered if header[0].lower() not in _OF_THE_CONNECTION],
+        answer,
+    )
+
+
+SERVICE = "apigateway.amazonaws.com"
+
+
+class Refused(Exception):
+    """A refused request.
+
+    Attributes:
+        status, message: the HTTP status, and AWS's message.
+        kind: the error's type, as its header has it.
+        response_type: the type of the gateway response; "" for the one of the kind.
+        details: what is wrong with a body.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str | None,
+        kind: str = "",
+        *,
+        response_type: str = "",
+        details: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.kind = status, message, kind
+        self.response_type, self.details = response_type or _RESPONSE_TYPES.get(kind, ""), details
+
+
+# Documented: apigateway/latest/developerguide/supported-gateway-response-types.html.
+_RESPONSE_TYPES = {
+    "AccessDeniedException": "ACCESS_DENIED",
+    "AuthorizerConfigurationException": "AUTHORIZER_CONFIGURATION_ERROR",
+    "ExpiredTokenException": "EXPIRED_TOKEN",
+    "IntegrationTimeoutException": "INTEGRATION_TIMEOUT",
+    "MissingAuthenticationTokenException": "MISSING_AUTHENTICATION_TOKEN",
+    "TooManyRequestsException": "THROTTLED",
+    "UnauthorizedException": "UNAUTHORIZED",
+    "UnsupportedMediaTypeException": "UNSUPPORTED_MEDIA_TYPE",
+}
+
+
+class Functions(Protocol):
+    """Lambda, as APIs use it. Thread-safe."""
+
+    def service_may_invoke(
+        self, function_arn: str, service: str, *, source_arn: str, source_account: str
+    ) -> bool:
+        """Whether a function's policy allows a service to invoke it on behalf of a resource."""
+        ...
+
+    def invoke(self, function_arn: str, payload: bytes) -> InvokeResult:
+        """Run the function and wait. Raises FunctionNotFound, FunctionThrottled."""
+        ...
+
+    def invoke_later(self, function_arn: str, payload: bytes) -> str:
+        """Queue an invocation; return its request id. Raises LookupError when there is no function."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiRequest:
+    """A request to an API, with the API, the stage and the services that answering needs.
+
+    Attributes:
+        path: the rest of the address after the API: the stage, unless it is `$default`, and the path.
+        domain: the domain name by which the request calls the API.
+        caller: who signed it; None without a signature.
+    """
+
+    request: HttpRequest = field(kw_only=False)
+    path: str
+    domain: str
+    request_id: str
+    now_ms: int
+    caller: Signer | None
+    functions: Functions
+    control: ControlPlane
+
+
+def function_of(uri: str) -> str | None:
+    """Return the function's ARN in an integration's or authorizer's URI; None without one."""
+    if uri.startswith("arn:") and uri.split(":")[2:3] == ["lambda"]:
+        return uri
+    _, separator, rest = uri.partition(":lambda:path/")
+    if not separator or "/functions/" not in rest:
+        return None
+    return rest.partition("/functions/")[2].removesuffix("/invocations")
+
+
+def headers_of(request: HttpRequest) -> dict[str, str]:
+    """Return the headers that an API passes on."""
+    headers = dict(request.headers)
+    headers.setdefault("X-Forwarded-For", "127.0.0.1")
+    headers.setdefault("X-Forwarded-Proto", "http")
+    headers.setdefault("X-Forwarded-Port", request.headers.get("host", "").partition(":")[2])
+    return headers
+
+
+def query_of(request: HttpRequest) -> dict[str, list[str]]:
+    """Return the query parameters, each with all its values."""
+    query: dict[str, list[str]] = {}
+    for name, value in parse_qsl(request.query, keep_blank_values=True):
+        query.setdefault(name, []).append(value)
+    return query
+
+
+def when(now_ms: int) -> str:
+    """Return a time in API Gateway's form."""
+    return f"{datetime.fromtimestamp(now_ms / 1000, UTC):%d/%b/%Y:%H:%M:%S} +0000"
+
+
+def body_of(request: HttpRequest, *, is_binary: bool) -> tuple[str | None, bool]:
+    """Return a body in an event's form, and whether it is in Base64."""
+    if not request.body:
+        return None, False
+    if not is_binary:
+        try:
+            return request.body.decode(), False
+        except UnicodeDecodeError:
+            return request.body.decode(errors="replace"), False
+    return base64.b64encode(request.body).decode(), True
+
+
+def parse_proxy_result(
+    payload: bytes, *, needs_status: bool, decodes: bool = True
+) -> HttpResponse | None:
+    """Return the HTTP answer in a function's result; None for a malformed result. `decodes`: Base64 becomes bytes."""
+    try:
+        value: Any = json.loads(payload or b"null")
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or "statusCode" not in value:
+        if needs_status:
+            return None
+        body = value.encode(errors="replace") if isinstance(value, str) else payload
+        return HttpResponse(200, [("content-type", "application/json")], body)
+    try:
+        return _parse_structured(cast("dict[str, Any]", value), decodes=decodes)
+    except (TypeError, ValueError, AttributeError):
+        return None
+
+
+def _parse_structured(value: Mapping[str, Any], *, decodes: bool) -> HttpResponse:
+    body = value.get("body")
+    text = body if isinstance(body, str) else "" if body is None else json.dumps(body)
+    is_base64 = decodes and value.get("isBase64Encoded") is True
+    data = base64.b64decode(text) if is_base64 else text.encode()
+    many = cast("dict[str, list[Any]]", value.get("multiValueHeaders") or {})
+    one = cast("dict[str, Any]", value.get("headers") or {})
+    taken = {name.lower() for name in many}
+    headers = [(str(name), str(item)) for name, values in many.items() for item in values]
+    headers += [(str(name), str(item)) for name, item in one.items() if name.lower() not in taken]
+    headers += [
+        ("Set-Cookie", str(cookie)) for cookie in cast("list[Any]", value.get("cookies") or [])
+    ]
+    return answer(int(value["statusCode"]), headers, data)
+
+
+def answer(status: int, headers: list[tuple[str, str]], body: bytes) -> HttpResponse:
+    """Return an answer without the headers that the server itself sets. Raises ValueError."""
+    if not 100 <= status <= 599 or any(c in f"{n}{v}" for n, v in headers for c in "\r\n"):
+        raise ValueError("no status, or a header over several lines")
+    own = ("content-length", "transfer-encoding", "connection")
+    kept = [(name, value) for name, value in headers if name.lower() not in own]
+    if not any(name.lower() == "content-type" for name, _ in kept):
+        kept.append(("Content-Type", "application/json"))
+    return HttpResponse(status, kept, body)
+
+
+def refusal(status: int, message: str, kind: str = "") -> HttpResponse:
+    """Return an error in API Gateway's form."""
+    headers = [("Content-Type", "application/json")]
+    if kind:
+        headers.append(("x-amzn-ErrorType", kind))
+    return HttpResponse(status, headers, json.dumps({"message": message}).encode())
