@@ -124,6 +124,7 @@ class Cloud:
         self.s3.notifications.listen(self.supervisor.start(self.s3.notifications).wake)
         self.supervisor.start(Sweeper(self.s3, self.clock))
         self.supervisor.start(self._parts.metrics)
+        self.supervisor.start(self._parts.service_metrics)
         self.supervisor.start(self._parts.logs)
         if self.config.iam != "off":
             self.report.load()

@@ -1,4 +1,7 @@
-"""Sends metrics to CloudWatch and log lines to CloudWatch Logs, in batches and in the background."""
+"""Sends metrics to CloudWatch and log lines to CloudWatch Logs, in batches and in the background.
+
+`ServiceMetrics` measures what queues, topics, rules and state machines do.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,17 @@ import functools
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from headrace.aws.calls.errors import AwsError
-from headrace.core.ports import ControlPlane, LogLine, Metric
+from headrace.core.clock import Clock
+from headrace.core.ports import ControlPlane, LogLine, Metric, MetricSink
+from headrace.moto.current_cloud import Handled
+from headrace.moto.storage import pickles
+from headrace.moto.storage.changes import MOTO_LOCK
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +118,109 @@ class MetricQueue:
         data = [_datum(metric) for metric in metrics]
         params = {"Namespace": namespace, "MetricData": data}
         self._control.call("cloudwatch", "PutMetricData", params, account=account, region=region)
+
+
+# The metrics of what each resource does, by the ARN's service: the dimension, and the names for what was handled and
+# what failed. Documented: "available CloudWatch metrics" of Amazon SQS, SNS, EventBridge and Step Functions.
+_HANDLED = {
+    "sqs": ("AWS/SQS", "QueueName", ("NumberOfMessagesSent",), ()),
+    "sns": ("AWS/SNS", "TopicName", ("NumberOfMessagesPublished",), ("NumberOfNotificationsFailed",)),
+    "events": (
+        "AWS/Events", "RuleName", ("TriggeredRules", "MatchedEvents", "Invocations"), ("FailedInvocations",),
+    ),
+}  # fmt: skip
+_MINUTE_MS = 60_000
+# The step at a minute's end may be so late.
+_LATE_MS = 5_000
+# Documented: metrics of a queue are sent for up to six hours after its last activity.
+_QUEUE_IDLE_MS = 6 * 3_600_000
+
+
+class ServiceMetrics:
+    """A `Worker` that each minute measures what sends no metrics itself: queues, topics, rules and state machines.
+
+    Until moto's state is loaded it measures nothing, for nothing can happen to them before.
+    """
+
+    name = "service metrics"
+
+    def __init__(
+        self, is_loaded: Callable[[], bool], clock: Clock, handled: Handled, sink: MetricSink
+    ) -> None:
+        self._is_loaded, self._clock = is_loaded, clock
+        self._handled, self._sink = handled, sink
+        self._totals: dict[str, tuple[int, int]] = {}
+        self._events: dict[tuple[str, str], int] = {}
+        # When each queue last had a message or got one.
+        self._active_ms: dict[str, int] = {}
+
+    def step(self) -> float:
+        """Send the metrics of the last minute."""
+        now_ms = self._clock.now_ms()
+        if self._is_loaded():
+            measured: dict[tuple[str, str], list[Metric]] = defaultdict(list)
+            minute_ms = (now_ms - _LATE_MS) // _MINUTE_MS * _MINUTE_MS
+            for arn, name, value, unit in (*self._counts(now_ms), *self._depths(now_ms)):
+                _, _, service, region, account, resource = arn.split(":", 5)
+                namespace, dimension = _place_of(service, resource, arn)
+                metric = Metric(namespace, name, value, unit, dimension, minute_ms)
+                measured[account, region].append(metric)
+            for (account, region), metrics in measured.items():
+                self._sink.put(metrics, account=account, region=region)
+        return (_MINUTE_MS - now_ms % _MINUTE_MS) / 1000
+
+    def _counts(self, now_ms: int) -> Iterator[tuple[str, str, float, str]]:
+        totals, events = self._handled.totals(), self._handled.events()
+        for arn, (count, failed) in totals.items():
+            service = arn.split(":", 3)[2]
+            if service not in _HANDLED:
+                continue
+            count_before, failed_before = self._totals.get(arn, (0, 0))
+            if count > count_before:
+                self._active_ms[arn] = now_ms
+            _, _, handled_names, failed_names = _HANDLED[service]
+            for names, more in (
+                (handled_names, count - count_before),
+                (failed_names, failed - failed_before),
+            ):
+                if more > 0:
+                    yield from ((arn, name, float(more), "Count") for name in names)
+        for (arn, name), count in events.items():
+            if more := count - self._events.get((arn, name), 0):
+                yield arn, name, float(more), "Count"
+        self._totals, self._events = totals, events
+
+    def _depths(self, now_ms: int) -> Iterator[tuple[str, str, float, str]]:
+        with MOTO_LOCK:
+            rows = [
+                (str(queue.queue_arn), *queue.store.measure(now_ms))
+                for backend in pickles.backends_of("sqs").values()
+                for queue in backend.queues.values()
+            ]
+        self._active_ms = {arn: self._active_ms.get(arn, now_ms) for arn, *_ in rows}
+        for arn, visible, in_flight, delayed, oldest_ms in rows:
+            if visible or in_flight or delayed:
+                self._active_ms[arn] = now_ms
+            if now_ms - self._active_ms[arn] > _QUEUE_IDLE_MS:
+                continue
+            for name, count in (
+                ("Visible", visible),
+                ("NotVisible", in_flight),
+                ("Delayed", delayed),
+            ):
+                yield arn, f"ApproximateNumberOfMessages{name}", float(count), "Count"
+            age_s = 0 if oldest_ms is None else max(0, now_ms - oldest_ms) // 1000
+            yield arn, "ApproximateAgeOfOldestMessage", float(age_s), "Seconds"
+
+
+def _place_of(service: str, resource: str, arn: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return the namespace and the dimensions of a resource's metrics."""
+    if service == "states":
+        return "AWS/States", (("StateMachineArn", arn),)
+    namespace, dimension, _, _ = _HANDLED[service]
+    *buses, name = resource.removeprefix("rule/").split("/")
+    # Rules of the default bus have no bus in their ARN.
+    return namespace, (*(("EventBusName", bus) for bus in buses), (dimension, name))
 
 
 def _datum(metric: Metric) -> dict[str, Any]:

@@ -7,10 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
-from headrace.cli.options import endpoint_url_option, fail
+from headrace.cli.options import endpoint_url_option, fail, print_table
 from headrace.client.faults import FaultError, Faults
 
 
@@ -80,7 +79,7 @@ def list_(endpoint_url: str) -> None:
             " ".join(how),
             str(rule["acted"]),
         )
-    Console(width=160, soft_wrap=True).print(table)
+    print_table(table, 160)
 
 
 @faults.command()

@@ -8,6 +8,7 @@ import functools
 import json
 import math
 import os
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -24,6 +25,18 @@ from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION
 
 _PAGE_TIMEOUT_S = 10
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def print_table(table: Any, width: int) -> None:
+    """Print rich's table: on a terminal as wide as that, its cells folded and nothing cut; elsewhere `width`."""
+    from rich.console import Console
+
+    is_terminal = sys.stdout.isatty()
+    for column in table.columns:
+        column.overflow = "fold"
+    Console(width=None if is_terminal else width, highlight=False, soft_wrap=not is_terminal).print(
+        table
+    )
 
 
 class NumberRange(click.FloatRange):

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import click
-from rich.console import Console
 from rich.table import Table
 
-from headrace.cli.options import client, endpoint_option, explain, fail, split_s3_url
+from headrace.cli.options import client, endpoint_option, explain, fail, print_table, split_s3_url
 from headrace.cli.redrive_queues import (
     Copier,
     FailureQueue,
@@ -386,7 +385,7 @@ def _show(groups: dict[str, Group], source: str, *, chosen: bool) -> None:
             _short(group.message),
             _short(group.sample.decode("utf-8", "backslashreplace")),
         )
-    Console(width=200, highlight=False, soft_wrap=True).print(table)
+    print_table(table, 200)
 
 
 def _render_time(time_ms: int) -> str:

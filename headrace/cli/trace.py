@@ -15,12 +15,16 @@ from headrace.cli.options import endpoint_url_option, fail, fetch_page
 
 # So the cloud's pages begin their sentence when they have nothing of that name.
 _NOTHING = "No "
+# Of a record that neither the stream nor a kept batch has.
+_NOT_THERE = "not in the stream"
 _MARKS = {"success": "green", "partly done": "yellow", "bisected": "yellow", "open": "yellow"}
 
 
 @click.command()
 @click.argument("name")
-@click.option("--sequence", "-s", help="Show only the record with this sequence number.")
+@click.option(
+    "--sequence", "-s", help="Show only the record with this sequence number, or its end as shown."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @endpoint_url_option
 def trace(name: str, sequence: str | None, *, as_json: bool, endpoint_url: str) -> None:
@@ -42,6 +46,8 @@ def trace(name: str, sequence: str | None, *, as_json: bool, endpoint_url: str) 
         click.echo(json.dumps(reports, indent=2))
     else:
         show(reports)
+    if sequence and all(report.get("outcome") == _NOT_THERE for report in reports):
+        raise click.exceptions.Exit(1)
 
 
 def _suggest(endpoint_url: str, name: str) -> str:
@@ -97,7 +103,8 @@ def _show(reports: list[dict[str, Any]]) -> None:
         tree = Tree(f"[bold]{escape(title)}[/]  {escape(report['lastProcessingResult'])}")
         if "outcome" in report:
             where = report["shardId"] or "no shard"
-            tree.add(f"record …{report['sequence'][-12:]} of {where}: {escape(report['outcome'])}")
+            end = f"record …{report['sequence'][-12:]} of {where}: {escape(report['outcome'])}"
+            _add_record(tree.add(end), report)
         if not report["trees"] and "outcome" not in report:
             tree.add("no batches yet")
         for node in report["trees"]:
@@ -150,11 +157,20 @@ def _add(tree: Any, node: dict[str, Any]) -> None:
     span = f" …{node['first'][-8:]}-{node['last'][-8:]}" if node["first"] else ""
     end = escape(f"{node['disposal']} {node['detail']}".strip())
     branch = tree.add(f"{what}: {records}{span} → [{colour}]{end}[/]")
+    _add_record(branch, node)
     if len(node["attempts"]) > 1 or node["disposal"] != "success":
         for attempt in _few(node["attempts"]):
             branch.add(escape(_attempt(attempt)))
     for part in node["parts"]:
         _add(branch, part)
+
+
+def _add_record(branch: Any, shown: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    if record := shown.get("record"):
+        key = record["partitionKey"]
+        branch.add(escape(f"key {key!r}: {record['data']}" if key else record["data"]))
 
 
 def _few(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -164,5 +180,14 @@ def _few(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _attempt(attempt: dict[str, Any]) -> str:
     at = datetime.fromtimestamp(attempt["at_ms"] / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
-    detail = f": {attempt['detail'][:100]}" if attempt["detail"] else ""
+    detail = f": {_words(attempt['detail'])[:200]}" if attempt["detail"] else ""
     return f"{at}  {attempt['duration_ms']} ms  {attempt['outcome']}{detail}"
+
+
+def _words(detail: str) -> str:
+    """Return a function's error document as `ValueError: bad record`; another detail as it is."""
+    try:
+        error = json.loads(detail)
+        return f"{error['errorType']}: {error['errorMessage']}"
+    except (ValueError, KeyError, TypeError):
+        return detail

@@ -13,7 +13,7 @@ from headrace.aws.gateway.dispatch import Gateway
 from headrace.aws.server.tls import Tls
 from headrace.aws.signatures.access_keys import KeyRing, RoleSessions
 from headrace.aws.signatures.authentication import Authentication
-from headrace.composition.moto_patches import PATCHES
+from headrace.composition.moto_patches import PATCHES, QUICK_CALLS
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
@@ -70,6 +70,7 @@ def build_moto(
         answer_without_moto=answer_without_moto,
         sessions=sessions,
         check_strictly=StrictChecks().check if strict else None,
+        quick=QUICK_CALLS,
     )
     return Moto(
         engine=engine,

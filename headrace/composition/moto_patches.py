@@ -52,6 +52,7 @@ from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.cognito import patches as cognito_patches
 from headrace.services.dynamodb import partiql as dynamodb_partiql
 from headrace.services.dynamodb import patches as dynamodb_patches
+from headrace.services.dynamodb import quick as dynamodb_quick
 from headrace.services.dynamodb import stream_consumers
 from headrace.services.dynamodb import streams as dynamodb_streams
 from headrace.services.dynamodb.expressions import patch_expressions
@@ -62,6 +63,7 @@ from headrace.services.glue import patches as glue_patches
 from headrace.services.glue import schema_versions as glue_schema_versions
 from headrace.services.iam import patches as iam_patches
 from headrace.services.iam.sts import patches as sts_patches
+from headrace.services.iam.sts import sessions as sts_sessions
 from headrace.services.iot import patches as iot_patches
 from headrace.services.iot.mqtt import shadows as iot_shadows
 from headrace.services.kinesisanalyticsv2 import patches as kinesisanalyticsv2_patches
@@ -73,8 +75,19 @@ from headrace.services.redshift import patches as redshift_patches
 from headrace.services.scheduler import schedules as scheduler_patches
 from headrace.services.sns import patches as sns_patches
 from headrace.services.sqs import patches as sqs_patches
+from headrace.services.sqs import quick as sqs_quick
 from headrace.services.ssm import patches as ssm_patches
 from headrace.services.stepfunctions import patches as stepfunctions_patches
+
+# Requests that are answered without moto's handlers in their plain form.
+QUICK_CALLS = (
+    *dynamodb_quick.QUICK_CALLS,
+    *events_responses.QUICK_CALLS,
+    *sns_patches.QUICK_CALLS,
+    *sqs_quick.QUICK_CALLS,
+    *sts_sessions.QUICK_CALLS,
+)
+
 
 _OWN = Patches(
     of_modules={

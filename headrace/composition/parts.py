@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from headrace.adapters.resource_policies import ResourcePolicies
 from headrace.adapters.resources import ResourceKeys, ResourceNames, ResourceTags
-from headrace.adapters.telemetry import LogQueue, MetricQueue
+from headrace.adapters.telemetry import LogQueue, MetricQueue, ServiceMetrics
 from headrace.aws.gateway.browser_rules import BrowserRules, OwnAddresses
 from headrace.aws.gateway.dispatch import Gateway
 from headrace.aws.gateway.entrance import Entrance
@@ -181,6 +181,7 @@ class Parts:
     sessions: RoleSessions
     keys: KeyRing | None
     metrics: MetricQueue
+    service_metrics: ServiceMetrics
     logs: LogQueue
     decisions: Decisions
     report: ReportKeeper
@@ -270,6 +271,7 @@ def build_parts(
         sessions=base.sessions,
         keys=base.keys,
         metrics=base.metrics,
+        service_metrics=ServiceMetrics(engine.is_loaded, clock, handled, base.metrics),
         logs=base.logs,
         decisions=decisions,
         report=ReportKeeper(decisions, config.data_dir),

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, cast
 
 from cfnlint.rules import CloudFormationLintRule, RuleMatch
 
+from headrace.core.arn import partition_of
 from headrace.core.values import as_mapping
 from headrace.lint.exports import find_export, together
 
@@ -185,6 +186,12 @@ class Resource:
             path.append(member)
         return path
 
+    def origin(self) -> str:
+        """Return the path of the CDK's construct that made it, in brackets; empty for others."""
+        written = as_mapping(self.template.body.get("Resources")).get(self.at[1])
+        path = as_mapping(as_mapping(written).get("Metadata")).get("aws:cdk:path")
+        return f" ({path.removesuffix('/Resource')})" if isinstance(path, str) else ""
+
     def own_name(self) -> Any:
         """Return the name that its template gives it, as written; NOT_SET if CloudFormation generates one."""
         return self.get(_NAMED[self.type]) if self.type in _NAMED else NOT_SET
@@ -234,16 +241,18 @@ class Resource:
 
 
 class Template:
-    """One template. Conditions are not evaluated: an Fn::If may have either value."""
+    """One template. Of conditions only what the region and given parameters decide is known; else both may hold."""
 
     def __init__(
         self,
         body: dict[str, Any],
         parameters: Mapping[str, Any] | None = None,
         source: str = "",
+        region: str = "us-east-1",
     ) -> None:
         self.body = body
-        self.source = source
+        self.source, self.region = source, region
+        self._held: dict[str, bool | None] = {}
         self._neighbours: list[Template] | None = None
         self._named_by: dict[str, list[Resource]] = {}
         self._given = parameters or {}
@@ -251,6 +260,7 @@ class Template:
             one: Resource(self, one, kind, properties, at)
             for name, written in as_mapping(body.get("Resources")).items()
             for one, kind, properties, at in _expand(name, as_mapping(written))
+            if self.holds(as_mapping(written).get("Condition")) is not False
         }
 
     @cached_property
@@ -271,11 +281,13 @@ class Template:
         """Return this template and the templates that are linted with it."""
         if self._neighbours is None:
             others = together().items()
-            self._neighbours = [Template(b, source=s) for s, b in others if s != self.source]
+            self._neighbours = [
+                Template(b, source=s, region=self.region) for s, b in others if s != self.source
+            ]
         return [self, *self._neighbours]
 
     def possible(self, value: Any) -> list[Any]:
-        """Return the possible values of `value`: a parameter's default, both branches of an Fn::If."""
+        """Return the possible values of `value`: a parameter's default, the branches of an Fn::If that may hold."""
         if not isinstance(value, Mapping):
             return [value]
         function = cast("Mapping[str, Any]", value)
@@ -284,11 +296,48 @@ class Template:
             if name == "Ref":
                 return [self._of_ref(str(argument))]
             if name == "Fn::If" and isinstance(argument, list) and len(argument) == 3:  # pyright: ignore[reportUnknownArgumentType]
-                both = cast("list[Any]", argument)[1:]
+                condition, *both = cast("list[Any]", argument)
+                holds = self.holds(condition)
+                if holds is not None:
+                    both = both[:1] if holds else both[1:]
                 return [one for branch in both for one in self.possible(branch)]
             if _is_function(name):
                 return [UNKNOWN]
         return [function]
+
+    def holds(self, condition: Any) -> bool | None:
+        """Return whether a condition, by its name or as written, surely holds or surely does not; else None."""
+        if isinstance(condition, str):
+            if condition not in self._held:
+                self._held[condition] = None  # while it is looked up: it may name itself
+                named = as_mapping(self.body.get("Conditions")).get(condition)
+                self._held[condition] = self.holds(named)
+            return self._held[condition]
+        name, argument = next(iter(as_mapping(condition).items()), ("", None))
+        if name == "Condition":
+            return self.holds(str(argument))
+        parts = cast("list[Any]", argument) if isinstance(argument, list) else []
+        if name == "Fn::Equals" and len(parts) == 2:
+            one, other = (self._known_text(part) for part in parts)
+            return None if one is None or other is None else one == other
+        known = [self.holds(part) for part in parts]
+        if name == "Fn::Not" and len(known) == 1:
+            return None if known[0] is None else not known[0]
+        if name not in ("Fn::And", "Fn::Or") or not known:
+            return None
+        decides = name == "Fn::Or"
+        if decides in known:
+            return decides
+        return None if None in known else not decides
+
+    def _known_text(self, value: Any) -> str | None:
+        """Return a value as text that no deployment can change: a literal, the region, a given parameter."""
+        if not isinstance(value, Mapping):
+            return None if value is None or isinstance(value, list) else str(value)
+        name = str(cast("Mapping[str, Any]", value).get("Ref", ""))
+        pseudo = {"AWS::Region": self.region, "AWS::Partition": partition_of(self.region)}
+        known = {**self._given, **pseudo}.get(name)
+        return None if known is None else str(known)
 
     def _of_ref(self, name: str) -> Any:
         if name == "AWS::NoValue":
@@ -433,9 +482,11 @@ class StreamingRule(CloudFormationLintRule):
         regions = cast("list[str]", cfn.regions or [])
         self.region = regions[0] if regions else "us-east-1"
         body = cast("dict[str, Any]", cfn.template)
-        template = Template(body, _read_parameters(cfn), str(cfn.filename or ""))
+        template = Template(body, _read_parameters(cfn), str(cfn.filename or ""), self.region)
         return [
-            RuleMatch(finding.resource.path(*finding.members), finding.message)
+            RuleMatch(
+                finding.resource.path(*finding.members), finding.message + finding.resource.origin()
+            )
             for finding in self.check(template)
             # A defect in another template of the run is reported with that template.
             if finding.resource.template is template

@@ -205,6 +205,17 @@ class Handled:
     def __init__(self) -> None:
         self._records: Counter[str] = Counter()
         self._failures: Counter[str] = Counter()
+        self._events: Counter[tuple[str, str]] = Counter()
+
+    def note(self, arn: str, event: str) -> None:
+        """Count an event of another kind, by the name of AWS's metric for it."""
+        self._events[arn, event] += 1
+        if len(self._events) > self.MOST:
+            del self._events[next(iter(self._events))]
+
+    def events(self) -> dict[tuple[str, str], int]:
+        """Return how many events there were, by ARN and name."""
+        return dict(self._events.copy())
 
     def add(self, arn: str) -> None:
         """Count one more."""

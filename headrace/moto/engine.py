@@ -16,11 +16,11 @@ import contextlib
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
 from headrace.aws.protocols.moto_imports import IMPORTING, load_moto
 from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.access_keys import RoleSessions
@@ -29,6 +29,7 @@ from headrace.core.ids import Ids
 from headrace.moto.current_cloud import CURRENT, NOTHING, Connections
 from headrace.moto.in_process import ANSWERED, LONG_POLLS, InProcessCalls, wait_for_messages
 from headrace.moto.memory.memory import MotoMemory, account_of
+from headrace.moto.patches.core import new_request_id
 from headrace.moto.patching import Patches, patch_at_start, watch_imports
 from headrace.moto.requests.conversion import PROFILES, run_entry, service_of
 from headrace.moto.requests.preparation import (
@@ -37,6 +38,14 @@ from headrace.moto.requests.preparation import (
     Kind,
     Preparation,
     PreparedRequest,
+)
+from headrace.moto.requests.quick import (
+    NotPlain,
+    QuickCall,
+    QuickCalls,
+    QuickRequest,
+    may_skip_moto,
+    response_of,
 )
 from headrace.moto.requests.refusals import error_response, find_missing_action, refusal
 from headrace.moto.storage import pickles
@@ -134,7 +143,11 @@ class MotoEngine:
         answer_without_moto: AnswerWithoutMoto,
         sessions: RoleSessions | None = None,
         check_strictly: CheckStrictly | None = None,
+        quick: Sequence[QuickCall] = (),
     ) -> None:
+        self._quick = QuickCalls(() if check_strictly is not None else quick)
+        self._ids = ids
+        self._waits_for_disk = database.fsync
         self._kept = MotoStorage(database, always=[outbox])
         self._clock = clock
         self._patches = patches
@@ -285,6 +298,10 @@ class MotoEngine:
         self, request: HttpRequest, service: str, *, is_from_outside: bool = False
     ) -> HttpResponse:
         try:
+            if is_from_outside:
+                answer = self._answer_quickly(request)
+                if answer is not None:
+                    return answer
             self._require()
             prepared = self._preparation.prepare(
                 request, service_of(request, service), is_from_outside=is_from_outside
@@ -296,6 +313,51 @@ class MotoEngine:
             return self._run(prepared)
         except AwsError as error:
             return error_response(service_of(request, service), request, error)
+
+    def may_be_quick(self, request: HttpRequest) -> bool:
+        """See `headrace.aws.gateway.dispatch.MotoServices.may_be_quick`."""
+        return not self._waits_for_disk and self._quick.find(request) is not None
+
+    def _answer_quickly(self, request: HttpRequest) -> HttpResponse | None:
+        """Answer a plain request of a quick call; None for another one.
+
+        Raises AwsError; and NeedsThread instead of None for a request that is to be answered at once.
+        """
+        answer, quick = None, self._quick.find(request)
+        if quick is not None and self.is_loaded():
+            if MOTO_LOCK.acquire(timeout=0 if request.at_once else LONGEST_WAIT_S):
+                try:
+                    answer = self._run_quickly(quick, request)
+                finally:
+                    MOTO_LOCK.release()
+            elif not request.at_once:
+                raise AwsError("ServiceUnavailable", self._busy(), 503)
+        if answer is None and request.at_once:
+            raise NeedsThread
+        return answer
+
+    def _run_quickly(self, quick: QuickCall, request: HttpRequest) -> HttpResponse | None:
+        call = request.call
+        assert call is not None
+        is_loaded = _Owner.engine is self and not self._kept.journals
+        if not is_loaded or not may_skip_moto(quick.service, call):
+            return None
+        request_id = new_request_id()
+        try:
+            body = quick.answer(QuickRequest(call, request.body, request_id, self._seed))
+        except NotPlain:
+            return None
+        finally:
+            if CHANGES.has_rows or CHANGES.has_made:
+                # New backends are stored as a whole; a service that cannot be stored needs its request.
+                entry = (
+                    self._preparation.entry_of(request, quick.service) if CHANGES.has_made else None
+                )
+                self._save(entry, with_services=False, frees=quick.frees)
+        return response_of(quick, body, request_id, call.now_ms)
+
+    def _seed(self) -> int:
+        return int.from_bytes(self._ids.bytes(8), "big") >> 1
 
     def _require(self) -> None:
         """Warm up. Raises AwsError, whatever the reason, so that the caller gets it as a message."""

@@ -17,7 +17,7 @@ from headrace.core.ports import JobCredentials, ObjectInfo, ObjectStore, any_cre
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.sparks import Sparks
 
-# The class, and its folder on the job's class path.
+# The class, and the folder of headrace's classes on each job's class path.
 FILE_SYSTEM = "S3OfRole"
 CLASSES = Path(__file__).parent / "java"
 # The setting that tells the class whether to wait for an answer: `report` or `enforce`.

@@ -256,9 +256,8 @@ def spark_command(
         environment |= driver_environment(
             submission, defaults, work, {**(exported or {}), **environment}
         )
-    if context.file_system:
-        # Not `spark.driver.extraClassPath`, which jobs set themselves.
-        environment["SPARK_DIST_CLASSPATH"] = str(CLASSES)
+    # Not `spark.driver.extraClassPath`, which jobs set themselves.
+    environment["SPARK_DIST_CLASSPATH"] = str(CLASSES)
     return arguments, environment, spark
 
 

@@ -165,9 +165,10 @@ def _file_systems(
     properties = dict.fromkeys(
         (f"fs.{scheme}.impl" for scheme in ("s3", "s3a", "s3n")), file_system or _OVERLOAD
     )
-    properties["fs.viewfs.overload.scheme.target.file.impl"] = (
-        "org.apache.hadoop.fs.RawLocalFileSystem"
-    )
+    # java/LocalFiles.java: Hadoop's own start a program for each file that they make.
+    properties["fs.file.impl"] = "LocalFiles"
+    properties["fs.AbstractFileSystem.file.impl"] = "LocalFiles$Context"
+    properties["fs.viewfs.overload.scheme.target.file.impl"] = "LocalFiles$Raw"
     for bucket, folder in buckets.items():
         properties[_MOUNT.format(bucket)] = _uri(folder)
         # For the buckets of later.

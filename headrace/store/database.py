@@ -49,11 +49,13 @@ class Database:
     """A SQLite file with migrations and JSON document tables. Thread-safe.
 
     Attributes:
+        fsync: whether a commit waits for the disk.
         first_tables: the names of the tables that the file had when it was opened.
     """
 
     def __init__(self, path: Path, *, fsync: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        self.fsync = fsync
         self._lock = threading.RLock()
         self._depth = 0
         self._path = path

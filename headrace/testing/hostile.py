@@ -176,9 +176,13 @@ def _time_of(record: Mapping[str, Any], time: str | None) -> int | None:
 
 
 def stream(
-    sample: Sequence[Event], *, seed: int, hostility: Hostility = USUAL, count: int | None = None
+    sample: Sequence[Event],
+    *,
+    seed: int,
+    hostility: Hostility = USUAL,
+    count: int | None = 10_000,
 ) -> Iterator[Item]:
-    """Yield a hostile stream, without end unless `count` says how many items; the same seed gives the same one."""
+    """Yield a hostile stream of `count` items, with None without end; the same seed gives the same one."""
     if not sample:
         raise SampleRefused("A hostile stream needs a sample of at least one record.")
     chosen = random.Random(f"hostile/{seed}")

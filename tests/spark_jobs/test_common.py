@@ -255,3 +255,25 @@ def test_a_job_whose_rows_go_nowhere_is_refused(spark: SparkSession, tmp_path: P
 
     with pytest.raises(ValueError, match="Job nowhere has neither results nor a sink"):
         nowhere.run(spark, nowhere.parse(arguments(tmp_path)), feed.stream())
+
+
+def test_files_have_their_permissions_without_a_program_for_each(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    settings: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop = jvm.org.apache.hadoop.fs
+    files = hadoop.FileSystem.getLocal(settings)
+    assert files.getClass().getName() == "LocalFiles"
+    folder = hadoop.Path((tmp_path / "folder").as_uri())
+    files.mkdirs(folder)
+    files.setPermission(folder, hadoop.permission.FsPermission("1750"))
+    assert (tmp_path / "folder").stat().st_mode & 0o7777 == 0o1750
+    context = hadoop.FileContext.getFileContext(settings)
+    assert context.getDefaultFileSystem().getClass().getName() == "LocalFiles$Context"
+    hadoop.FileUtil.copy(
+        files, folder, files, hadoop.Path((tmp_path / "copy").as_uri()), False, settings
+    )
+    none = spark.sparkContext._gateway.new_array(hadoop.Options.Rename, 0)
+    context.rename(folder, hadoop.Path((tmp_path / "renamed").as_uri()), none)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "renamed"]

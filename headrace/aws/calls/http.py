@@ -96,6 +96,10 @@ class Scope:
     is_whole: bool = True
 
 
+class NeedsThread(Exception):
+    """A request that was to be answered on the event loop's thread may block; nothing has been changed."""
+
+
 @dataclass(slots=True)
 class HttpRequest:
     """A request with its complete body.
@@ -113,6 +117,7 @@ class HttpRequest:
         signer: who signed a request to a resource's own endpoint; set by `Gateway.admit`, None for nobody.
         chunk_signatures: with `--auth`, checks the chunks of a body that is signed chunk by chunk.
         may_share: see `Call.may_share`.
+        at_once: it is answered on the event loop's thread: whoever would have to wait raises `NeedsThread`.
     """
 
     method: str
@@ -127,6 +132,7 @@ class HttpRequest:
     signer: Signer | None = None
     chunk_signatures: ChunkSignatures | None = None
     may_share: bool = False
+    at_once: bool = False
 
     @property
     def decoded_path(self) -> str:

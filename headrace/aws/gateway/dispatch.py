@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
 from urllib.parse import parse_qs
@@ -21,7 +21,7 @@ from urllib.parse import parse_qs
 from botocore.model import OperationNotFoundError
 
 from headrace.aws.calls.errors import AwsError, internal_failure
-from headrace.aws.calls.http import HttpRequest, HttpResponse, Scope
+from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread, Scope
 from headrace.aws.calls.operation import (
     Call,
     Callers,
@@ -54,9 +54,15 @@ class InlineRequests:
         permissions: the gateway's permissions; set before the first request.
     """
 
-    def __init__(self, faults: Faults, authentication: Authentication | None) -> None:
+    def __init__(
+        self,
+        faults: Faults,
+        authentication: Authentication | None,
+        may_be_quick: Callable[[HttpRequest], bool],
+    ) -> None:
         self.permissions: Permissions | None = None
         self._faults = faults
+        self._may_be_quick = may_be_quick
         self._authentication = authentication
         # The targets (`X-Amz-Target`) of the services' inline operations.
         self._targets: set[str] = set()
@@ -67,19 +73,22 @@ class InlineRequests:
         self._targets.update(f"{prefix}.{operation}" for operation in api.inline)
 
     def has(self, request: HttpRequest) -> bool:
-        """Whether a request never blocks and may run on the event loop's thread."""
-        target = request.headers.get("x-amz-target")
-        if target not in self._targets or self._faults.is_slow:
+        """Whether a request never blocks, or says so by `NeedsThread`, and may run on the event loop's thread."""
+        is_declared = request.headers.get("x-amz-target") in self._targets
+        if not (is_declared or self._may_be_quick(request)) or self._faults.is_slow:
             return False
         authentication, permissions = self._authentication, self.permissions
         if (
             permissions is not None
-            and permissions.enforces
+            and (permissions.enforces or not is_declared)
             # Reading policies may have to wait until moto is loaded.
             and is_restricted(scope_of(request).access_key)
         ):
             return False
-        return authentication is None or authentication.is_quick(scope_of(request).access_key)
+        request.at_once = authentication is None or authentication.is_quick(
+            scope_of(request).access_key
+        )
+        return request.at_once
 
 
 log = logging.getLogger(__name__)
@@ -104,6 +113,10 @@ class MotoServices(Protocol):
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
     ) -> dict[str, Any]:
         """Run an operation in process. Raises AwsError."""
+        ...
+
+    def may_be_quick(self, request: HttpRequest) -> bool:
+        """Whether a request may be answered on the event loop's thread; `handle` may still raise NeedsThread."""
         ...
 
     def service_of(self, request: HttpRequest, service: str) -> str:
@@ -146,7 +159,7 @@ class Gateway:
         self._region = region
         self._moto = moto
         self.faults = Faults(ids)
-        self.inline = InlineRequests(self.faults, authentication)
+        self.inline = InlineRequests(self.faults, authentication, moto.may_be_quick)
         self.permissions: Permissions | None = None
         self._callers: Callers | None = None
         self._services: dict[str, OwnedService] = {}
@@ -323,6 +336,8 @@ class Gateway:
                 if refusal is not None:
                     return refusal
             return self._moto.handle(request, service)
+        except NeedsThread:
+            raise
         except AwsError as error:
             return HttpResponse(
                 error.status,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Protocol
 
-from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse
+from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse, NeedsThread
 from headrace.aws.gateway.browser_rules import BrowserRules, OwnAddresses, is_of_a_browser
 from headrace.aws.gateway.dispatch import Gateway
 from headrace.aws.gateway.documents import is_admin, refuse, refuse_large
@@ -118,7 +118,12 @@ class Entrance:
         of_path = self._answer if _may_be_own(request.path) else self._gateway.handle
         handler = of_path if is_plain else self._visit
         try:
-            return handler(request) if self._gateway.inline.has(request) else handler
+            if not self._gateway.inline.has(request):
+                return handler
+            return handler(request)
+        except NeedsThread:
+            request.at_once = False
+            return handler
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
             return internal_failure()

@@ -224,6 +224,15 @@ Mapping:
                 )
 
 
+def _lasting(seconds: float) -> str:
+    """Return a duration in the largest unit in which it is a whole number."""
+    for unit_s, unit in ((86_400, "days"), (_HOUR_S, "hours"), (60, "minutes")):
+        if seconds >= unit_s and seconds % unit_s == 0:
+            count = int(seconds // unit_s)
+            return f"{count} {unit if count != 1 else unit[:-1]}"
+    return f"{seconds:g} seconds"
+
+
 class FailuresOutliveRecords(StreamingRule):
     """W9006: A failure queue keeps its messages longer than the stream keeps the records that they name."""
 
@@ -266,7 +275,8 @@ Mapping:
                 if kept_s is not None and kept_s > kept_hours * _HOUR_S:
                     yield Finding(
                         mapping,
-                        f"{mapping.name} names failed records in {queue.name} for {kept_s} s,"
-                        f" and its stream keeps them {kept_hours * _HOUR_S} s",
+                        f"The messages of {mapping.name} in {queue.name} have no data, only the records' numbers: they"
+                        f" stay for {_lasting(kept_s)}, and after {_lasting(kept_hours * _HOUR_S)} the stream no longer"
+                        " has the records; raise its RetentionPeriodHours, or name a bucket as the destination",
                         ("DestinationConfig", "OnFailure", "Destination"),
                     )

@@ -37,7 +37,7 @@ def patch() -> None:
     # moto's version scans the class's members at every request.
     shared.method_names_from_class = functools.cache(shared.method_names_from_class)
     # moto's version picks 52 characters one by one.
-    shared.gen_amzn_requestid_long = _request_id
+    shared.gen_amzn_requestid_long = new_request_id
     shared.BaseResponse.setup_class = _take_forms_only(shared.BaseResponse.setup_class)
     shared.BaseResponse._get_action = _act_by_protocol(shared.BaseResponse._get_action)
     shared.BaseResponse.call_action = _name_action(shared.BaseResponse.call_action)
@@ -196,7 +196,8 @@ def _name_action(call_action: Any) -> Any:
     return call
 
 
-def _request_id(headers: dict[str, Any] | None = None) -> str:
+def new_request_id(headers: dict[str, Any] | None = None) -> str:
+    """Return a new request id of 52 characters, and add its header."""
     request_id = os.urandom(52).translate(_ID_OF_BYTES).decode()
     if isinstance(headers, dict):
         headers["x-amzn-requestid"] = request_id

@@ -10,16 +10,15 @@ from __future__ import annotations
 import functools
 import io
 import re
-import sys
 from collections.abc import Mapping
 from typing import Any, cast
-from urllib.parse import parse_qs, unquote_to_bytes
+from urllib.parse import parse_qs
 
 from botocore.awsrequest import AWSResponse
 
 from headrace.aws.calls.errors import AwsError, FaultErrors
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.protocols.codec_moto import without_controls
+from headrace.aws.protocols.codec_moto import moto_request, without_controls
 from headrace.aws.protocols.moto_imports import IMPORTING
 from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.credential_scopes import SIGV4, scope_of
@@ -122,6 +121,11 @@ def host_of(service: str, region: str) -> str:
 _URL_TABLES: dict[str, list[tuple[re.Pattern[str], Any]]] = {}
 
 
+def is_imported(package: str) -> bool:
+    """Whether a package of moto's is imported, with its patches. The caller holds `MOTO_LOCK`."""
+    return package in _URL_TABLES
+
+
 def _url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
     """Return a service's patterns and functions; the first call imports its modules and loads its state."""
     table = _URL_TABLES.get(service)
@@ -165,65 +169,6 @@ def has_service(url: str) -> bool:
     from moto import backend_index
 
     return any(pattern.match(url) for _, pattern in backend_index.backend_url_patterns)
-
-
-def moto_request(
-    method: str, netloc: str, path: str, query: str, headers: dict[str, str], body: bytes
-) -> Any:
-    """Return a request in moto's form: a WSGI environment, as its own server creates."""
-    from moto.core.request import Request
-
-    environ: dict[str, Any] = {
-        "REQUEST_METHOD": method,
-        "SCRIPT_NAME": "",
-        "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
-        "RAW_URI": path,
-        "QUERY_STRING": query,
-        "SERVER_NAME": "127.0.0.1",
-        "SERVER_PORT": "80",
-        "SERVER_PROTOCOL": "HTTP/1.1",
-        "wsgi.version": (1, 0),
-        "wsgi.url_scheme": "http",
-        "wsgi.input": io.BytesIO(body),
-        "wsgi.errors": sys.stderr,
-        "wsgi.multithread": True,
-        "wsgi.multiprocess": False,
-        "wsgi.run_once": False,
-    }
-    for name, value in headers.items():
-        environ[f"HTTP_{name.upper().replace('-', '_')}"] = value
-    environ["HTTP_HOST"] = netloc
-    environ["CONTENT_LENGTH"] = str(len(body))
-    environ.pop("HTTP_CONTENT_LENGTH", None)
-    if (content_type := environ.pop("HTTP_CONTENT_TYPE", None)) is not None:
-        environ["CONTENT_TYPE"] = content_type
-    # Not populated: the environment would refer to the request, and this cycle would hold the body until the garbage
-    # collector runs.
-    request = Request(environ, populate_request=False)
-    # werkzeug's cached properties, filled with what it would compute from the whole environment at every request.
-    kept = request.__dict__
-    kept["root_url"] = _root_url(netloc)
-    content_type = environ.get("CONTENT_TYPE", "")
-    if "form" not in content_type and "HTTP_CONTENT_ENCODING" not in environ:
-        kept["form"] = kept["files"] = _no_fields()
-        kept["_cached_data"] = body
-    return request
-
-
-@functools.lru_cache(64)
-def _root_url(netloc: str) -> str:
-    from moto.core.request import Request
-
-    environ: dict[str, Any] = {"HTTP_HOST": netloc, "SCRIPT_NAME": "", "wsgi.url_scheme": "http"}
-    environ |= {"SERVER_NAME": "127.0.0.1", "SERVER_PORT": "80", "REQUEST_METHOD": "GET"}
-    return str(Request(environ, populate_request=False).root_url)
-
-
-@functools.cache
-def _no_fields() -> Any:
-    from werkzeug.datastructures import ImmutableMultiDict
-
-    return ImmutableMultiDict()
 
 
 def entry_of(request: HttpRequest, host: str, endpoint_host: str, random: bytes) -> Entry:

@@ -412,7 +412,7 @@ class Preparation:
         if method is None:
             raise AwsError("UnknownOperationException", f"headrace has no service for {host}")
         package, operation = method[0], operation_of(request)
-        entry = entry_of(request, host, self._endpoint_host(), self._ids.bytes(8))
+        entry = self.entry_of(request, service)
         # Stacks and state machines may write numbers as text, in any protocol.
         if is_from_outside:
             check_members(service, operation, request)
@@ -420,3 +420,9 @@ class Preparation:
         answer = self._answer_without_moto(package, operation, request, self._sessions)
         kind = kind_of(package, operation)
         return PreparedRequest(request, service, package, operation, kind, entry, answer)
+
+    def entry_of(self, request: HttpRequest, service: str) -> Entry:
+        """Return a request to botocore's service as moto takes it, with a new seed."""
+        assert request.call is not None
+        host = host_of(service, request.call.region)
+        return entry_of(request, host, self._endpoint_host(), self._ids.bytes(8))

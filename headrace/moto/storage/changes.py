@@ -109,6 +109,11 @@ class Changes:
         """Whether a backend was created."""
         return bool(self._made)
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether rows were changed."""
+        return bool(self._rows)
+
     def row(self, rows: Rows, key: Hashable) -> None:
         """Note that a row was put, changed or removed."""
         keys = self._rows.setdefault(rows, set())

@@ -216,6 +216,11 @@ class MotoStorage:
             self._journalled = journalled
             raise
 
+    @property
+    def journals(self) -> bool:
+        """Whether the requests of a service are stored instead of its state."""
+        return bool(self._journalled)
+
     def _take_back(self, services: set[str], rows: ChangedRows, *, is_journalled: bool) -> None:
         """Restore what was touched to the state in the database."""
         self.undo_count += 1

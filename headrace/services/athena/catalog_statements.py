@@ -345,20 +345,35 @@ class CatalogStatements:
 
     def _show_properties(self, statement: Mapping[str, Any]) -> Shown:
         table = self._catalog.table(*statement["table"])
-        lines = tuple(
-            f"{name}\t{value}" for name, value in sorted((table.get("Parameters") or {}).items())
-        )
+        parameters: Mapping[str, str] = table.get("Parameters") or {}
+        name = statement["options"]["property"]
+        if name:
+            missing = (
+                f"Table {table['DatabaseName']}.{table['Name']} does not have property: {name}"
+            )
+            return Shown(("prpt_name",), (str(parameters.get(name, missing)),))
+        lines = tuple(f"{name}\t{value}" for name, value in sorted(parameters.items()))
         return Shown(("prpt_name", "prpt_value"), lines)
 
     def _describe_table(self, statement: Mapping[str, Any]) -> Shown:
         table = self._catalog.table(*statement["table"])
-        lines = [_described_line(column) for column in self._columns(table)]
-        if table.get("PartitionKeys"):
+        name, style = statement["options"]["column"], statement["options"]["style"]
+        columns = self._columns(table)
+        if name:
+            columns = [column for column in columns if column["Name"].lower() == name]
+            if not columns:
+                raise CatalogRefused(f"{_FAILED}Invalid column reference {name}")
+        lines = [_described_line(column) for column in columns]
+        if style == "FORMATTED":
+            lines = [_described_line(_HEADING), "\t \t ", *lines]
+        if table.get("PartitionKeys") and not name:
             lines += [
                 "\t \t ", "# Partition Information\t \t ",
-                f"{'# col_name':<20}\t{'data_type':<20}\t{'comment':<20}", "\t \t ",
+                _described_line(_HEADING), "\t \t ",
                 *(_described_line(key) for key in table["PartitionKeys"]),
             ]  # fmt: skip
+        if style and not name:
+            lines += ["\t \t ", *_detail_lines(table, is_formatted=style == "FORMATTED")]
         return Shown(("col_name", "data_type", "comment"), tuple(lines))
 
     def _show_create(self, statement: Mapping[str, Any]) -> Shown:
@@ -380,6 +395,38 @@ def _matching(names: Sequence[str], statement: Mapping[str, Any]) -> tuple[str, 
     return tuple(
         name for name in names if any(glob_matches(pattern, name.lower()) for pattern in patterns)
     )
+
+
+_HEADING = {"Name": "# col_name", "Type": "data_type", "Comment": "comment"}
+
+
+def _detail_lines(table: Mapping[str, Any], *, is_formatted: bool) -> Iterator[str]:
+    """Yield what DESCRIBE EXTENDED or FORMATTED says beside the columns, in Hive's form (assumed)."""
+    storage: Mapping[str, Any] = table.get("StorageDescriptor") or {}
+    serde: Mapping[str, Any] = storage.get("SerdeInfo") or {}
+    details = {
+        "Database:": table["DatabaseName"],
+        "Location:": storage.get("Location", ""),
+        "Table Type:": table.get("TableType", ""),
+    }
+    stored = {
+        "SerDe Library:": serde.get("SerializationLibrary", ""),
+        "InputFormat:": storage.get("InputFormat", ""),
+        "OutputFormat:": storage.get("OutputFormat", ""),
+    }
+    parameters = sorted((table.get("Parameters") or {}).items())
+    if not is_formatted:
+        pairs = {"tableName:": table["Name"], **details, **stored}.items()
+        text = ", ".join(f"{name.replace(' ', '')}{value}" for name, value in pairs)
+        yield f"Detailed Table Information\tTable({text}, parameters:{dict(parameters)})\t "
+        return
+    yield "# Detailed Table Information\t \t "
+    yield from (f"{name:<20}\t{value:<20}\t " for name, value in details.items())
+    yield "Table Parameters:\t \t "
+    yield from (f"\t{name:<20}\t{value:<20}" for name, value in parameters)
+    yield "\t \t "
+    yield "# Storage Information\t \t "
+    yield from (f"{name:<20}\t{value:<20}\t " for name, value in stored.items())
 
 
 def _described_line(column: Mapping[str, str]) -> str:

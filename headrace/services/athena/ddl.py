@@ -13,7 +13,13 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import TokenError
 
-from headrace.services.athena.statements import Statement, StatementRefused, read_name, to_duckdb
+from headrace.services.athena.statements import (
+    CATALOG,
+    Statement,
+    StatementRefused,
+    read_name,
+    to_duckdb,
+)
 
 # The classes of files that STORED AS names.
 _INPUT_FORMATS = {
@@ -324,14 +330,13 @@ class Words:
 
     def table(self, database: str) -> tuple[str, str]:
         """Read a table's name: its database and itself."""
-        name = self.take()
-        if self.peek() == ".":
+        parts = [self.take()]
+        while self.peek() == "." and len(parts) < 3:
             self.take()
-            database, name = name, self.take()
-        if self.peek() == ".":
-            self.take()
-            database, name = name, self.take()
-        return database.lower(), name.lower()
+            parts.append(self.take())
+        if (len(parts) == 3 or not database) and len(parts) > 1 and parts[0].lower() != CATALOG:
+            raise StatementRefused(f"CATALOG_NOT_FOUND: Catalog '{parts[0]}' not found")
+        return ([database, *parts][-2]).lower(), parts[-1].lower()
 
     def rest(self) -> str:
         """Return the text that has not been read."""
@@ -357,7 +362,8 @@ def parse_show(words: Words, database: str) -> Statement:
         return Statement("show_databases", "UTILITY", "SHOW_DATABASES", options=options)
     if what in ("TABLES", "VIEWS"):
         if words.skip("IN") or words.skip("FROM"):
-            database = words.take().lower()
+            # A database's name, alone or behind the catalogue's, is read as a table's.
+            database = words.table("")[1]
         words.skip("LIKE")
         options["pattern"] = words.take() if words.peek() else ""
         words.end()
@@ -377,7 +383,13 @@ def parse_show(words: Words, database: str) -> Statement:
         return Statement("show_partitions", "UTILITY", "SHOW_PARTITIONS", table)
     if what == "TBLPROPERTIES":
         table = words.table(database)
-        return Statement("show_properties", "UTILITY", "SHOW_TABLE_PROPERTIES", table)
+        options["property"] = words.take() if words.skip("(") else ""
+        if options["property"] and not words.skip(")"):
+            raise StatementRefused("FAILED: ParseException: SHOW TBLPROPERTIES names one property")
+        words.end()
+        return Statement(
+            "show_properties", "UTILITY", "SHOW_TABLE_PROPERTIES", table, options=options
+        )
     if what == "COLUMNS" and (words.skip("IN") or words.skip("FROM")):
         table = words.table(database)
         if words.skip("IN") or words.skip("FROM"):
@@ -385,6 +397,20 @@ def parse_show(words: Words, database: str) -> Statement:
         words.end()
         return Statement("show_columns", "UTILITY", "SHOW_COLUMNS", table)
     raise StatementRefused(f"NOT_SUPPORTED: headrace does not run SHOW {what} in Athena")
+
+
+def parse_describe(words: Words, database: str) -> Statement:
+    """Parse what follows DESCRIBE. Raises StatementRefused."""
+    style = words.take().upper() if words.peek() in ("EXTENDED", "FORMATTED") else ""
+    table = words.table(database)
+    if words.skip("PARTITION", "("):  # which has its table's columns
+        while words.take() != ")":
+            pass
+    column = words.take().lower() if words.peek() else ""
+    words.end()
+    return Statement(
+        "describe", "UTILITY", "DESCRIBE_TABLE", table, options={"style": style, "column": column}
+    )
 
 
 def find_added_partitions(words: Words, database: str) -> Statement | None:

@@ -27,6 +27,9 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)
 def parse(text: str, database: str, parameters: Sequence[str] = ()) -> Statement:
     """Parse one statement. Raises StatementRefused."""
     text = _bind(text, list(parameters))
+    words = ddl.Words(text.strip().rstrip(";"))
+    if words.skip("DESCRIBE") or words.skip("DESC"):
+        return ddl.parse_describe(words, database)
     try:
         trees = [tree for tree in sqlglot.parse(text, read="athena") if tree is not None]
     except (ParseError, TokenError) as error:
@@ -42,8 +45,6 @@ def parse(text: str, database: str, parameters: Sequence[str] = ()) -> Statement
         return ddl.parse_drop(tree, database)
     if isinstance(tree, exp.Alter):
         return ddl.parse_alter(tree, text, database)
-    if isinstance(tree, exp.Describe):
-        return Statement("describe", "UTILITY", "DESCRIBE_TABLE", read_name(tree.this, database))
     if isinstance(tree, exp.Insert):
         return _parse_insert(tree, database)
     if isinstance(tree, exp.Query | exp.Values):

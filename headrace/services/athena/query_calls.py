@@ -78,7 +78,7 @@ def start_query_execution(self: Any) -> str:
             return json.dumps({"QueryExecutionId": known.id})
     config = _results_of(self._get_param("ResultConfiguration") or {}, group)
     context = dict(self._get_param("QueryExecutionContext") or {})
-    if context.get("Catalog", "AwsDataCatalog").lower() != "awsdatacatalog":
+    if _plain_name(context.get("Catalog") or "AwsDataCatalog") != "awsdatacatalog":
         raise _refuse(
             f"headrace queries the catalog AwsDataCatalog alone, and not {context['Catalog']}"
         )
@@ -92,7 +92,7 @@ def start_query_execution(self: Any) -> str:
     CURRENT.queries.submit(
         Query(
             execution.id, self.current_account, self.region, text,
-            (context.get("Database") or "default").lower(), config["OutputLocation"],
+            _plain_name(context.get("Database") or "default"), config["OutputLocation"],
             tuple(parameters or ()), _find_acting(self),
         )
     )  # fmt: skip
@@ -100,6 +100,13 @@ def start_query_execution(self: Any) -> str:
     _tell_bus(self.current_account, self.region, execution, "QUEUED", "")
     trim(backend)
     return json.dumps({"QueryExecutionId": execution.id})
+
+
+def _plain_name(name: str) -> str:
+    """Return a context's name without the backticks or double quotes in which clients put it."""
+    name = name.strip()
+    is_quoted = len(name) > 2 and name[0] == name[-1] and name[0] in '`"'
+    return (name[1:-1] if is_quoted else name).lower()
 
 
 def _find_acting(self: Any) -> CallerIdentity | None:

@@ -73,6 +73,20 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
 }
 
 
+_JUDGED = "headrace iam report judges it, and --iam enforce enforces it"
+# What stored properties do nevertheless.
+_REMARKS = {
+    **dict.fromkeys(
+        (
+            "AssumeRolePolicyDocument", "InstanceProfile", "JobFlowRole", "ManagedPolicyArns", "PermissionsBoundary",
+            "Policies", "PolicyDocument", "ResourcePolicy", "Role", "RoleARN", "RoleArn", "Roles", "ServiceRole",
+        ),
+        _JUDGED,
+    ),
+    "ReleaseLabel": "it chooses the Spark that runs, which is PyPI's instead of Amazon's",
+}  # fmt: skip
+
+
 def fidelity_of(template: Template) -> list[dict[str, str]]:
     """Return each property in `template` that is not enforced, with its level and any remark."""
     rows: list[dict[str, str]] = []
@@ -108,6 +122,7 @@ def fidelity_of(template: Template) -> list[dict[str, str]]:
                         "type": kind.name,
                         "property": name,
                         "level": level,
+                        **({"remark": _REMARKS[name]} if name in _REMARKS else {}),
                     }
                 )
     return rows

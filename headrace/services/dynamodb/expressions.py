@@ -33,6 +33,7 @@ from headrace.moto.patching import check_first
 
 MOST_EXPRESSION_BYTES = 4096
 _ASSIGNMENT = re.compile(r"(#?[A-Za-z][A-Za-z0-9_]*) *= *(:[A-Za-z][A-Za-z0-9_]*)")
+_EXISTENCE = re.compile(r"attribute_exists\((#?[A-Za-z][A-Za-z0-9_]*)\)")
 _ACTIONS = (
     *("put_item", "get_item", "delete_item", "update_item", "query", "scan"),
     *("batch_get_item", "transact_get_items", "transact_write_items"),
@@ -89,6 +90,27 @@ def plain_assignments(expression: str) -> tuple[tuple[str, str], ...] | None:
         return None
     reserved = ReservedKeywords.get_reserved_keywords()
     return None if any(name.upper() in reserved for name, _ in assignments) else assignments
+
+
+@functools.lru_cache(256)
+def plain_conditions(expression: str) -> tuple[tuple[str, str], ...] | None:
+    """Return (name, value's name) of each part of `a = :v AND attribute_exists(b)`; None for any other expression.
+
+    The value's name is empty for an attribute that must exist.
+    """
+    from moto.dynamodb.parsing.reserved_keywords import ReservedKeywords
+
+    if not expression:
+        return ()
+    conditions: list[tuple[str, str]] = []
+    for text in re.split(" AND ", expression):
+        match = _ASSIGNMENT.fullmatch(text) or _EXISTENCE.fullmatch(text)
+        if match is None:
+            return None
+        conditions.append((match[1], match[2] if match.re is _ASSIGNMENT else ""))
+    reserved = ReservedKeywords.get_reserved_keywords()
+    is_reserved = any(name.upper() in reserved for name, _ in conditions)
+    return None if is_reserved else tuple(conditions)
 
 
 def _visit_of(visit: Any) -> Any:

@@ -100,6 +100,15 @@ def note_put(put: Any) -> Any:
     return put_item
 
 
+def change_to(table: Any, current: Any, item: Any) -> None:
+    """Put an item in place of `current`: both have the same key, and None stands for no item."""
+    _note(table, item.hash_key, item.range_key)
+    place(table, item)
+    if table.stream_shard is not None:
+        table.stream_shard.add(current, item)
+    _tell(table, current, item)
+
+
 def key_of(table: Any, attributes: dict[str, Any]) -> tuple[Any, Any]:
     """Return an item's key as moto's values; None for the range key of a table without one."""
     from moto.dynamodb.models.dynamo_type import DynamoType
@@ -188,11 +197,7 @@ def update_item(
     elif attribute_updates:
         legacy.apply_updates(item, attribute_updates, table.table_key_attrs)
     _check_update(table, item, current)
-    _note(table, hash_key, range_key)
-    place(table, item)
-    if table.stream_shard is not None:
-        table.stream_shard.add(current, item)
-    _tell(table, current, item)
+    change_to(table, current, item)
     return item
 
 

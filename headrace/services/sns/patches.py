@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.moto.current_cloud import CURRENT
+from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.sns import checks, notifications
 from headrace.services.sns.notifications import now, post_data, sign
@@ -365,3 +366,44 @@ _DELIVERED_HERE: dict[str, Callable[..., None]] = {
     "https": _to_address,
     "firehose": _to_delivery_stream,
 }
+
+
+# --- the quick way (see `headrace.moto.requests.quick`) ------------------------------------------------
+
+# Each is a message with a signature of its own: beyond these, others must not wait.
+_MOST_QUICK_SUBSCRIBERS = 10
+
+
+def _publish_quickly(request: QuickRequest) -> bytes:
+    """Publish a text to a topic of the caller's without more subscribers than a few queues."""
+    from moto.moto_api._internal import mock_random
+    from moto.sns.models import sns_backends
+
+    fields = request.fields(("TopicArn", "Message"))
+    backend = request.backend_in(sns_backends)
+    topic = backend.topics.get(fields.get("TopicArn"))
+    text = fields.get("Message")
+    if not text or topic is None or notifications.is_fifo(topic):
+        raise NotPlain
+    subscriptions = backend._get_topic_subscriptions(topic)
+    if len(subscriptions) > _MOST_QUICK_SUBSCRIBERS:
+        raise NotPlain
+    if any(subscription.protocol != "sqs" for subscription in subscriptions):
+        raise NotPlain
+    mock_random.seed(request.new_seed())
+    message_id = topic.publish(
+        text,
+        subject=None,
+        message_attributes={},
+        group_id=None,
+        deduplication_id=None,
+        message_structure=None,
+    )
+    return (
+        '<PublishResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><PublishResult>'
+        f"<MessageId>{message_id}</MessageId></PublishResult><ResponseMetadata>"
+        f"<RequestId>{request.request_id}</RequestId></ResponseMetadata></PublishResponse>"
+    ).encode()
+
+
+QUICK_CALLS = (QuickCall("Action=Publish", "sns", _publish_quickly, content_type="text/xml"),)

@@ -44,6 +44,11 @@ def check_wait(response: Any) -> None:
         )
 
 
+def is_text(body: str) -> bool:
+    """Whether a body is one that AWS takes, whatever its length."""
+    return bool(body) and _NOT_TEXT.search(body) is None
+
+
 def check_content(message: Mapping[str, Any], queue: Any) -> None:
     """Refuse a body without text or with other characters, and the marks of a message that are no words."""
     body = str(message.get("MessageBody") or "")

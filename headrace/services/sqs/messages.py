@@ -145,6 +145,20 @@ class Messages(Rows):
         """Return when the next message may become ready by time; None for never."""
         return self._later[0][0] if self._later else None
 
+    def measure(self, now_ms: float) -> tuple[int, int, int, int | None]:
+        """Return how many are ready, in flight and delayed, and when the oldest was sent; changes nothing."""
+        over = Counter(
+            self._states[number]
+            for at_ms, number in self._later
+            if at_ms <= now_ms and self._is_due(at_ms, number)
+        )
+        in_flight, delayed = (
+            self.counts[state] - over[state] for state in (State.IN_FLIGHT, State.DELAYED)
+        )
+        oldest = next(iter(self.messages.values()), None)
+        sent_ms = None if oldest is None else int(oldest.sent_timestamp)
+        return len(self.messages) - in_flight - delayed, in_flight, delayed, sent_ms
+
     def is_empty(self, now_ms: float) -> bool:
         """Whether nothing can be received now; changes nothing, and may run concurrently with requests."""
         due = self.next_due_ms()

@@ -17,7 +17,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
-from headrace.moto.current_cloud import RunningExecutions
+from headrace.deliveries.outbox import queue_service_event
+from headrace.moto.current_cloud import CURRENT, RunningExecutions
 from headrace.services.stepfunctions.activities import Activities
 from headrace.services.stepfunctions.interpreter.run import (
     RUNTIME_ERROR,
@@ -28,6 +29,14 @@ from headrace.services.stepfunctions.interpreter.run import (
 
 log = logging.getLogger(__name__)
 
+# The metric that counts executions which enter a state.
+_METRICS = {
+    "RUNNING": "ExecutionsStarted",
+    "SUCCEEDED": "ExecutionsSucceeded",
+    "FAILED": "ExecutionsFailed",
+    "ABORTED": "ExecutionsAborted",
+    "TIMED_OUT": "ExecutionsTimedOut",
+}
 # An execution has one to three threads; AWS runs a million executions at a time.
 MOST_RUNNING = 100
 # How many finished executions a machine keeps; AWS keeps them for 90 days.
@@ -140,6 +149,47 @@ def end(execution: Any, outcome: Outcome) -> None:
     execution.output = outcome.output
     execution.output_details = {"included": True} if outcome.output is not None else None
     execution.error, execution.cause = outcome.error, outcome.cause
+    announce(execution)
+
+
+def announce(execution: Any) -> None:
+    """Count the state that an execution has entered, and tell the default bus; called under moto's lock.
+
+    Documented: docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html, which says that express
+    workflows send no events, and procedure-cw-metrics.html.
+    """
+    CURRENT.handled.note(execution.state_machine_arn, _METRICS[execution.status])
+    if getattr(execution, "is_express", False) or CURRENT.control is None:
+        return
+    is_over = execution.stop_date is not None
+    detail: dict[str, Any] = {
+        "executionArn": execution.execution_arn,
+        "stateMachineArn": execution.state_machine_arn,
+        "name": execution.name,
+        "status": execution.status,
+        "startDate": _ms_of(execution.start_date),
+        "stopDate": _ms_of(execution.stop_date) if is_over else None,
+        "input": execution.execution_input,
+        "output": execution.output,
+        "inputDetails": {"included": True},
+        "outputDetails": {"included": True} if execution.output is not None else None,
+        "error": execution.error,
+        "cause": execution.cause,
+    }
+    queue_service_event(
+        f"The execution {execution.name}",
+        "aws.states",
+        "Step Functions Execution Status Change",
+        detail,
+        resources=[execution.execution_arn],
+        account=execution.account_id,
+        region=execution.region_name,
+    )
+
+
+def _ms_of(moment: datetime) -> int:
+    # moto's dates have no zone.
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def settle(execution: Any, executions: RunningExecutions | None) -> None:

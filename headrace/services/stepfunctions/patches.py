@@ -24,7 +24,7 @@ from headrace.services.stepfunctions.definition_checks import (
     problems_of,
     sentence_of,
 )
-from headrace.services.stepfunctions.executions import end, settle, trim
+from headrace.services.stepfunctions.executions import announce, end, settle, trim
 from headrace.services.stepfunctions.interpreter.run import ExecutionInput, Outcome, Run
 
 DEFAULT_EVENTS, MOST_EVENTS_A_PAGE = 100, 1000
@@ -225,6 +225,7 @@ def _start(start: Any) -> Any:
             return execution
         # moto's setting for the outcome of its simulated executions has no effect here.
         execution.status = "RUNNING"
+        execution.is_express = self.type == "EXPRESS"
         try:
             CURRENT.executions.start(
                 _build_input(
@@ -238,6 +239,7 @@ def _start(start: Any) -> Any:
         except AwsError:
             self.executions.remove(execution)
             raise
+        announce(execution)
         trim(self.executions)
         return execution
 

@@ -40,11 +40,11 @@ class Athena:
     def __init__(self, cloud: InProcessCloud) -> None:
         self.client = cloud.client("athena")
 
-    def run(self, sql: str, *parameters: str) -> dict[str, Any]:
+    def run(self, sql: str, *parameters: str, database: str = "db") -> dict[str, Any]:
         named = {"ExecutionParameters": list(parameters)} if parameters else {}
         query_id = self.client.start_query_execution(
             QueryString=sql,
-            QueryExecutionContext={"Database": "db"},
+            QueryExecutionContext={"Database": database},
             ResultConfiguration=OUTPUT,
             **named,
         )["QueryExecutionId"]
@@ -55,9 +55,9 @@ class Athena:
 
         return wait_until(ended)
 
-    def rows(self, sql: str, *parameters: str) -> list[list[str | None]]:
+    def rows(self, sql: str, *parameters: str, database: str = "db") -> list[list[str | None]]:
         """Return a query's rows, without the header."""
-        shown = self.run(sql, *parameters)
+        shown = self.run(sql, *parameters, database=database)
         assert shown["Status"]["State"] == "SUCCEEDED", shown["Status"]
         pages = self.client.get_paginator("get_query_results").paginate(
             QueryExecutionId=shown["QueryExecutionId"], PaginationConfig={"PageSize": 2}
@@ -112,6 +112,27 @@ def test_json_of_firehose_is_a_partitioned_table(cloud: InProcessCloud, athena: 
     assert athena.reason("SELECT * FROM flights").startswith(
         "HIVE_CURSOR_ERROR: Row is not a valid JSON Object"
     )
+
+
+def test_names_may_be_quoted_and_have_their_catalogue(athena: Athena):
+    athena.run(
+        "CREATE EXTERNAL TABLE named (id int) PARTITIONED BY (day string) STORED AS PARQUET "
+        "LOCATION 's3://lake/named/'"
+    )
+    columns = [["id                  "], ["day                 "]]
+    for database in ("`db`", '"DB"', "Db"):
+        assert athena.rows("SHOW COLUMNS IN named", database=database) == columns
+    assert athena.rows("SHOW COLUMNS FROM `named` IN `DB`", database="`other`") == columns
+    assert athena.rows("MSCK REPAIR TABLE `AwsDataCatalog`.`db`.`named`") == []
+    assert athena.reason("DESCRIBE `other`.`db`.`named`") == (
+        "CATALOG_NOT_FOUND: Catalog 'other' not found"
+    )
+    assert ["named"] in athena.rows("SHOW TABLES IN `awsdatacatalog`.`db`", database="other")
+    assert athena.rows("SHOW TBLPROPERTIES `db`.`named` ('EXTERNAL')") == [["TRUE"]]
+    lines = [row[0] or "" for row in athena.rows("DESC FORMATTED `db`.`named`")]
+    assert lines[0].split() == ["#", "col_name", "data_type", "comment"]
+    assert ["Location:", "s3://lake/named/"] in [line.split() for line in lines]
+    assert len(athena.rows("DESCRIBE named day")) == 1
 
 
 def test_a_query_makes_tables_and_adds_to_them(athena: Athena):

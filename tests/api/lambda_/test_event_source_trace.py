@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,16 @@ def test_the_command_shows_a_story_on_one_screen(tmp_path: Path) -> None:
         assert "bisected" in story
         assert "cannot digest" in story
         assert len(story.splitlines()) < 24
+        # The record, and the function's exception; by the end of its number as the whole tree shows it.
+        whole = shown()
+        end = re.search(r"1 record …(\d+)-", whole)
+        assert end is not None
+        assert numbers[2].endswith(end[1])
+        for text in (whole, story, shown("--sequence", end[1])):
+            assert "key 'k': poison" in text, text
+            assert "ValueError: cannot digest" in text
+        strange = CliRunner().invoke(headrace, [*command, "--sequence", "12345"])
+        assert (strange.exit_code, "not in the stream" in strange.output) == (1, True)
         wrong = CliRunner().invoke(headrace, ["trace", "none", *command[2:]])
         assert wrong.exit_code == 1
         assert wrong.output == (

@@ -36,6 +36,9 @@ class NoMoto:
     ) -> dict[str, Any]:
         raise LookupError(service)
 
+    def may_be_quick(self, request: HttpRequest) -> bool:
+        return False
+
     def account_of(self, access_key: str) -> str | None:
         return None
 

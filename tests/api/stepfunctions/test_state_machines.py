@@ -379,3 +379,43 @@ def test_an_object_that_a_state_must_not_hold_is_not_read(
         done = ended(cloud, "large-task", task)
         assert done["error"] == "S3.EntityTooLargeException"
     assert "headrace's services read at most 10 bytes of an object" in done["cause"]
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "step"),
+    [
+        ("$.err", [1], "err"),
+        ("$.err", "text", "err"),
+        ("$.a.b", {"a": 5}, "b"),
+        ("$.a.b", {"a": None}, "b"),
+        ("$['a'][0]", {"a": {}}, "0"),
+        ("$.a.b", {"a": {"c": 1}}, None),
+        ("$['a b'].c", {}, None),
+    ],
+)
+def test_a_result_path_that_does_not_fit_fails_the_state_by_awss_name(
+    cloud: InProcessCloud, path: str, given: Any, step: str | None
+) -> None:
+    states = cloud.client("stepfunctions")
+    definition = {
+        "StartAt": "A",
+        "States": {"A": {"Type": "Pass", "Result": 7, "ResultPath": path, "End": True}},
+    }
+    machine = states.create_state_machine(
+        name=f"path-{step}-{len(path)}-{len(str(given))}",
+        definition=json.dumps(definition),
+        roleArn=ROLE,
+    )["stateMachineArn"]
+    run = states.start_execution(stateMachineArn=machine, input=json.dumps(given))["executionArn"]
+
+    def described() -> dict[str, Any]:
+        return states.describe_execution(executionArn=run)
+
+    wait_until(lambda: described()["status"] != "RUNNING", within_s=30, what="its end")
+    if step is None:
+        assert described()["status"] == "SUCCEEDED"
+        assert "7" in described()["output"]
+        return
+    assert described()["error"] == "States.ResultPathMatchFailure"
+    text = json.dumps(given, separators=(",", ":"))
+    assert described()["cause"].endswith(f'Unable to apply step "{step}" to input {text}')

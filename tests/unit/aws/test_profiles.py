@@ -37,6 +37,9 @@ class Elsewhere:
     ) -> dict[str, Any]:
         raise LookupError(service)
 
+    def may_be_quick(self, request: HttpRequest) -> bool:
+        return False
+
     def account_of(self, access_key: str) -> str | None:
         return None
 

@@ -29,6 +29,6 @@ def test_the_service_is_found_once_and_kept_with_who_signed() -> None:
 
 
 def test_without_a_service_that_never_blocks_no_request_is_inline() -> None:
-    requests = InlineRequests(Faults(Ids()), None)
+    requests = InlineRequests(Faults(Ids()), None, lambda _: False)
     assert not requests.has(asked(x_amz_target="Kinesis_20131202.PutRecord"))
     assert not requests.has(asked())

@@ -18,7 +18,7 @@ from headrace.services.cloudwatch.metric_math import (
     evaluate_all,
 )
 from tests.support.clock import HandClock
-from tests.support.cloud import InProcessCloud
+from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 from tests.support.server import wait_until
 
 TREATMENTS = ("missing", "ignore", "breaching", "notBreaching")
@@ -286,3 +286,95 @@ def test_expressions_of_get_metric_data_and_what_is_refused(
         assert error.value.response["Error"]["Code"] == "ValidationError"
     with pytest.raises(ClientError, match="AlarmRule"):
         watch.put_composite_alarm(AlarmName="c", AlarmRule="ALARM(a")
+
+
+def test_queues_rules_topics_and_machines_are_measured_and_an_alarm_is_an_event(
+    cloud: InProcessCloud, clock: HandClock
+):
+    """The commonest alarms: a dead-letter queue that has a message, a state machine that failed."""
+    sqs, events, states = (cloud.client(name) for name in ("sqs", "events", "stepfunctions"))
+    sqs.create_queue(QueueName="dead")
+    told = sqs.create_queue(QueueName="told")["QueueUrl"]
+    topic = cloud.client("sns").create_topic(Name="t")["TopicArn"]
+    events.put_rule(
+        Name="r",
+        EventPattern=json.dumps({"source": ["aws.cloudwatch", "aws.states"]}),
+    )
+    target = {"Id": "1", "Arn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:told"}
+    events.put_targets(Rule="r", Targets=[target])
+    watch = cloud.client("cloudwatch")
+    watch.put_metric_alarm(
+        AlarmName="deep", Namespace="AWS/SQS", MetricName="ApproximateNumberOfMessagesVisible",
+        Dimensions=[{"Name": "QueueName", "Value": "dead"}], Statistic="Maximum", Period=60, EvaluationPeriods=1,
+        Threshold=0, ComparisonOperator="GreaterThanThreshold",
+    )  # fmt: skip
+    queue = sqs.get_queue_url(QueueName="dead")["QueueUrl"]
+    for delay_s in (0, 0, 900):
+        sqs.send_message(QueueUrl=queue, MessageBody="m", DelaySeconds=delay_s)
+    sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=1, VisibilityTimeout=40_000)
+    cloud.client("sns").publish(TopicArn=topic, Message="m")
+    machine = states.create_state_machine(
+        name="m",
+        roleArn=f"arn:aws:iam::{ACCOUNT}:role/r",
+        definition='{"StartAt": "F", "States": {"F": {"Type": "Fail", "Error": "E", "Cause": "why"}}}',
+    )["stateMachineArn"]
+    states.start_execution(stateMachineArn=machine, input='{"a":1}')
+    details: list[dict[str, Any]] = []
+
+    def are_told(count: int) -> bool:
+        got = sqs.receive_message(QueueUrl=told, MaxNumberOfMessages=10).get("Messages", [])
+        details.extend(json.loads(one["Body"]) for one in got)
+        return len(details) >= count
+
+    wait_until(lambda: are_told(2), what="the execution's events")
+    assert {one["detail-type"] for one in details} == {"Step Functions Execution Status Change"}
+    started, failed = sorted(
+        (one["detail"] for one in details), key=lambda d: d["status"] == "FAILED"
+    )
+    assert (started["status"], started["stopDate"], started["input"]) == (
+        "RUNNING",
+        None,
+        '{"a":1}',
+    )
+    assert (failed["error"], failed["cause"], failed["output"]) == ("E", "why", None)
+    assert failed["stateMachineArn"] == machine
+
+    def metrics() -> set[tuple[str, str, str]]:
+        # They are sent some seconds after they are measured.
+        clock.advance(1)
+        listed = watch.get_paginator("list_metrics").paginate()
+        return {
+            (one["Namespace"], one["MetricName"], one["Dimensions"][0]["Value"])
+            for page in listed
+            for one in page["Metrics"]
+        }
+
+    clock.advance(60)
+    wait_until(
+        lambda: (
+            {
+                ("AWS/SNS", "NumberOfMessagesPublished", "t"),
+                ("AWS/SQS", "NumberOfMessagesSent", "dead"),
+                ("AWS/Events", "TriggeredRules", "r"),
+                ("AWS/States", "ExecutionsStarted", machine),
+                ("AWS/States", "ExecutionsFailed", machine),
+            }
+            <= metrics()
+        ),
+        what="the metrics of the minute",
+    )
+    clock.advance(60)
+    wait_until(lambda: state(cloud, "deep")["StateValue"] == "ALARM", what="the alarm")
+    recent = json.loads(state(cloud, "deep")["StateReasonData"])["recentDatapoints"]
+    # Neither what is in flight nor what is delayed.
+    assert recent == [1.0]
+    wait_until(lambda: are_told(3), what="the alarm's event")
+    event = details[-1]
+    assert (event["source"], event["detail-type"]) == (
+        "aws.cloudwatch",
+        "CloudWatch Alarm State Change",
+    )
+    assert event["resources"] == [state(cloud, "deep")["AlarmArn"]]
+    assert event["detail"]["alarmName"] == "deep"
+    assert event["detail"]["state"]["value"] == "ALARM"
+    assert event["detail"]["previousState"]["value"] in ("INSUFFICIENT_DATA", "OK")

@@ -388,3 +388,53 @@ def test_a_constant_key_in_a_request_template_is_hot(key: str, is_found: bool) -
     )
 
     assert ("W9042" in found(template)) is is_found
+
+
+REGIONAL = """\
+Parameters: {Stage: {Type: String, Default: dev}}
+Conditions:
+  China: !Or [!Equals [!Ref 'AWS::Region', cn-north-1], !Equals [cn-northwest-1, !Ref 'AWS::Region']]
+  Elsewhere: !Not [!Condition China]
+  Both: !And [!Condition Elsewhere, !Equals [!Ref 'AWS::Partition', aws]]
+  Dev: !Equals [!Ref Stage, dev]
+  Perhaps: !And [!Condition Elsewhere, !Condition Dev]
+  Loop: !Not [!Condition Loop]
+"""
+KMS = "{EncryptionType: KMS, KeyId: alias/aws/kinesis}"
+
+
+@pytest.mark.parametrize(
+    ("encryption", "region", "is_found"),
+    [
+        (f"!If [China, !Ref 'AWS::NoValue', {KMS}]", "us-east-1", False),
+        (f"!If [China, !Ref 'AWS::NoValue', {KMS}]", "cn-north-1", True),
+        (f"!If [Elsewhere, {KMS}, !Ref 'AWS::NoValue']", "us-east-1", False),
+        (f"!If [Both, {KMS}, !Ref 'AWS::NoValue']", "eu-west-1", False),
+        (f"!If [Both, {KMS}, !Ref 'AWS::NoValue']", "cn-north-1", True),
+        # A deployment may give the parameter another value.
+        (f"!If [Dev, {KMS}, !Ref 'AWS::NoValue']", "us-east-1", True),
+        (f"!If [Perhaps, {KMS}, !Ref 'AWS::NoValue']", "us-east-1", True),
+        (f"!If [Loop, {KMS}, !Ref 'AWS::NoValue']", "us-east-1", True),
+        (f"!If [Missing, {KMS}, !Ref 'AWS::NoValue']", "us-east-1", True),
+    ],
+)
+def test_conditions_are_those_of_the_region(encryption: str, region: str, is_found: bool) -> None:
+    stream = f"{{Type: 'AWS::Kinesis::Stream', Properties: {{StreamEncryption: {encryption}}}}}"
+    ids = found(f"S: {stream}", head=REGIONAL, region=region)
+    assert ("W9040" in ids) is is_found
+
+
+def test_a_resource_that_the_region_does_not_get_has_no_findings() -> None:
+    stream = "{Type: 'AWS::Kinesis::Stream', Condition: %s, Properties: {ShardCount: 1}}"
+    for condition, ids in (("China", []), ("Elsewhere", ["W9040", "W9041"])):
+        assert sorted(found(f"S: {stream % condition}", head=REGIONAL)) == ids
+
+
+def test_a_finding_names_the_construct_that_made_the_resource() -> None:
+    metadata = "Metadata: {'aws:cdk:path': Clicks/Stream/Resource}"
+    (finding,) = [
+        one
+        for one in findings(f"S: {{Type: 'AWS::Kinesis::Stream', {metadata}}}")
+        if one.rule.id == "W9040"
+    ]
+    assert finding.message.endswith(" (Clicks/Stream)")

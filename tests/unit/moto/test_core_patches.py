@@ -218,7 +218,7 @@ def test_a_plain_request_is_set_up_as_every_other(
 
 
 def test_request_ids_have_awss_form():
-    ids = {core._request_id() for _ in range(100)}
+    ids = {core.new_request_id() for _ in range(100)}
     assert len(ids) == 100
     assert all(re.fullmatch("[A-Z2-7]{52}", each) for each in ids)
 
@@ -229,3 +229,38 @@ def test_an_error_of_another_service_keeps_its_code():
     error = kind("InvalidSubnetID.NotFound", "The subnet ID 'subnet-1' does not exist")
     shown = get_error_model(error, get_service_model("autoscaling"))
     assert shown.error_code == "InvalidSubnetID.NotFound"
+
+
+NAMES = st.sampled_from(["x-amz-meta-a_b", "x-amz-meta-b-c", "user-agent", "content-encoding"])
+TYPES = st.sampled_from(["application/json", "application/x-www-form-urlencoded", "", "text/ü"])
+
+
+@given(
+    st.sampled_from(["GET", "POST"]),
+    st.lists(st.sampled_from(["a", "%2F", "%C3%BC", "%FF", "+", "b c", "@:,"]), max_size=3),
+    st.sampled_from(["", "a=1", "a=1&a=2&b=%20+", "uploads", "a=%FF"]),
+    st.dictionaries(NAMES, st.sampled_from(["a", "gzip", "ü"]), max_size=3),
+    TYPES,
+    st.sampled_from([b"", b"{}", b"A=1&B=%C3%BC&A=2", b"\xff"]),
+)
+def test_a_request_for_moto_s_parsers_is_what_moto_s_builder_makes(
+    method: str,
+    parts: list[str],
+    query: str,
+    headers: dict[str, str],
+    content_type: str,
+    body: bytes,
+):
+    path = "/" + "/".join(parts)
+    headers = {
+        "host": "localhost",
+        **headers,
+        **({"content-type": content_type} if content_type else {}),
+    }
+    url = f"http://localhost{path}" + (f"?{query}" if query else "")
+    usual = Request.from_primitives(method, url, headers, body)
+    ours = moto_request(method, "localhost", path, query, headers, body)
+    for name in ("method", "path", "query_string", "data", "raw_path", "mimetype"):
+        assert getattr(ours, name) == getattr(usual, name), name
+    assert ours.values.to_dict(flat=False) == usual.values.to_dict(flat=False)
+    assert dict(ours.headers) == dict(usual.headers)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.spark_submit.access import CLASSES
 from headrace.spark_submit.arguments import deploy_mode, local_submission, parse_submission
 from headrace.spark_submit.commands import spark_arguments
 from headrace.spark_submit.configuration import properties_file, spark_properties
@@ -70,6 +71,9 @@ def test_every_bucket_becomes_a_mount() -> None:
     )
     key = "spark.hadoop.fs.viewfs.mounttable.my.bucket.linkFallback"
     assert properties[key] == "file:///data%20dir/s3/my.bucket"
+    names = {value for value in properties.values() if value.startswith("LocalFiles")}
+    assert all((CLASSES / f"{name}.class").is_file() for name in names)
+    assert len(names) == 3
 
 
 def test_properties_keep_their_backslashes_and_lines() -> None:

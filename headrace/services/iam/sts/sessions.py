@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
+from xml.sax.saxutils import escape
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
@@ -38,6 +39,7 @@ from headrace.core.arn import is_account_id, partition_of
 from headrace.core.ports import CallerIdentity
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory import iam
+from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest
 from headrace.permissions.policies.grammar import PolicyError, check_policy
 from headrace.services.iam.sts import federation
 
@@ -446,3 +448,43 @@ def _build_packed_size(session: RoleSession) -> dict[str, Any]:
         return {}
     size = len(zlib.compress("\n".join(parts).encode()))
     return {"PackedPolicySize": min(100, math.ceil(size * 100 / MOST_POLICY_CHARACTERS))}
+
+
+# --- the quick way (see `headrace.moto.requests.quick`) ------------------------------------------------
+
+
+def _assume_quickly(request: QuickRequest) -> bytes:
+    """Answer AssumeRole without policies, tags and a device, for a caller that has no session itself."""
+    call, sessions = request.call, CURRENT.sessions
+    params: dict[str, Any] = request.fields(("RoleArn", "RoleSessionName", "DurationSeconds"))
+    del params["Action"], params["Version"]
+    if sessions is None or sessions.account_of(call.access_key) is not None:
+        raise NotPlain
+    if (duration := params.get("DurationSeconds")) is not None:
+        if not (duration.isascii() and duration.isdigit() and len(duration) < 9):
+            raise NotPlain
+        params["DurationSeconds"] = int(duration)
+    try:
+        validate("sts", "AssumeRole", params, code="ValidationError")
+        user = _user_of(call.access_key)
+        answer = _assume_role(_Request(call, "AssumeRole", params, None, user, sessions))
+    except AwsError:
+        raise NotPlain from None
+    credentials = dict(answer.pop("Credentials"))
+    credentials["Expiration"] = credentials["Expiration"].strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (
+        '<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult>'
+        f"<Credentials>{_elements(credentials)}</Credentials>"
+        f"<AssumedRoleUser>{_elements(answer.pop('AssumedRoleUser'))}</AssumedRoleUser>{_elements(answer)}"
+        f"</AssumeRoleResult><ResponseMetadata><RequestId>{call.request_id}</RequestId></ResponseMetadata>"
+        "</AssumeRoleResponse>"
+    ).encode()
+
+
+def _elements(values: Mapping[str, Any]) -> str:
+    return "".join(f"<{name}>{escape(str(value))}</{name}>" for name, value in values.items())
+
+
+QUICK_CALLS = (
+    QuickCall("Action=AssumeRole", "sts", _assume_quickly, content_type="text/xml", is_motos=False),
+)

@@ -269,6 +269,9 @@ def _do_nothing() -> None:
 
 
 _TREES_SHOWN = 20
+# Records that a report reads again from their stream, to show what failed.
+_RECORDS_SHOWN = 20
+_DATA_CHARACTERS = 200
 
 
 def build_mapping_report(
@@ -293,8 +296,11 @@ def build_mapping_report(
     }
     if sequence is None:
         roots = [node for node in nodes if not node.parent]
-        report["trees"] = [_build_tree(root, nodes) for root in roots[-_TREES_SHOWN:]]
+        trees = [_build_tree(root, nodes) for root in roots[-_TREES_SHOWN:]]
+        report["trees"] = trees
+        _show_records(mapping, trees, streams)
         return report
+    sequence = _whole_number(sequence, nodes)
     shard_id, record = _find(mapping, sequence, streams)
     with_it = [node for node in nodes if _has(node, sequence, record, shard_id)]
     known = {node.number for node in with_it}
@@ -303,7 +309,40 @@ def build_mapping_report(
     report["shardId"] = shard_id
     report["outcome"] = _describe_outcome(mapping, record, with_it)
     report["trees"] = [_build_tree(root, nodes, known) for root in roots]
+    if record is not None:
+        report["record"] = _render_record(record)
     return report
+
+
+def _whole_number(sequence: str, nodes: list[Node]) -> str:
+    """Return the sequence number of which `sequence` is the end, as trees are shown; itself when that is not one."""
+    numbers = {number for node in nodes for number in (node.first, node.last)}
+    ends = [number for number in numbers if number.endswith(sequence)] if sequence else []
+    return ends[0] if len(ends) == 1 else sequence
+
+
+def _show_records(mapping: Mapping, trees: list[dict[str, Any]], streams: StreamReader) -> None:
+    """Add the records that failed alone to their nodes, the newest trees' first, up to a limit."""
+    left = _RECORDS_SHOWN
+    waiting = list(trees)
+    while waiting and left:
+        node = waiting.pop()
+        waiting += node["parts"]
+        if node["records"] != 1 or node["disposal"] == "success" or not node["first"]:
+            continue
+        left -= 1
+        try:
+            record = _read(mapping, node["shard_id"], node["first"], streams)
+        except StreamNotFound:
+            return
+        if record is not None:
+            node["record"] = _render_record(record)
+
+
+def _render_record(record: StreamRecord) -> dict[str, Any]:
+    text = record.data.decode("utf-8", "backslashreplace")
+    shown = text if len(text) <= _DATA_CHARACTERS else f"{text[: _DATA_CHARACTERS - 1]}…"
+    return {"partitionKey": record.partition_key, "data": shown}
 
 
 def _render_position(position: Any) -> str:

@@ -12,6 +12,7 @@ of the former was observed by others (github.com/jogold/cloudstructs, issue 163)
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Callable
 from typing import Any, cast
@@ -28,6 +29,8 @@ MOST_RANGE_ITEMS = 1000
 HISTORIES = Ledger(one=64 * 1024 * 1024, all_together=192 * 1024 * 1024)
 # moto's literals keep the backslashes of JSON, so there may be two.
 _HOLE = re.compile(r"\\+([{}'])|\{\}")
+# A step of a reference path: .name, ['name'] or [0].
+_STEP = re.compile(r"\.?(?:\[?('[^']*'|[^\s.\[\]'0-9][^\s.\[\]']*)\]?|\[(\d+)\])")
 Evaluate = Callable[[Any, Any], None]
 
 
@@ -64,6 +67,7 @@ def note_event(execution_arn: str, details: Any) -> None:
 
 def patch() -> None:
     """Bound moto's interpreter, which is imported. Called once."""
+    from moto.stepfunctions.parser.asl.component.common.path import result_path
     from moto.stepfunctions.parser.asl.component.common.payload.payloadvalue.payloadarr import (
         payload_arr,
     )
@@ -85,6 +89,8 @@ def patch() -> None:
         distributed_iteration_component,
     )
 
+    path: Any = result_path.ResultPath
+    path._eval_body = _check_path(path._eval_body)
     template: Any = payload_tmpl.PayloadTmpl
     template._eval_body = _template
     items: Any = payload_arr.PayloadArr
@@ -209,6 +215,39 @@ def _format(self: Any, env: Any) -> None:
     env.stack.append(_HOLE.sub(lambda match: match[1] or next(left), template))
 
 
+# --- ResultPath -----------------------------------------------------------------------------------------
+
+
+_ABSENT = object()
+
+
+class PathMismatch(ValueError):
+    """A ResultPath cannot be applied to the state's input; the message is AWS's sentence (observed by others)."""
+
+
+def _check_path(evaluate: Evaluate) -> Evaluate:
+    """Fail a state whose ResultPath names a field of what is no object, or a place of what is no list."""
+
+    @functools.wraps(evaluate)
+    def evaluate_checked(self: Any, env: Any) -> None:
+        part = env.states.get_input()
+        for field, index in _STEP.findall((self.result_path_src or "$")[1:]):
+            step = field.strip("'") or int(index)
+            if part is _ABSENT:
+                break  # made on the way
+            if not isinstance(part, list if isinstance(step, int) else dict):
+                text = json.dumps(env.states.get_input(), separators=(",", ":"), default=str)
+                raise PathMismatch(f'Unable to apply step "{step}" to input {text}')
+            if isinstance(step, int):
+                items = cast("list[Any]", part)
+                part = items[step] if step < len(items) else _ABSENT
+            else:
+                part = cast("dict[str, Any]", part).get(step, _ABSENT)
+        evaluate(self, env)
+
+    return evaluate_checked
+
+
 # --- failures -------------------------------------------------------------------------------------------
 
 
@@ -222,6 +261,8 @@ def _cause_of(state: str, error: Exception) -> tuple[str, str] | None:
         return "States.DataLimitExceeded", cause
     if isinstance(error, TooMuch):
         return "States.Runtime", f"{error}."
+    if isinstance(error, PathMismatch):
+        return "States.ResultPathMatchFailure", str(error)
     return ("States.IntrinsicFailure", str(error)) if isinstance(error, IntrinsicFailed) else None
 
 
@@ -237,7 +278,7 @@ def _convert_failure(evaluate: Evaluate) -> Evaluate:
     def evaluate_or_fail(self: Any, env: Any) -> None:
         try:
             evaluate(self, env)
-        except (TooMuch, IntrinsicFailed) as error:
+        except (TooMuch, IntrinsicFailed, PathMismatch) as error:
             raise _failure_of(self, env, error) from error
 
     return evaluate_or_fail

@@ -1,0 +1,178 @@
+"""Answers frequent requests in their plain form from moto's state, without moto's way to its handlers.
+
+moto makes a web request of each request, parses it by the model and serializes its answer by the model: most of the
+time of a small call. A service's room reads the plain form itself (`QuickCall`), acts on the same state by the same
+functions, and leaves everything else, such as every refusal, to moto. Property tests hold the two ways equal
+(tests/unit/moto/test_quick.py).
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from email.utils import formatdate
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.operation import Call
+from headrace.aws.signatures.credential_scopes import SIGV4, scope_of
+from headrace.core.arn import partition_of
+from headrace.moto.requests.conversion import is_imported
+from headrace.moto.storage.changes import CHANGES
+
+# Larger bodies take long anyway, and would hold up others on the event loop's thread.
+MOST_BYTES = 64 * 1024
+_JSON = "application/x-amz-json-1."
+_FORM = "application/x-www-form-urlencoded"
+
+
+class NotPlain(Exception):
+    """A request is for moto to answer; nothing has been changed."""
+
+
+class QuickRequest(NamedTuple):
+    """What a quick call gets: the call, the request's body, the answer's request id, and seeds of random numbers."""
+
+    call: Call
+    body: bytes
+    request_id: str
+    new_seed: Callable[[], int]
+
+    def backend_in(self, backends: Any) -> Any:
+        """Return a service's state. Raises NotPlain before its first use: moto's own lookup creates it."""
+        backend = dict.get(dict.get(backends, self.call.account) or {}, self.call.region)
+        if backend is None:
+            raise NotPlain
+        return backend
+
+    def fields(self, names: Collection[str]) -> dict[str, str]:
+        """Return the parameters of a form. Raises NotPlain if it has one twice, or others than `names`."""
+        try:
+            pairs = parse_qsl(self.body.decode(), keep_blank_values=True, strict_parsing=True)
+        except ValueError:
+            raise NotPlain from None
+        fields = dict(pairs)
+        is_plain = len(fields) == len(pairs) and fields.keys() <= {"Action", "Version", *names}
+        # The parser's mark of what is not UTF-8.
+        if not is_plain or any("\ufffd" in text for text in fields.values()):
+            raise NotPlain
+        return fields
+
+
+Answer = Callable[[QuickRequest], bytes]
+
+
+def reader_of(answer: Callable[[QuickRequest, Any], bytes], *forms: type[msgspec.Struct]) -> Answer:
+    """Return the quick answer to the JSON requests of one of the forms."""
+    decoders = [msgspec.json.Decoder(form).decode for form in forms]
+
+    def read(request: QuickRequest) -> bytes:
+        for decode in decoders:
+            try:
+                asked = decode(request.body)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+            return answer(request, asked)
+        raise NotPlain
+
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class QuickCall:
+    """An operation that is answered quickly in its plain form.
+
+    Attributes:
+        name: the request's target; for a form, its first field.
+        service: botocore's name of the service, and moto's package.
+        answer: returns the body of an answer, or raises NotPlain. It waits for nothing, and notes the rows that it
+            changes. Its caller holds `MOTO_LOCK`.
+        frees: it frees disk space.
+        has_checksum: its answers have a checksum.
+        content_type: of its answers; empty for none.
+        is_motos: moto would answer it, and add headers.
+    """
+
+    name: str
+    service: str
+    answer: Answer
+    frees: bool = False
+    has_checksum: bool = False
+    content_type: str = "application/x-amz-json-1.0"
+    is_motos: bool = True
+
+
+class QuickCalls:
+    """Finds the quick call for a request. Thread-safe."""
+
+    def __init__(self, calls: Sequence[QuickCall]) -> None:
+        self._targets = {call.name: call for call in calls if "=" not in call.name}
+        self._fields = {call.name.encode(): call for call in calls if "=" in call.name}
+
+    def find(self, request: HttpRequest) -> QuickCall | None:
+        """Return the quick call of a request that may be plain, by its head and the start of its body."""
+        headers, body = request.headers, request.body
+        target = headers.get("x-amz-target")
+        if len(body) > MOST_BYTES or not body:
+            return None
+        if target is not None:
+            call, kind = self._targets.get(target), _JSON
+        else:
+            call, kind = self._fields.get(body[: body.find(b"&")]), _FORM
+        if (
+            call is None
+            or not headers.get("content-type", "").startswith(kind)
+            or request.query
+            or request.path != "/"
+            or request.method != "POST"
+            or "content-encoding" in headers
+            # moto takes a region from there.
+            or "region/" in headers.get("user-agent", "")
+        ):
+            return None
+        scope = scope_of(request)
+        is_signed = scope.algorithm == SIGV4 and not scope.is_query
+        return call if is_signed and scope.service == call.service else None
+
+
+def may_skip_moto(service: str, call: Call) -> bool:
+    """Whether a service is imported and loaded, and nobody notes the key's last use.
+
+    The caller holds `MOTO_LOCK`.
+    """
+    if not is_imported(service) or not CHANGES.deferred.keys().isdisjoint((service, "iam")):
+        return False
+    backends = dict.get(_iam_backends(), call.account) or {}
+    backend: Any = dict.get(backends, partition_of(call.region))
+    return backend is None or call.access_key not in backend.access_keys
+
+
+@functools.cache
+def _iam_backends() -> Any:
+    from moto.iam.models import iam_backends
+
+    return iam_backends
+
+
+def response_of(call: QuickCall, body: bytes, request_id: str, now_ms: int) -> HttpResponse:
+    """Return an answer with the headers that it gets the long way."""
+    headers = [("Content-Type", call.content_type)] if call.content_type else []
+    if call.is_motos:
+        headers.append(("server", "amazon.com"))
+        headers.append(("date", _date_of(now_ms // 1000)))
+        headers.append(("x-amzn-requestid", request_id))
+    if call.has_checksum:
+        headers.append(("x-amz-crc32", str(zlib.crc32(body))))
+    return HttpResponse(200, headers, body)
+
+
+@functools.lru_cache(4)
+def _date_of(now_s: int) -> str:
+    return formatdate(now_s, usegmt=True)
