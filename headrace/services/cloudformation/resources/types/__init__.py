@@ -46,7 +46,6 @@ _CODED = (
     cloudformation,
     cloudformation_stacks,
     cloudwatch,
-    containers,
     deliveries,
     dynamodb,
     emr,
@@ -66,7 +65,6 @@ _CODED = (
 _READ = (
     application_integration,
     cloudwatch,
-    containers,
     deliveries,
     dynamodb,
     events,
