@@ -257,13 +257,6 @@ CASES = [
         "x",
     ),
     Case(
-        "AWS::IAM::InstanceProfile",
-        both(make_role, called("iam", "create_instance_profile", InstanceProfileName="x")),
-        {"InstanceProfileName": "x", "Roles": ["x"]},
-        called("iam", "get_instance_profile", InstanceProfileName="x"),
-        "x",
-    ),
-    Case(
         "AWS::Kinesis::Stream",
         make_stream,
         {"Name": "x", "ShardCount": 2},

@@ -91,6 +91,7 @@ _DECLARED = (
     ec2_networks,
     events,
     glue,
+    iam,
     identities,
     lambda_access,
     logs,
