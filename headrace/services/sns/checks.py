@@ -16,7 +16,7 @@ from typing import Any
 from headrace.core.event_patterns.tokens import explain_syntax
 from headrace.moto.other_accounts import refusal_of
 from headrace.moto.patching import check_first
-from headrace.permissions.decisions.identity import refused
+from headrace.permissions.decisions.identity import build_refusal
 from headrace.services.sns.message_checks import (
     MOST_BYTES,
     check_attributes,
@@ -215,7 +215,7 @@ def _check_target(response: Any) -> None:
     if parts[4] != response.current_account:
         sentence = refusal_of(response, "sns:Publish", arn)
         if sentence:
-            raise refused("sns", sentence)
+            raise build_refusal("sns", sentence)
 
 
 def _check_subscribe(response: Any) -> None:

@@ -223,7 +223,7 @@ def _expressions(values: Values) -> list[dict[str, str]] | None:
     return None if texts is None else [{"RegexString": str(text)} for text in texts]
 
 
-def _named_set(kind: str, **attributes: Source) -> DeclaredType:
+def _declare_set(kind: str, **attributes: Source) -> DeclaredType:
     """Return the type of a part of web ACLs: `IPSet`, `RegexPatternSet` or `RuleGroup`."""
     members = {"RegularExpressionList": _expressions} if kind == "RegexPatternSet" else {}
     return DeclaredType(
@@ -309,9 +309,9 @@ DECLARED = [
             "LabelNamespace": "@answer.WebACL.LabelNamespace",
         },
     ),
-    _named_set("IPSet"),
-    _named_set("RegexPatternSet"),
-    _named_set("RuleGroup", LabelNamespace="@answer.RuleGroup.LabelNamespace"),
+    _declare_set("IPSet"),
+    _declare_set("RegexPatternSet"),
+    _declare_set("RuleGroup", LabelNamespace="@answer.RuleGroup.LabelNamespace"),
     DeclaredType(
         "AWS::WAFv2::WebACLAssociation",
         "wafv2",
