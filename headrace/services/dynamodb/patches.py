@@ -292,6 +292,8 @@ def _answer_updating(update_table: Any) -> Any:
         answer = update_table(self)
         if "SSESpecification" in self.body:
             _encrypt(table, self.body)
+            if encryption := answer.result["TableDescription"].get("SSEDescription"):
+                encryption["Status"] = "UPDATING"
         answer.result["TableDescription"]["TableStatus"] = "UPDATING"
         return answer
 

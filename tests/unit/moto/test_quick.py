@@ -7,7 +7,8 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import urlencode
 
 import msgspec
@@ -16,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
+from headrace.aws.gateway.entrance import Entrance
 from headrace.composition.foundation import build_moto
 from headrace.composition.moto_patches import QUICK_CALLS
 from headrace.core.ids import Ids
@@ -154,7 +156,7 @@ def stored(lab: MotoLab, rows_id: int) -> list[Any]:
 
 @given(REQUESTS)
 @example(ROUND)
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_requests_for_items_are_answered_and_stored_as_by_moto(
     lab: MotoLab, requests: list[tuple[str, dict[str, Any]]]
 ):
@@ -240,7 +242,7 @@ class Queue:
 
 
 @given(st.lists(SENDS | SENDS | RECEIVES | REMOVALS | WAITS, max_size=8))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_requests_for_messages_are_answered_and_stored_as_by_moto(
     lab: MotoLab, requests: list[tuple[str, Any]]
 ):
@@ -440,6 +442,23 @@ def test_a_request_on_the_event_loop_that_is_not_plain_needs_a_thread(lab: MotoL
     request.at_once = True
     with pytest.raises(NeedsThread):
         lab.handle(request)
+
+
+def test_the_entrance_answers_at_once_or_names_what_answers_on_a_thread(lab: MotoLab):
+    url, nobody = make_queue(lab, "d"), cast("Any", None)
+    door = cast("Any", SimpleNamespace(hosts=SimpleNamespace(known={"127.0.0.1:4566"})))
+    parts = {"own_addresses": nobody, "pages": nobody, "page_guard": None, "clock": lab.clock}
+    entrance = Entrance(door, gateway=lab.gateway, **parts)
+    sent = entrance.answer_at_once(
+        request_of("sqs", "SendMessage", {"QueueUrl": url, "MessageBody": "a"})
+    )
+    assert isinstance(sent, HttpResponse)
+    assert sent.status == 200
+    for operation, more in (("GetQueueAttributes", {}), ("SendMessage", {"MessageBody": "\x00"})):
+        request = request_of("sqs", operation, {"QueueUrl": url, **more})
+        handler = entrance.answer_at_once(request)
+        assert callable(handler)
+        assert cast("Any", handler(request)).status in (200, 400)
 
 
 @pytest.mark.parametrize("fsync", [False, True])
