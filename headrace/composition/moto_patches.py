@@ -31,6 +31,7 @@ from headrace.moto.patches import (
     s3,
     s3tables,
     sagemaker,
+    secretsmanager,
     servicediscovery,
     tagging,
     wafv2,
@@ -70,7 +71,7 @@ from headrace.services.kinesisanalyticsv2 import patches as kinesisanalyticsv2_p
 from headrace.services.logs import patches as logs_patches
 from headrace.services.opensearch import patches as opensearch_patches
 from headrace.services.opensearchserverless import patches as opensearchserverless_patches
-from headrace.services.pipes import patches as pipes_patches
+from headrace.services.pipes import pipes as pipes_patches
 from headrace.services.redshift import patches as redshift_patches
 from headrace.services.scheduler import schedules as scheduler_patches
 from headrace.services.sns import patches as sns_patches
@@ -228,6 +229,7 @@ _OWN = Patches(
             appregistry.associate_own_stacks,
         ],
         "moto.servicediscovery.models": [servicediscovery.replace_instances],
+        "moto.secretsmanager.exceptions": [secretsmanager.answer_as_aws],
         "moto.sns.utils": [event_inputs.patch_filter_policies],
         "moto.sqs.models": [sqs_patches.match_literal_prefixes],
         "moto.ssm.models": [ssm_patches.apply_bounds],

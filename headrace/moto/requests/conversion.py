@@ -2,11 +2,11 @@
 
 How requests name those of moto's services whose names differ from botocore's, and their faults on demand.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false
 import functools
 import io
 import re
@@ -23,7 +23,7 @@ from headrace.aws.protocols.moto_imports import IMPORTING
 from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.credential_scopes import SIGV4, scope_of
 from headrace.moto.storage.changes import MOTO_LOCK
-from headrace.moto.storage.journal import Entry
+from headrace.moto.storage.storage import Entry
 
 PROFILES: Mapping[str, Profile] = {
     "cloudcontrol": Profile(signing_scopes=("cloudcontrolapi",)),

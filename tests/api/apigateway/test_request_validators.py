@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.apigateway.invocation.functions import Refused
+from headrace.services.apigateway.invocation.integrations import Refused
 from headrace.services.apigateway.invocation.mappings import RequestValues
 from headrace.services.apigateway.invocation.validation import check_request
 from tests.api.apigateway.test_invocation import (

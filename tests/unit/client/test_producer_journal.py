@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from headrace.client.async_producer import AsyncProducer
+from headrace.client.lanes import SpoolError
 from headrace.client.producer import Producer
 from headrace.client.receipts import BufferFull
-from headrace.client.spool import SpoolError
 from headrace.client.wire import WireError
 from tests.support.fake_stream import FakeStream
 from tests.unit.client.test_producer import (

@@ -446,6 +446,7 @@ def test_a_request_on_the_event_loop_that_is_not_plain_needs_a_thread(lab: MotoL
 def test_what_waits_for_the_disk_needs_a_thread(tmp_path: Path, fsync: bool):
     database = Database(tmp_path / "state.sqlite", fsync=fsync)
     moto = build_moto(database=database, clock=FakeClock(), ids=Ids(1)).engine
+    moto.warm_up()
     request = request_of("sqs", "SendMessage", {"QueueUrl": "", "MessageBody": "a"})
     assert moto.may_be_quick(request) is not fsync
     database.close()
