@@ -31,6 +31,7 @@ from headrace.moto.patches import (
     s3,
     s3tables,
     sagemaker,
+    secretsmanager,
     servicediscovery,
     tagging,
     wafv2,
@@ -50,7 +51,7 @@ from headrace.services.athena import query_calls
 from headrace.services.cloudwatch import alarm_actions, alarms, anomaly_detectors, metric_streams
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.cognito import patches as cognito_patches
-from headrace.services.dynamodb import partiql as dynamodb_partiql
+from headrace.services.dynamodb import partiql_calls as dynamodb_partiql
 from headrace.services.dynamodb import patches as dynamodb_patches
 from headrace.services.dynamodb import quick as dynamodb_quick
 from headrace.services.dynamodb import stream_consumers
@@ -228,6 +229,7 @@ _OWN = Patches(
             appregistry.associate_own_stacks,
         ],
         "moto.servicediscovery.models": [servicediscovery.replace_instances],
+        "moto.secretsmanager.exceptions": [secretsmanager.answer_as_aws],
         "moto.sns.utils": [event_inputs.patch_filter_policies],
         "moto.sqs.models": [sqs_patches.match_literal_prefixes],
         "moto.ssm.models": [ssm_patches.apply_bounds],

@@ -339,6 +339,10 @@ def differences(wanted: Any, got: Any, known: dict[str, str], path: str = "") ->
         if found is not None:
             return found
     if isinstance(wanted, dict) and isinstance(got, dict):
+        wanted = {
+            _PLACEHOLDER.sub(lambda match: known.get(match[0], match[0]), name): one
+            for name, one in wanted.items()
+        }
         lines = [f"{path}/{name}: missing" for name in wanted.keys() - got.keys()]
         lines += [f"{path}/{name}: too much: {got[name]!r}" for name in got.keys() - wanted.keys()]
         for name in wanted.keys() & got.keys():

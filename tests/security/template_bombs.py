@@ -168,7 +168,14 @@ def subs_of_subs() -> Any:
 
 @bomb
 def texts_of_texts() -> Any:
-    return holding(nested(40, '"', lambda inner: {"Fn::ToJsonString": {"a": inner}}))
+    template = holding(nested(40, '"', lambda inner: {"Fn::ToJsonString": {"a": inner}}))
+    return {**template, "Transform": "AWS::LanguageExtensions"}
+
+
+@bomb
+def a_long_delimiter_that_an_extension_settles() -> Any:
+    joined = {"Fn::Join": ["x" * 20_000, ["a"] * 5_000]}
+    return {**holding(joined), "Transform": "AWS::LanguageExtensions"}
 
 
 @bomb

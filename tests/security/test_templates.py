@@ -42,6 +42,7 @@ SAID = {
     "joins_of_joins": TOO_MUCH,
     "subs_of_subs": TOO_MUCH,
     "texts_of_texts": TOO_MUCH,
+    "a_long_delimiter_that_an_extension_settles": TOO_MUCH,
     "base64_of_base64": TOO_MUCH,
     "splits_joined": TOO_MUCH,
     "lists_referred_to_often": TOO_MUCH,

@@ -4,14 +4,13 @@ It runs in the child process of `headrace.services.athena.child` alone, which bo
 
 A table of Glue's catalogue as the parent process describes it to a query's process.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportUnknownParameterType=false
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false, reportUnknownParameterType=false
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation

@@ -47,7 +47,12 @@ from headrace.services.cloudformation.resources import (
 from headrace.services.cloudformation.resources.schemas import aws_types
 from headrace.services.cloudformation.state import ChangeSet, Stack
 from headrace.services.cloudformation.store import resource_document
-from headrace.services.cloudformation.template import graph, parameters
+from headrace.services.cloudformation.template import (
+    functions,
+    graph,
+    language_extensions,
+    parameters,
+)
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.template.parameters import check_outputs
 from headrace.services.cloudformation.template.scope import decide, scope_of
@@ -119,9 +124,10 @@ def expand(cfn: CloudFormation, call: Call, request: StackRequest) -> ExpandedTe
         values_by_name = {name: str(value["value"]) for name, value in parameters.items()}
         body = previous if request.get("UsePreviousTemplate") else cfn.read_template(request)
         expanded = cfn.transforms.expand(body, stack, values_by_name | own)
-        return ExpandedTemplate(
-            parse(body) if expanded is None else replace(parse(expanded), original=body)
-        )
+        template = parse(body if expanded is None else expanded)
+        if language_extensions.NAME not in body:
+            functions.check_unextended(template)
+        return ExpandedTemplate(template if expanded is None else replace(template, original=body))
     except (AwsError, TemplateError, ResourceFailed) as error:
         return ExpandedTemplate(error=error)
 

@@ -2,15 +2,15 @@
 
 EventBridge: connections and API destinations: their members, their secret, updates, and lists in pages.
 
-Answers are as recorded from AWS (LocalStack's test_api_destinations_and_connection.py), but for one: a connection by
-OAuth is AUTHORIZED at once, and its token is fetched with the first call.
+Answers are as recorded from AWS (LocalStack's test_api_destinations_and_connection.py). A connection by OAuth is
+AUTHORIZING for a moment, but its token is fetched with the first call only.
 """
-
-from __future__ import annotations
-
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 # pyright: reportUnknownLambdaType=false
+
+from __future__ import annotations
+
 import copy
 import functools
 import json
@@ -277,6 +277,8 @@ _SENDERS: Mapping[str, Callable[[Any, Mapping[str, Any], list[str], Any], None]]
 _RATE_PER_SECOND = 300
 _INVOCATION = "InvocationHttpParameters"
 _SECRETS = ("ApiKeyValue", "Password", "ClientSecret")
+# Assumed: how long AWS authorizes by OAuth.
+_AUTHORIZING_S = 2
 
 
 def patch_models(models: ModuleType) -> None:
@@ -296,7 +298,6 @@ def patch_models(models: ModuleType) -> None:
         self.name, self.region, self.description = name, region_name, description
         self.authorization_type, self.auth_parameters = authorization_type, auth_parameters
         self.creation_time = self.modified_time = models.unix_time()
-        self.state = "AUTHORIZED"
         path = f"{name}/{self.uuid}"
         secrets = models.get_secrets_manager_backend(account_id, region_name)
         self.secret_arn = secrets.create_managed_secret(
@@ -335,6 +336,7 @@ def patch_models(models: ModuleType) -> None:
         return {**delete(self, name), "ConnectionState": "DELETING"}
 
     connection.__init__ = make
+    connection.state = property(_state_of)
     connection.describe_short = lambda self: (
         _times(self)
         | {
@@ -353,6 +355,15 @@ def patch_models(models: ModuleType) -> None:
     backend.update_connection = update_connection
     backend.delete_connection = delete_connection
     describe = destination.describe
+
+    def state_of_destination(self: Any) -> str:
+        _, _, _, region, account, path = self.connection_arn.split(":", 5)
+        connections = models.events_backends[account][region].connections
+        used = connections.get(path.split("/")[1])
+        return "ACTIVE" if used is not None and used.state == "AUTHORIZED" else "INACTIVE"
+
+    # moto sets it too.
+    destination.state = property(state_of_destination, lambda *_: None)
     destination.describe = lambda self: {
         **describe(self),
         "InvocationRateLimitPerSecond": _rate_of(self),
@@ -382,6 +393,15 @@ def patch_responses(handler: Any, in_pages: Callable[[str, Callable[[Any], Any]]
             if arn in (None, destination.connection_arn)
         ]
 
+    create = handler.create_connection
+
+    @functools.wraps(create)
+    def create_connection(self: Any) -> tuple[str, dict[str, Any]]:
+        body, headers = create(self)
+        made = self.events_backend.connections[self._get_param("Name")]
+        return json.dumps({**json.loads(body), "ConnectionState": made.state}), headers
+
+    handler.create_connection = create_connection
     handler.list_connections = in_pages("Connections", connections)
     handler.list_api_destinations = in_pages("ApiDestinations", destinations)
 
@@ -395,8 +415,18 @@ def _rate_of(destination: Any) -> int:
     return int(destination.invocation_rate_limit_per_second or _RATE_PER_SECOND)
 
 
+def _state_of(connection: Any) -> str:
+    by_oauth = connection.authorization_type == "OAUTH_CLIENT_CREDENTIALS"
+    age_s = CURRENT.clock.now_ms() / 1000 - _modified_s(connection)
+    return "AUTHORIZING" if by_oauth and age_s < _AUTHORIZING_S else "AUTHORIZED"
+
+
+def _modified_s(connection: Any) -> float:
+    return float(getattr(connection, "modified_time", connection.creation_time))
+
+
 def _times(connection: Any) -> dict[str, Any]:
-    modified = getattr(connection, "modified_time", connection.creation_time)
+    modified = _modified_s(connection)
     return {
         "CreationTime": connection.creation_time,
         "LastModifiedTime": modified,

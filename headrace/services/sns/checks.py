@@ -4,11 +4,11 @@ Each check runs before a method of moto's responses, which then handles the vali
 
 Refuses messages of SNS as AWS does: attributes, lengths, what only FIFO topics take (sentences recorded).
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 import functools
 import json
 import re
@@ -19,7 +19,7 @@ from headrace.core.event_patterns.tokens import explain_syntax
 from headrace.moto.other_accounts import refusal_of
 from headrace.moto.patching import check_first
 from headrace.permissions.decisions.identity import refused
-from headrace.services.sns.notifications import find_by_token
+from headrace.services.sns.notifications import find_by_token, find_topic
 
 MOST_BYTES = 256 * 1024
 _LONGEST_NAME = 256
@@ -177,16 +177,18 @@ def check_topic_of_region(response: Any) -> None:
 
 def check_confirmation(response: Any) -> None:
     """Refuse a text that is no token, and a token of nobody's."""
+    arn, token = (str(response._get_param(name) or "") for name in ("TopicArn", "Token"))
     if response.headers.get("Authorization"):
         check_topic_of_region(response)
-    else:  # the link in a message is of the topic's region, whoever follows it
-        check_arn(str(response._get_param("TopicArn") or ""), "TopicArn")
-    token = str(response._get_param("Token") or "")
-    if not _TOKEN.fullmatch(token):
-        from moto.sns.exceptions import SNSInvalidParameter
+        if not _TOKEN.fullmatch(token):
+            from moto.sns.exceptions import SNSInvalidParameter
 
-        raise SNSInvalidParameter("Invalid token")
-    if find_by_token(str(response._get_param("TopicArn")), token) is None:
+            raise SNSInvalidParameter("Invalid token")
+    elif (
+        find_topic(arn) is None
+    ):  # whoever follows the link in a message has these sentences (recorded)
+        raise invalid("Topic")
+    if find_by_token(arn, token) is None:
         raise invalid("Token")
 
 

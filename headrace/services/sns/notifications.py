@@ -1,20 +1,14 @@
-"""SNS: what a topic sends to queues, raw or as a notification, and FIFO topics: duplicates and sequence numbers.
+"""SNS: what a topic sends to queues and HTTP endpoints, its signatures, and FIFO topics' duplicates and numbers.
 
-As recorded from AWS (LocalStack's test_sns.py): a FIFO topic finds duplicates itself, whatever its subscribers are; its
-notifications have a sequence number and no signature; a standard queue gets neither group nor deduplication id.
-
-Signs SNS's notifications, with a key and a certificate for each region, created at its first message.
-
-Asks HTTP endpoints to confirm their subscriptions, and gives them no message before, as AWS.
-
-Recorded: LocalStack's tests against AWS, sns/test_sns.py, TestSNSSubscriptionHttp, 2023 and 2024. Documented:
-docs.aws.amazon.com/sns/latest/dg/SendMessageToHttp.prepare.html. The SubscribeURL is this cloud's own.
+As recorded from AWS (LocalStack's test_sns.py): a FIFO topic finds duplicates itself; its notifications have a sequence
+number and no signature; a standard queue gets neither group nor deduplication id; HTTP endpoints confirm first. The
+SubscribeURL is this cloud's own. A region's key and certificate are made at its first message.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 import base64
 import functools
 import hashlib
@@ -36,6 +30,14 @@ ASKED = ("http", "https")
 PENDING = "pending confirmation"
 _TOKEN_BYTES = 128
 _VERSION = "2010-03-31"
+# What every request to an endpoint has (recorded).
+HTTP_HEADERS = {
+    "Content-Type": "text/plain; charset=UTF-8",
+    "User-Agent": "Amazon Simple Notification Service Agent",
+    "Accept-Encoding": "gzip,deflate",
+}
+# The deactivated subscriptions of a topic that may come back.
+_MOST_LEFT = 100
 
 
 def patch(backend: Any, responses: Any) -> None:
@@ -43,6 +45,7 @@ def patch(backend: Any, responses: Any) -> None:
     backend.subscribe = _pend(backend.subscribe)
     responses.subscribe = _tell(responses.subscribe)
     responses.confirm_subscription = _confirm
+    responses.unsubscribe = _say_goodbye(responses.unsubscribe)
     for name in ("list_subscriptions", "list_subscriptions_by_topic"):
         setattr(responses, name, _hide_pending(getattr(responses, name)))
 
@@ -52,22 +55,25 @@ def token_of(subscription: Any) -> str:
     return str(getattr(subscription, "token", ""))
 
 
-def find_by_token(topic_arn: str, token: str) -> Any:
-    """Return a topic's subscription that had this token, also when it is confirmed; None for another token."""
+def find_topic(topic_arn: str) -> Any:
+    """Return a topic of any account and region; None: there is none."""
     from moto.sns.models import sns_backends
 
-    account, region = topic_arn.split(":")[4], topic_arn.split(":")[3]
+    _, _, _, region, account, _ = [*topic_arn.split(":", 5), *[""] * 6][:6]
     # Plain dictionary access: moto's own lookup would create a backend for an unused region.
     regions: Any = dict(sns_backends).get(account) or {}
-    subscriptions = regions[region].subscriptions.values() if region in regions else ()
-    return next(
-        (
-            one
-            for one in subscriptions
-            if one.topic.arn == topic_arn and token and getattr(one, "asked_token", "") == token
-        ),
-        None,
-    )
+    return regions[region].topics.get(topic_arn) if region in regions else None
+
+
+def find_by_token(topic_arn: str, token: str) -> Any:
+    """Return a topic's subscription that had this token, also when it is confirmed or left; None for another token."""
+    topic = find_topic(topic_arn)
+    if topic is None:
+        return None
+    subscriptions = topic.sns_backend.subscriptions.values()
+    of_topic = (one for one in subscriptions if one.topic.arn == topic_arn)
+    known = (*of_topic, *getattr(topic, "left", ()))
+    return next((one for one in known if token and getattr(one, "asked_token", "") == token), None)
 
 
 def _pend(subscribe: Any) -> Any:
@@ -90,16 +96,25 @@ def _pend(subscribe: Any) -> Any:
 
 def _ask(subscription: Any) -> None:
     """Send the token to the endpoint; after the answer, and again when it fails."""
-    topic, token = subscription.topic, token_of(subscription)
+    _send_token(
+        subscription,
+        "SubscriptionConfirmation",
+        f"You have chosen to subscribe to the topic {subscription.topic.arn}.\nTo confirm the subscription, visit the"
+        " SubscribeURL included in this message.",
+        {},
+    )
+
+
+def _send_token(subscription: Any, kind: str, message: str, headers: Mapping[str, str]) -> None:
+    topic, token = subscription.topic, subscription.asked_token
     action = {"Action": "ConfirmSubscription", "TopicArn": topic.arn, "Token": token}
     message_id = str(uuid.uuid4())
     notification: dict[str, Any] = {
-        "Type": "SubscriptionConfirmation",
+        "Type": kind,
         "MessageId": message_id,
         "Token": token,
         "TopicArn": topic.arn,
-        "Message": f"You have chosen to subscribe to the topic {topic.arn}.\nTo confirm the subscription, visit the"
-        " SubscribeURL included in this message.",
+        "Message": message,
         "SubscribeURL": f"{CURRENT.endpoint_url()}/?{urlencode({**action, 'Version': _VERSION}, safe=':')}",
         "Timestamp": now(),
     }
@@ -108,17 +123,45 @@ def _ask(subscription: Any) -> None:
     del signed["UnsubscribeURL"]
     OUTBOX.add(
         Delivery(
-            what=f"The confirmation of {subscription.endpoint} for {topic.arn}",
+            what=f"The {kind} of {subscription.endpoint} for {topic.arn}",
             body=json.dumps({**notification, **signed}).encode(),
             url=subscription.endpoint,
             headers={
-                "Content-Type": "text/plain; charset=UTF-8",
-                "x-amz-sns-message-type": "SubscriptionConfirmation",
+                **HTTP_HEADERS,
+                "x-amz-sns-message-type": kind,
                 "x-amz-sns-message-id": message_id,
                 "x-amz-sns-topic-arn": topic.arn,
+                **headers,
             },
         )
     )
+
+
+def _say_goodbye(unsubscribe: Any) -> Any:
+    """Tell an HTTP endpoint of an unsigned Unsubscribe, such as its UnsubscribeURL's, and how to come back.
+
+    Recorded, as the module says; documented: API_Unsubscribe (a signed call sends nothing).
+    """
+
+    @functools.wraps(unsubscribe)
+    def unsubscribe_and_tell(self: Any) -> Any:
+        subscription = self.backend.subscriptions.get(self._get_param("SubscriptionArn"))
+        answer = unsubscribe(self)
+        is_signed = bool(self.headers.get("Authorization"))
+        if subscription is not None and subscription.protocol in ASKED and not is_signed:
+            subscription.asked_token = secrets.token_hex(_TOKEN_BYTES)
+            _send_token(
+                subscription,
+                "UnsubscribeConfirmation",
+                f"You have chosen to deactivate subscription {subscription.arn}.\nTo cancel this operation and restore"
+                " the subscription, visit the SubscribeURL included in this message.",
+                {"x-amz-sns-subscription-arn": subscription.arn},
+            )
+            left = vars(subscription.topic).setdefault("left", [])
+            left[:] = [*left, subscription][-_MOST_LEFT:]
+        return answer
+
+    return unsubscribe_and_tell
 
 
 def _tell(subscribe: Any) -> Any:
@@ -144,6 +187,10 @@ def _confirm(self: Any) -> Any:
     subscription = find_by_token(self._get_param("TopicArn"), self._get_param("Token"))
     if subscription is None:
         raise SNSNotFoundError("Topic does not exist")
+    left = getattr(subscription.topic, "left", [])
+    if subscription in left:
+        left.remove(subscription)
+        self.backend.subscriptions[subscription.arn] = subscription
     if token_of(subscription):
         subscription.token = ""
         subscription.attributes |= {

@@ -28,6 +28,7 @@ HTTP_RETRIES = 50
 HTTP_AGE_S = 3600
 MOST_LOGGED = 10_000
 _FIREHOSE_SESSION = "headrace-sns"
+_POLICY_MEMBERS = ("healthyRetryPolicy", "sicklyRetryPolicy", "throttlePolicy", "requestPolicy")
 _OVERRIDES = {"disableSubscriptionOverrides": False}
 # The delivery policy of a topic without its own (recorded).
 _DELIVERY_POLICY = {
@@ -136,13 +137,34 @@ def _counted(publish: Any) -> Any:
     return publish_and_count
 
 
+def _delivery_policies(subscription: Any) -> dict[str, str]:
+    """Return the delivery policies of a subscription that has its own, with all their members (recorded)."""
+    text = subscription.attributes.get("DeliveryPolicy")
+    if not text:
+        return {}
+    own = json.loads(text)
+    of_topic = json.loads(subscription.topic.delivery_policy or "{}")
+    of_topic = _joined(_DELIVERY_POLICY, _without_nulls(of_topic))["http"]
+    shown = {name: own.get(name) for name in _POLICY_MEMBERS} | {
+        "guaranteed": bool(own.get("guaranteed"))
+    }
+    effective = shown | {
+        "healthyRetryPolicy": own.get("healthyRetryPolicy")
+        or of_topic["defaultHealthyRetryPolicy"],
+        "requestPolicy": own.get("requestPolicy") or of_topic["defaultRequestPolicy"],
+    }
+    return {"DeliveryPolicy": _compact(shown), "EffectiveDeliveryPolicy": _compact(effective)}
+
+
 def _with_principal(get_subscription_attributes: Any) -> Any:
     """Show who subscribed (recorded): the account, since moto keeps no callers."""
 
     @functools.wraps(get_subscription_attributes)
     def attributes_of(self: Any, arn: str) -> dict[str, Any]:
         principal = f"arn:{arn.split(':')[1]}:iam::{self.account_id}:root"
-        return {"SubscriptionPrincipal": principal, **get_subscription_attributes(self, arn)}
+        attributes = get_subscription_attributes(self, arn)
+        policies = _delivery_policies(self.subscriptions[arn])
+        return {"SubscriptionPrincipal": principal, **attributes, **policies}
 
     return attributes_of
 
@@ -244,6 +266,16 @@ def _select_message(
     return message
 
 
+def _content_type(subscription: Any) -> dict[str, str]:
+    """Return the Content-Type of a subscription's delivery policy, or of its topic's, if they name one (recorded)."""
+    own = json.loads(subscription.attributes.get("DeliveryPolicy") or "{}")
+    of_topic = json.loads(subscription.topic.delivery_policy or "{}").get("http") or {}
+    for policy in (own.get("requestPolicy"), of_topic.get("defaultRequestPolicy")):
+        if policy and policy.get("headerContentType"):
+            return {"Content-Type": str(policy["headerContentType"])}
+    return {}
+
+
 def _to_address(
     subscription: Any,
     text: str,
@@ -261,7 +293,8 @@ def _to_address(
             body=text.encode() if is_raw else json.dumps(notification).encode(),
             url=subscription.endpoint,
             headers={
-                "Content-Type": "text/plain; charset=UTF-8",
+                **notifications.HTTP_HEADERS,
+                **_content_type(subscription),
                 "x-amz-sns-message-type": "Notification",
                 "x-amz-sns-message-id": message_id,
                 "x-amz-sns-topic-arn": subscription.topic.arn,

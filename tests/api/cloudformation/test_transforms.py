@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import threading
 import zipfile
 from typing import Any
@@ -27,12 +28,8 @@ def outputs(cfn: Any, name: str = "s") -> dict[str, str]:
 
 def reasons(cfn: Any, name: str = "s") -> list[str]:
     events = cfn.describe_stack_events(StackName=name)["StackEvents"]
-    told = ("FAILED", "ROLLBACK_IN_PROGRESS")
-    return [
-        e.get("ResourceStatusReason", "")
-        for e in events
-        if any(status in e["ResourceStatus"] for status in told)
-    ]
+    told = [e for e in events if re.search("FAILED|ROLLBACK_IN_PROGRESS", e["ResourceStatus"])]
+    return [e.get("ResourceStatusReason", "") for e in told]
 
 
 def refused(cfn: Any, body: Any, **more: Any) -> tuple[str, str]:
@@ -238,6 +235,21 @@ def test_a_wrong_loop_is_refused(cfn: Any, loop: Any, sentence: str) -> None:
     assert reasons(cfn)[-1] == (
         f"Transform {LANGUAGE} failed with: {sentence}. Rollback requested by user."
     )
+
+
+@pytest.mark.parametrize("function", ["Fn::Length", "Fn::ToJsonString"])
+@pytest.mark.parametrize("transform", [{}, {"Transform": SAM}])
+def test_functions_of_the_extensions_need_their_transform(
+    cfn: Any, function: str, transform: dict[str, Any]
+) -> None:
+    value = {"Fn::Join": ["", [{function: ["a"]}]]}
+    body = {
+        **transform,
+        "Resources": {"Q": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": value}}},
+    }
+    code, message = refused(cfn, body, **EXPAND)
+    assert code == "ValidationError"
+    assert message.startswith(f"Template error: Encountered unsupported function: {function} ")
 
 
 # --- includes and macros ----------------------------------------------------------------------------

@@ -72,7 +72,8 @@ _COUNTS: Mapping[str, tuple[Callable[[int], bool], str]] = {
 }
 _EXPORT = re.compile("[a-zA-Z0-9:-]+")
 _TEXTS = ("Fn::Base64", "Fn::GetAZs")
-_ADDED = ("Fn::Transform", "Fn::ForEach", "Fn::Length", "Fn::ToJsonString")
+_EXTENSIONS = ("Fn::Length", "Fn::ToJsonString")
+_ADDED = ("Fn::Transform", "Fn::ForEach", *_EXTENSIONS)
 _LISTS = ("Fn::Split", "Fn::GetAZs", "Fn::Cidr")
 _CONDITIONS = ("Fn::And", "Fn::Or", "Fn::Not", "Fn::Equals", "Fn::Contains")
 
@@ -116,6 +117,27 @@ def check_forms(template: Template) -> None:
         check_output_value(output.get("Value"), template)
     _check_values(list(template.conditions.values()), template)
     _check_conditions(template)
+
+
+def check_unextended(template: Template) -> None:
+    """Raise TemplateError for a function that only the transform AWS::LanguageExtensions gives."""
+    name = _find_extension([template.resources, template.outputs, template.conditions])
+    if name:
+        raise build_unsupported_error(name)
+
+
+def _find_extension(value: Any) -> str:
+    pending: list[Any] = [value]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, list):
+            pending.extend(cast("list[Any]", one))
+        elif isinstance(one, dict):
+            mapping = cast("dict[str, Any]", one)
+            if len(mapping) == 1 and (name := next(iter(mapping))) in _EXTENSIONS:
+                return name
+            pending.extend(mapping.values())
+    return ""
 
 
 def check_export(output: str, name: Any, template: Template) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from headrace.services.cloudformation.errors import TransformFailed
+from headrace.services.cloudformation.template.template import Allowance
 
 NAME = "AWS::LanguageExtensions"
 _LOOP = "Fn::ForEach::"
@@ -128,6 +129,7 @@ class _Settling:
 
     def __init__(self, document: Mapping[str, Any], parameters: Mapping[str, str]) -> None:
         declared: Mapping[str, Any] = document.get("Parameters") or {}
+        self._allowance = Allowance()
         self._lists = {
             name: parameters[name].split(",")
             for name, parameter in declared.items()
@@ -155,8 +157,12 @@ class _Settling:
             case "Fn::Length", [*items]:
                 return len(items)
             case "Fn::ToJsonString", dict() | list() if not _has_functions(argument):
+                # The text of it is at most six times as long.
+                self._allowance.take_value(argument)
                 return json.dumps(argument, separators=(",", ":"))
             case "Fn::Join", [str(delimiter), [*items]] if all(isinstance(i, str) for i in items):
+                self._allowance.take_value(items)
+                self._allowance.take(len(delimiter) * len(items))
                 return delimiter.join(items)
             case "Fn::Sub", str(text) if "${" not in text:
                 return text
