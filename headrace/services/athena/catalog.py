@@ -150,9 +150,10 @@ class Catalog:
             raise CatalogRefused(
                 f"The S3 bucket of the results does not exist: {location}"
             ) from error
-        self._check_put(bucket, f"{prefix}{query_id}")
+        self.check_put(bucket, f"{prefix}{query_id}")
 
-    def _check_put(self, bucket: str, key: str) -> None:
+    def check_put(self, bucket: str, key: str) -> None:
+        """Check that an object may be stored. Raises CatalogRefused."""
         at = f"s3://{bucket}/{key}"
         self._check(
             "s3:PutObject", f"{bucket}/{key}", f"Access denied when writing to location: {at}"
@@ -160,7 +161,7 @@ class Catalog:
 
     def put(self, bucket: str, key: str, file: Path) -> None:
         """Store an object. Raises CatalogRefused, BucketNotFound, KeyRefused."""
-        self._check_put(bucket, key)
+        self.check_put(bucket, key)
         self._objects.put(bucket, key, file)
 
     # What a query reads
@@ -355,10 +356,10 @@ class Catalog:
             self._add_written(table, written)
             return uris
         if act["action"] == "unload":
-            return self._put_files(written, self._empty(act["options"]["location"]), query_id)
+            return self._put_files(written, self.check_empty(act["options"]["location"]), query_id)
         return self._create_as(written, query_id, output)
 
-    def _empty(self, location: str) -> str:
+    def check_empty(self, location: str) -> str:
         """Return a location at which nothing lies yet. Raises CatalogRefused."""
         try:
             bucket, prefix = split_location(location)
@@ -423,13 +424,9 @@ class Catalog:
         act = written["act"]
         database, name = act["table"]
         options = act["options"]
-        location = (
-            options.get("external_location")
-            or options.get("location")
-            or f"{output}tables/{query_id}/"
-        )
+        location = options.get("external_location") or f"{output}tables/{query_id}/"
         self.check_new(database, name)
-        uris = self._put_files(written, self._empty(location), query_id)
+        uris = self._put_files(written, self.check_empty(location), query_id)
         form = written["format"]
         storage: dict[str, Any] = dict(_PARQUET)
         if form != "PARQUET":
@@ -456,120 +453,6 @@ class Catalog:
         self._add_written(self.table(database, name), written)
         return uris
 
-    # Iceberg tables
-
-    def check_unused(self, location: str) -> dict[str, str]:
-        """Check that nothing lies at a new Iceberg table's location. Raises CatalogRefused."""
-        try:
-            self._empty(location)
-        except CatalogRefused as error:
-            if not str(error).startswith("HIVE_PATH_ALREADY_EXISTS"):
-                raise
-            raise CatalogRefused(
-                f"ICEBERG_FILESYSTEM_ERROR: Cannot create a table on a non-empty location: {location}"
-            ) from error
-        return {}
-
-    def create_iceberg(
-        self, database: str, table: dict[str, Any], partitions: Sequence[Mapping[str, str]]
-    ) -> None:
-        """Create an Iceberg table without rows. Raises CatalogRefused, AwsError."""
-        storage: Mapping[str, Any] = table["StorageDescriptor"]
-        bucket, prefix = split_location(storage["Location"])
-        self._check_put(bucket, f"{prefix}metadata/")
-        ids = {column["Name"]: number for number, column in enumerate(storage["Columns"], 1)}
-        fields = [
-            {
-                "SourceId": ids[part["column"]],
-                "Transform": part["transform"],
-                "Name": part["name"],
-                "FieldId": 1000 + number,
-            }
-            for number, part in enumerate(partitions)
-        ]
-        iceberg: dict[str, Any] = {
-            "Location": storage["Location"],
-            "Schema": {"Fields": []},
-            "PartitionSpec": {"Fields": fields},
-            "Properties": table.pop("properties"),
-        }
-        table["StorageDescriptor"] = {
-            "Location": storage["Location"],
-            "Columns": storage["Columns"],
-        }
-        table["Parameters"] = {"table_type": "ICEBERG"}
-        operation = {
-            "MetadataOperation": "CREATE",
-            "Version": "2",
-            "CreateIcebergTableInput": iceberg,
-        }
-        self.call(
-            "CreateTable",
-            DatabaseName=database,
-            TableInput=table,
-            OpenTableFormatInput={"IcebergInput": operation},
-        )
-
-    def commit_iceberg(self, commit: Mapping[str, Any]) -> dict[str, bool]:
-        """Store a table's new files, and make its new metadata the current one.
-
-        The files are there before the catalogue names them: a kill leaves the old snapshot, and files of no snapshot.
-        Raises CatalogRefused, AwsError, BucketNotFound.
-
-        Args:
-            commit: the `table`'s database and name; the `base` that the change was made from, empty of a new table; the
-                new `metadata`; the `location`; Glue's `columns`; `files` by URI.
-
-        Returns:
-            `{"conflict": True}`, and nothing is stored, when the table's metadata is no longer the base.
-        """
-        database, name = commit["table"]
-        table: dict[str, Any] = {}
-        if commit["base"]:
-            table = self.table(database, name)
-            if (table.get("Parameters") or {}).get("metadata_location") != commit["base"]:
-                return {"conflict": True}
-        else:
-            self.check_new(database, name)
-        for uri, path in commit["files"].items():
-            bucket, _, key = uri.partition("://")[2].partition("/")
-            self.put(bucket, key, Path(path))
-        storage = {
-            **(table.get("StorageDescriptor") or {}),
-            "Location": commit["location"],
-            "Columns": commit["columns"],
-        }
-        parameters = {
-            **(table.get("Parameters") or {}),
-            "table_type": "ICEBERG",
-            "metadata_location": commit["metadata"],
-        }
-        changed = {
-            **input_of(table),
-            "Name": name,
-            "TableType": table.get("TableType") or "EXTERNAL_TABLE",
-            "StorageDescriptor": storage,
-            "Parameters": parameters,
-        }
-        if not commit["base"]:
-            self.call("CreateTable", DatabaseName=database, TableInput=changed)
-            return {}
-        parameters["previous_metadata_location"] = commit["base"]
-        try:
-            self.call(
-                "UpdateTable",
-                DatabaseName=database,
-                TableInput=changed,
-                SkipArchive=True,
-                **({"VersionId": table["VersionId"]} if "VersionId" in table else {}),
-            )
-        except AwsError as error:
-            if error.code != "ConcurrentModificationException":
-                raise
-            self._delete(commit["files"])
-            return {"conflict": True}
-        return {}
-
     def delete_objects(self, uris: Sequence[str]) -> dict[str, str]:
         """Remove objects of S3. Raises CatalogRefused."""
         for uri in uris:
@@ -577,20 +460,14 @@ class Catalog:
             self._check(
                 "s3:DeleteObject", place, f"Access denied when deleting from location: {uri}"
             )
-        self._delete(uris)
+        self.discard(uris)
         return {}
 
-    def _delete(self, uris: Iterable[str]) -> None:
+    def discard(self, uris: Iterable[str]) -> None:
+        """Remove objects that a query has stored itself."""
         for uri in uris:
             bucket, _, key = uri.partition("://")[2].partition("/")
             self._objects.delete(bucket, key)
-
-    def read_metadata(self, table: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what an Iceberg table's metadata file says. Raises CatalogRefused."""
-        read = self.find_object(table["Parameters"].get("metadata_location", ""))
-        if "missing" in read:
-            raise CatalogRefused(read["missing"])
-        return dict(json.loads(Path(read["path"]).read_bytes()))
 
     def check_new(self, database: str, name: str) -> None:
         """Check that there is no such table. Raises CatalogRefused."""

@@ -28,6 +28,7 @@ from headrace.services.athena.catalog import (
     view_query,
 )
 from headrace.services.athena.hive_types import NoHiveType, parse_type
+from headrace.services.athena.iceberg_tables import IcebergTables, create_lines, read_parts
 from headrace.services.athena.projection import ProjectionRefused
 
 _FAILED = "FAILED: Execution Error, return code 1 from org.apache.hadoop.hive.ql.exec.DDLTask. "
@@ -46,6 +47,7 @@ class CatalogStatements:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
+        self._iceberg = IcebergTables(catalog)
 
     def act(self, statement: Mapping[str, Any]) -> Shown:
         """Run a statement, as `Statement.to_dict` has it. Raises CatalogRefused, AwsError."""
@@ -139,7 +141,7 @@ class CatalogStatements:
         made = table.pop("iceberg", None)
         if made is not None:
             table["properties"] = made["properties"]
-            self._catalog.create_iceberg(database, table, made["partitions"])
+            self._iceberg.create(database, table, made["partitions"])
             return Shown()
         self._catalog.call("CreateTable", DatabaseName=database, TableInput=table)
         return Shown()
@@ -398,7 +400,7 @@ class CatalogStatements:
             rows = [
                 (one["Name"], one["Type"], one.get("Comment", "")) for one in self._columns(table)
             ]
-            parts = _iceberg_parts(self._catalog.read_metadata(table))
+            parts = read_parts(self._iceberg.read_metadata(table))
             lines = [
                 "# Table schema:\t\t", "# col_name\tdata_type\tcomment", *("\t".join(row) for row in rows),
                 "\t\t", "# Partition spec:\t\t", "# field_name\tfield_transform\tcolumn_name",
@@ -435,7 +437,7 @@ class CatalogStatements:
         if statement["options"]["kind"] == "VIEW":
             raise CatalogRefused(f"Relation '{name}' is a table, not a view")
         if is_iceberg(table):
-            lines = _iceberg_lines(table, name, self._catalog.read_metadata(table))
+            lines = create_lines(table, name, self._iceberg.read_metadata(table))
             return Shown(("createtab_stmt",), tuple(lines))
         return Shown(("createtab_stmt",), tuple(_create_lines(table, name)))
 
@@ -482,42 +484,6 @@ def _detail_lines(table: Mapping[str, Any], *, is_formatted: bool) -> Iterator[s
 
 def _described_line(column: Mapping[str, str]) -> str:
     return f"{column['Name']:<20}\t{column.get('Type', ''):<20}\t{column.get('Comment', ''):<20}"
-
-
-def _iceberg_parts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield the name, the transform and the column of each field of an Iceberg table's partitions."""
-    specs = {spec["spec-id"]: spec["fields"] for spec in metadata["partition-specs"]}
-    schemas = {schema.get("schema-id", 0): schema["fields"] for schema in metadata["schemas"]}
-    names = {field["id"]: field["name"] for field in schemas[metadata["current-schema-id"]]}
-    for field in specs[metadata["default-spec-id"]]:
-        yield field["name"], field["transform"], names.get(field["source-id"], "")
-
-
-def _iceberg_lines(
-    table: Mapping[str, Any], name: str, metadata: Mapping[str, Any]
-) -> Iterator[str]:
-    """Yield the statement that makes an Iceberg table, in the form of Athena's documented CREATE TABLE."""
-    columns: Sequence[Mapping[str, str]] = table["StorageDescriptor"]["Columns"]
-    yield f"CREATE TABLE {name} ("
-    for number, column in enumerate(columns):
-        comment = f" COMMENT '{column['Comment']}'" if column.get("Comment") else ""
-        yield f"  {column['Name']} {column['Type']}{comment}{')' if number == len(columns) - 1 else ','}"
-    parts: list[str] = []
-    for _, transform, column in _iceberg_parts(metadata):
-        kind, _, size = transform.rstrip("]").partition("[")
-        arguments = f"{size}, `{column}`" if size else f"`{column}`"
-        parts.append(f"`{column}`" if kind == "identity" else f"{kind}({arguments})")
-    if parts:
-        yield f"PARTITIONED BY ({', '.join(parts)})"
-    yield f"LOCATION '{metadata['location']}'"
-    shown = {"table_type": "iceberg", **metadata.get("properties", {})}
-    shown.pop("write.format.default", None)
-    codec = shown.pop("write.parquet.compression-codec", None)
-    if codec is not None:
-        shown["write_compression"] = codec
-    yield "TBLPROPERTIES ("
-    for number, (key, value) in enumerate(shown.items()):
-        yield f"  '{key}'='{value}'{')' if number == len(shown) - 1 else ','}"
 
 
 def _create_lines(table: Mapping[str, Any], name: str) -> Iterator[str]:

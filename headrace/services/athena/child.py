@@ -15,12 +15,9 @@ DuckDB can open the tables' files and write to the folder; a query cannot name o
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import re
 import resource
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -29,19 +26,16 @@ from typing import Any
 from headrace.services.athena.ddl import iceberg_properties
 from headrace.services.athena.hive_types import NoHiveType, athena_name, hive_name, literal, quote
 from headrace.services.athena.parsing import parse
+from headrace.services.athena.query import TOO_LARGE, Pipe, Query, open_catalog
 from headrace.services.athena.statements import (
-    INFORMATION,
     PATH,
     WITH_PATH,
     Statement,
     StatementRefused,
     Table,
-    split_part,
 )
 
 _ROWS_AT_ONCE = 10_000
-_MOST_VIEWS = 100
-_GLOB = re.compile(r"[*?\[]")
 _COMPRESSIONS = {
     "PARQUET": (
         "SNAPPY",
@@ -53,41 +47,9 @@ _COMPRESSIONS = {
 _SUFFIXES = {"gzip": ".gz", "zstd": ".zst"}
 
 
-class _Pipe:
-    """Asks the parent."""
-
-    def __init__(self) -> None:
-        self._output = sys.stdout
-        self._lock = threading.Lock()
-        sys.stdout = sys.stderr  # a library may print warnings
-
-    def find_object(self, location: str) -> str:
-        """Return the path of an object that a table's metadata names; any thread may. Raises StatementRefused."""
-        answer = self.ask(object=location)
-        if "missing" in answer:
-            raise StatementRefused(answer["missing"])
-        return str(answer["path"])
-
-    def ask(self, **message: Any) -> Any:
-        """Return the parent's answer to a message; any thread may."""
-        with self._lock:
-            self.say(**message)
-            return self.hear()
-
-    def say(self, **message: Any) -> None:
-        self._output.write(json.dumps(message) + "\n")
-        self._output.flush()
-
-    def hear(self) -> Any:
-        line = sys.stdin.readline()
-        if not line:
-            raise SystemExit(1)
-        return json.loads(line)
-
-
 def main() -> None:
     """Run the query that the standard input has."""
-    pipe = _Pipe()
+    pipe = Pipe()
     request = pipe.hear()
     _bound(request)
     try:
@@ -97,19 +59,16 @@ def main() -> None:
         if statement.action not in _RUNS:
             pipe.say(act=statement.to_dict())
             return
-        pipe.say(done=_RUNS[statement.action](_Query(statement, request, pipe)))
+        pipe.say(done=_RUNS[statement.action](Query(statement, request, pipe)))
     except StatementRefused as refusal:
         pipe.say(refused=str(refusal), category=refusal.category)
     except (NoHiveType, RecursionError) as error:
         pipe.say(refused=f"SYNTAX_ERROR: {error}", category=2)
     except MemoryError:
-        pipe.say(refused=_TOO_LARGE, category=2)
+        pipe.say(refused=TOO_LARGE, category=2)
     except Exception as error:  # noqa: BLE001 - whatever it is, the client gets a reason, and the log where it was
         traceback.print_exc()
         pipe.say(refused=f"GENERIC_INTERNAL_ERROR: {type(error).__name__}: {error}", category=1)
-
-
-_TOO_LARGE = "EXCEEDED_MEMORY_LIMIT: Query exceeds the memory that headrace gives it"
 
 
 def _bound(request: Mapping[str, Any]) -> None:
@@ -125,189 +84,10 @@ def _bound(request: Mapping[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (request["disk_bytes"], request["disk_bytes"]))
 
 
-class _Query:
-    """A query with its tables, in a DuckDB in memory."""
-
-    def __init__(self, statement: Statement, request: Mapping[str, Any], pipe: _Pipe) -> None:
-        import duckdb
-
-        from headrace.services.athena.functions import MACROS
-        from headrace.services.athena.tables import define, define_information
-
-        self.duckdb = duckdb
-        self.statement, self.request = statement, request
-        self.folder = Path(request["folder"])
-        self.pipe = pipe
-        self.tables: list[Table] = []
-        self.views: dict[tuple[str, str], str] = {}
-        self.catalogue: list[dict[str, Any]] = []
-        self._iceberg: Any = None
-        self._describe(list(statement.tables))
-        self.connection = connection = duckdb.connect()
-        settings = {
-            "memory_limit": f"{request['memory_bytes'] // 1_000_000}MB",
-            "temp_directory": str(self.folder / "spilled"),
-            "max_temp_directory_size": f"{request['disk_bytes'] // 1_000_000}MB",
-            "threads": "2",
-            "TimeZone": "UTC",
-            # As in Athena, where a whole number by a whole number is a whole number.
-            "integer_division": "true",
-            "python_enable_replacements": "false",
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
-        }
-        for name, value in settings.items():
-            connection.execute(f"SET {name} = '{value}'")
-        paths = [file["path"] for table in self.tables for file in table.files]
-        connection.execute("SET allowed_paths = ?", [paths])
-        connection.execute("SET allowed_directories = ?", [[f"{self.folder}/"]])
-        connection.execute("SET enable_external_access = false")
-        for macro in MACROS:
-            connection.execute(macro)
-        self.sql = statement.sql
-        with self.errors():
-            for table in self.tables:
-                define(connection, table, self.open_iceberg)
-            if self.catalogue:
-                define_information(connection, self.catalogue)
-            self._create_views()
-        connection.execute("SET lock_configuration = true")
-
-    def _describe(self, names: list[tuple[str, str]]) -> None:
-        """Get the descriptions of tables, and of those that views read."""
-        known: set[tuple[str, str]] = set()
-        while names:
-            if len(known) > _MOST_VIEWS:
-                raise StatementRefused("VIEW_IS_RECURSIVE: The query reads too many views")
-            known.update(names)
-            if any(database == INFORMATION for database, _ in names):
-                self.catalogue = self.pipe.ask(catalogue=True)
-                names = [name for name in names if name[0] != INFORMATION]
-            answers = self.pipe.ask(tables=[(one[0], split_part(one[1])[0]) for one in names])
-            wanted: dict[tuple[str, str], None] = {}
-            for (database, name), described in zip(names, answers, strict=True):
-                if "missing" in described:
-                    raise StatementRefused(described["missing"])
-                if "view" in described:
-                    view = parse(described["view"], described["database"].lower())
-                    self.views[database, name] = view.sql
-                    wanted.update(dict.fromkeys((one[0], one[1]) for one in view.tables))
-                else:
-                    self._link_patterns(described["files"])
-                    self.tables.append(Table(database, name, described))
-            names = [name for name in wanted if name not in known]
-
-    def _link_patterns(self, files: list[dict[str, Any]]) -> None:
-        """Give the files whose paths DuckDB would take for patterns of others a path without stars and brackets."""
-        for number, file in enumerate(files):
-            if _GLOB.search(file["path"]):
-                link = self.folder / f"linked-{len(self.tables)}-{number}"
-                link.symlink_to(file["path"])
-                file["path"] = str(link)
-
-    def _create_views(self) -> None:
-        waiting = dict(self.views)
-        while waiting:
-            created = 0
-            reason: Exception | None = None
-            for (database, name), sql in list(waiting.items()):
-                self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(database)}")
-                try:
-                    self.connection.execute(f"CREATE VIEW {quote(database)}.{quote(name)} AS {sql}")
-                except self.duckdb.CatalogException as error:
-                    reason = error  # it may read a view that is not there yet
-                    continue
-                del waiting[database, name]
-                created += 1
-            if not created and reason is not None:
-                raise reason
-
-    def errors(self) -> _Errors:
-        return _Errors(self.duckdb)
-
-    @property
-    def iceberg(self) -> Any:
-        """The catalogue of Iceberg tables. Raises StatementRefused without pyiceberg."""
-        if self._iceberg is None:
-            self._iceberg = _open_catalog(self.pipe, self.folder)
-        return self._iceberg
-
-    def open_iceberg(self, table: Table) -> Any:
-        """Return pyiceberg's table. Raises StatementRefused."""
-        return self.iceberg.open((table.database, split_part(table.name)[0]), table.metadata)
-
-    def target(self) -> Table:
-        """Return the table that the statement changes, which must be an Iceberg table. Raises StatementRefused."""
-        table = next(one for one in self.tables if (one.database, one.name) == self.statement.table)
-        if table.stored is None:
-            raise StatementRefused(_NOT_ICEBERG)
-        return table
-
-    def scanned_bytes(self) -> int:
-        return sum(
-            Path(file["path"]).stat().st_size for table in self.tables for file in table.files
-        )
-
-
-_NOT_ICEBERG = "NOT_SUPPORTED: Modifying Hive table rows is only supported for transactional tables"
-
-
-def _open_catalog(pipe: _Pipe, folder: Path) -> Any:
-    try:
-        from headrace.services.athena.iceberg import Catalog
-    except ImportError as error:
-        raise StatementRefused(
-            "NOT_SUPPORTED: Iceberg tables need headrace's extra `iceberg`"
-        ) from error
-    return Catalog(pipe, folder)
-
-
-class _Errors:
-    """Turns DuckDB's errors into Athena's reasons."""
-
-    def __init__(self, duckdb: Any) -> None:
-        self._duckdb = duckdb
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is None or isinstance(error, StatementRefused | MemoryError):
-            return
-        duckdb = self._duckdb
-        if isinstance(error, duckdb.OutOfMemoryException):
-            raise StatementRefused(_TOO_LARGE) from error
-        if isinstance(error, Exception) and isinstance(error, duckdb.Error):
-            raise StatementRefused(_reason(duckdb, error)) from error
-
-
-_COLUMN = re.compile(r'column "?([^" ]{1,200})"? (?:not found|must appear)', re.IGNORECASE)
-_FUNCTION = re.compile(r"Function with name \"?([^\" ]{1,200})\"? does not exist", re.IGNORECASE)
-
-
-def _reason(duckdb: Any, error: Exception) -> str:
-    text = str(error).split("\n\nLINE", 1)[0].strip()
-    first = text.split(":", 1)[1].strip() if ":" in text.split("\n", 1)[0] else text
-    function, column = _FUNCTION.search(text), _COLUMN.search(text)
-    if function is not None:
-        return f"FUNCTION_NOT_FOUND: Function '{function[1].lower()}' not registered"
-    if column is not None and "must appear" in column[0].lower():
-        return f"EXPRESSION_NOT_AGGREGATE: '{column[1]}' must be an aggregate expression or appear in GROUP BY clause"
-    if column is not None:
-        return f"COLUMN_NOT_FOUND: Column '{column[1]}' cannot be resolved"
-    if isinstance(error, duckdb.ConversionException):
-        return f"INVALID_CAST_ARGUMENT: {first}"
-    if isinstance(error, duckdb.BinderException | duckdb.CatalogException):
-        return f"TYPE_MISMATCH: {first}"
-    if isinstance(error, duckdb.InvalidInputException | duckdb.OutOfRangeException):
-        return f"INVALID_FUNCTION_ARGUMENT: {first}"
-    return f"GENERIC_USER_ERROR: {first}"
-
-
 # What a query does
 
 
-def _select(query: _Query) -> dict[str, Any]:
+def _select(query: Query) -> dict[str, Any]:
     with query.errors():
         relation = query.connection.sql(query.sql)
         names, kinds = list(relation.columns), list(relation.types)
@@ -326,7 +106,7 @@ def _select(query: _Query) -> dict[str, Any]:
     return {"columns": columns, "rows": rows, "scanned_bytes": query.scanned_bytes()}
 
 
-def _explain(query: _Query) -> dict[str, Any]:
+def _explain(query: Query) -> dict[str, Any]:
     with query.errors():
         plan = query.connection.execute(f"EXPLAIN {query.sql}").fetchall()
     (query.folder / "result").write_text(
@@ -340,7 +120,7 @@ def _explain(query: _Query) -> dict[str, Any]:
     }
 
 
-def _write(query: _Query) -> dict[str, Any]:
+def _write(query: Query) -> dict[str, Any]:
     """Write a query's rows to files: those of a CREATE TABLE AS, an INSERT or an UNLOAD."""
     statement, options = query.statement, query.statement.options
     target: Mapping[str, Any] = {}
@@ -399,7 +179,7 @@ def _new_shape(
     )
 
 
-def _insert_shape(query: _Query, target: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
+def _insert_shape(query: Query, target: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
     """Return how rows are added to a table, and make the query give its columns in order."""
     from headrace.services.athena.hive_types import parse_type
 
@@ -411,7 +191,7 @@ def _insert_shape(query: _Query, target: Mapping[str, Any], names: list[str]) ->
     )
 
 
-def _order_columns(query: _Query, columns: list[tuple[str, str]], names: list[str]) -> None:
+def _order_columns(query: Query, columns: list[tuple[str, str]], names: list[str]) -> None:
     """Make the query of an INSERT give its table's columns, of DuckDB's types, in order. Raises StatementRefused."""
     order = query.statement.options["columns"] or [name for name, _ in columns]
     if len(order) != len(names):
@@ -453,7 +233,7 @@ def _shape(
     }  # fmt: skip
 
 
-def _copy(query: _Query, shape: Mapping[str, Any]) -> int:
+def _copy(query: Query, shape: Mapping[str, Any]) -> int:
     form, codec = shape["format"], shape["codec"]
     options = {
         "PARQUET": f"FORMAT parquet, COMPRESSION '{codec}'",
@@ -478,7 +258,7 @@ def _copy(query: _Query, shape: Mapping[str, Any]) -> int:
 # Changes of Iceberg tables, each of which is committed here as one snapshot
 
 
-def _insert_iceberg(query: _Query, metadata: str, names: list[str]) -> dict[str, Any]:
+def _insert_iceberg(query: Query, metadata: str, names: list[str]) -> dict[str, Any]:
     from headrace.services.athena import iceberg
 
     stored = query.iceberg.open(query.statement.table, metadata)
@@ -489,13 +269,16 @@ def _insert_iceberg(query: _Query, metadata: str, names: list[str]) -> dict[str,
     return _committed(query, rows, added)
 
 
-def _create_iceberg(query: _Query, names: list[str], kinds: Sequence[Any]) -> dict[str, Any]:
+def _create_iceberg(query: Query, names: list[str], kinds: Sequence[Any]) -> dict[str, Any]:
     from headrace.services.athena import iceberg
 
     statement = query.statement
     shape = _new_shape({"format": "PARQUET"}, names, kinds)
-    query.pipe.ask(unused=[*statement.table, statement.options["location"]])
     columns, options = shape["columns"], statement.options["iceberg"]
+    if_not_exists = statement.options["if_not_exists"]
+    unused = [*statement.table, options["location"], if_not_exists]
+    if query.pipe.ask(unused=unused)["exists"]:
+        return _committed(query, 0, ())
     stored = iceberg.stage(query.iceberg, statement.table, columns, options)
     casts = ", ".join(
         f"CAST(c{number} AS {kind.duckdb})"
@@ -508,7 +291,7 @@ def _create_iceberg(query: _Query, names: list[str], kinds: Sequence[Any]) -> di
     return _committed(query, rows, added)
 
 
-def _change_rows(query: _Query) -> dict[str, Any]:
+def _change_rows(query: Query) -> dict[str, Any]:
     """Run a DELETE, an UPDATE or a MERGE: change the rows in DuckDB, and rewrite the files that had them."""
     from headrace.services.athena import iceberg
     from headrace.services.athena.parsing import ALL_COLUMNS
@@ -530,7 +313,7 @@ def _change_rows(query: _Query) -> dict[str, Any]:
     return _rewrite(query, target, uris, rows, iceberg)
 
 
-def _optimize(query: _Query) -> dict[str, Any]:
+def _optimize(query: Query) -> dict[str, Any]:
     """Rewrite small files, and those with delete files, of the partitions that a predicate names."""
     from headrace.services.athena import iceberg
 
@@ -542,7 +325,7 @@ def _optimize(query: _Query) -> dict[str, Any]:
 
 
 def _rewrite(
-    query: _Query, target: Table, uris: set[str], rows: int, iceberg: Any
+    query: Query, target: Table, uris: set[str], rows: int, iceberg: Any
 ) -> dict[str, Any]:
     """Commit the rows that lie in DuckDB in the place of those of some files, and those that are new."""
     names = ", ".join(quote(name) for name, _ in target.columns)
@@ -558,7 +341,7 @@ def _rewrite(
     return _committed(query, rows, added)
 
 
-def _vacuum(query: _Query) -> dict[str, Any]:
+def _vacuum(query: Query) -> dict[str, Any]:
     from headrace.services.athena import iceberg
 
     stored = query.iceberg.open(query.statement.table, _metadata_of(query.pipe, query.statement))
@@ -566,7 +349,7 @@ def _vacuum(query: _Query) -> dict[str, Any]:
     return _committed(query, 0, ())
 
 
-def _metadata_of(pipe: _Pipe, statement: Statement) -> str:
+def _metadata_of(pipe: Pipe, statement: Statement) -> str:
     """Return where an Iceberg table's metadata is; empty of another table. Raises StatementRefused."""
     (described,) = pipe.ask(tables=[list(statement.table)])
     if "missing" in described:
@@ -576,12 +359,12 @@ def _metadata_of(pipe: _Pipe, statement: Statement) -> str:
     return str(described.get("metadata") or "")
 
 
-def _batches(query: _Query, sql: str, parameters: Sequence[Any] = ()) -> Any:
+def _batches(query: Query, sql: str, parameters: Sequence[Any] = ()) -> Any:
     """Return a query's rows as a stream of Arrow's batches."""
     return query.connection.execute(sql, list(parameters)).to_arrow_reader(_ROWS_AT_ONCE)
 
 
-def _committed(query: _Query, rows: int, added: Sequence[Any]) -> dict[str, Any]:
+def _committed(query: Query, rows: int, added: Sequence[Any]) -> dict[str, Any]:
     return {
         "columns": [], "rows": rows, "scanned_bytes": query.scanned_bytes(), "act": query.statement.to_dict(),
         "committed": [file.file_path for file in added],
@@ -591,7 +374,7 @@ def _committed(query: _Query, rows: int, added: Sequence[Any]) -> dict[str, Any]
 _ALTERS = ("add_columns", "drop_column", "change_column", "set_properties", "unset_properties")
 
 
-def _alter(statement: Statement, request: Mapping[str, Any], pipe: _Pipe) -> Statement:
+def _alter(statement: Statement, request: Mapping[str, Any], pipe: Pipe) -> Statement:
     """Alter an Iceberg table, which leaves the parent nothing to do; return any other statement as it is."""
     metadata = _metadata_of(pipe, statement)
     if not metadata:
@@ -599,14 +382,14 @@ def _alter(statement: Statement, request: Mapping[str, Any], pipe: _Pipe) -> Sta
     options = dict(statement.options)
     if statement.action == "set_properties":
         options["properties"] = iceberg_properties(options["properties"])
-    catalog = _open_catalog(pipe, Path(request["folder"]))
+    catalog = open_catalog(pipe, Path(request["folder"]))
     from headrace.services.athena import iceberg
 
     iceberg.alter(catalog.open(statement.table, metadata), statement.action, options)
     return dataclasses.replace(statement, action="altered")
 
 
-_RUNS: dict[str, Callable[[_Query], dict[str, Any]]] = {
+_RUNS: dict[str, Callable[[Query], dict[str, Any]]] = {
     "query": _select,
     "explain": _explain,
     "insert": _write,

@@ -25,6 +25,13 @@ from headrace.services.athena.statements import (
     read_name,
     to_duckdb,
 )
+from headrace.services.athena.words import (
+    Words,
+    find_added_partitions,
+    parse_alter_words,
+    parse_describe,
+    parse_show,
+)
 
 # It warns of each statement that it keeps as text.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -33,9 +40,9 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)
 def parse(text: str, database: str, parameters: Sequence[str] = ()) -> Statement:
     """Parse one statement. Raises StatementRefused."""
     text = _bind(text, list(parameters))
-    words = ddl.Words(text.strip().rstrip(";"))
+    words = Words(text.strip().rstrip(";"))
     if words.skip("DESCRIBE") or words.skip("DESC"):
-        return ddl.parse_describe(words, database)
+        return parse_describe(words, database)
     try:
         trees = [tree for tree in sqlglot.parse(text, read="athena") if tree is not None]
     except (ParseError, TokenError) as error:
@@ -177,7 +184,7 @@ def _check_matches(tree: Any) -> Any:
     )
 
 
-def _parse_care(words: ddl.Words, database: str) -> Statement | None:
+def _parse_care(words: Words, database: str) -> Statement | None:
     """Parse OPTIMIZE or VACUUM; None for another statement."""
     if words.skip("VACUUM"):
         table = words.table(database)
@@ -203,13 +210,13 @@ def _parse_care(words: ddl.Words, database: str) -> Statement | None:
 
 
 def _parse_command(_tree: Any, text: str, database: str) -> Statement:
-    words = ddl.Words(text)
+    words = Words(text)
     if words.skip("MSCK REPAIR", "TABLE"):  # one word to sqlglot
         table = words.table(database)
         words.end()
         return Statement("repair", "DDL", "MSCK_REPAIR_TABLE", table)
     if words.skip("SHOW"):
-        return ddl.parse_show(words, database)
+        return parse_show(words, database)
     if words.skip("EXPLAIN"):
         if words.peek() == "ANALYZE":
             raise StatementRefused("NOT_SUPPORTED: headrace does not run EXPLAIN ANALYZE in Athena")
@@ -221,11 +228,11 @@ def _parse_command(_tree: Any, text: str, database: str) -> Statement:
         return Statement("explain", "UTILITY", "EXPLAIN", sql=query.sql, tables=query.tables)
     if words.skip("UNLOAD"):
         return _parse_unload(words, database)
-    found = _parse_care(words, database) or ddl.find_added_partitions(words, database)
-    return found or ddl.parse_alter_words(ddl.Words(text), database)
+    found = _parse_care(words, database) or find_added_partitions(words, database)
+    return found or parse_alter_words(Words(text), database)
 
 
-def _parse_unload(words: ddl.Words, database: str) -> Statement:
+def _parse_unload(words: Words, database: str) -> Statement:
     if words.take() != "(":
         raise StatementRefused("line 1:8: mismatched input. Expecting: '('")
     begin, depth = words.at, 1

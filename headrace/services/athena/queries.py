@@ -34,6 +34,7 @@ from headrace.core.ports import (
 )
 from headrace.services.athena.catalog import Catalog, CatalogRefused, split_location
 from headrace.services.athena.catalog_statements import CatalogStatements
+from headrace.services.athena.iceberg_tables import IcebergTables
 from headrace.services.athena.results import read_lines, read_rows
 
 log = logging.getLogger(__name__)
@@ -388,11 +389,12 @@ class _Run:
         if "target" in message:
             return catalog.describe_target(*message["target"])
         if "unused" in message:
-            database, name, location = message["unused"]
-            catalog.check_new(database, name)
-            return catalog.check_unused(location)
+            database, name, location, if_not_exists = message["unused"]
+            return IcebergTables(catalog).check_new(
+                database, name, location, if_not_exists=if_not_exists
+            )
         if "commit" in message:
-            return catalog.commit_iceberg(message["commit"])
+            return IcebergTables(catalog).commit(message["commit"])
         if "delete" in message:
             return catalog.delete_objects(message["delete"])
         return None

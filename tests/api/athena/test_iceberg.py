@@ -77,6 +77,11 @@ def test_rows_change_and_their_history_stays(cloud: InProcessCloud, athena: Athe
         "SELECT CAST(x AS bigint) AS id, ARRAY[x] AS l, MAP(ARRAY['k'], ARRAY[x]) AS m "
         "FROM UNNEST(sequence(1, 6)) AS t (x)",
     )
+    again = succeed(
+        athena,
+        f"CREATE TABLE IF NOT EXISTS kept WITH ({AS_ICEBERG}, location='s3://lake/kept/') AS SELECT 1 AS a",
+    )
+    assert again["SubstatementType"] == "CREATE_TABLE_AS_SELECT"
     (version,) = athena.rows('SELECT snapshot_id FROM "kept$history"')
     succeed(athena, "UPDATE kept SET l = ARRAY[9, 9] WHERE id IN (SELECT max(id) FROM kept)")
     succeed(athena, "DELETE FROM kept WHERE id < 4")
