@@ -55,7 +55,7 @@ BACKGROUND = frozenset({
     ("aws/server/server.py", "Server._look_regularly"),
     ("aws/server.py", "Server._look_regularly"),
     ("dashboard/sampler.py", "Sampler.step"),
-    ("services/emr/announcements.py", "Announcer.step"),
+    ("services/emr/backend.py", "Announcer.step"),
     ("spark_submit/history.py", "EventLogBounds.step"),
 })  # fmt: skip
 ROLE = "arn:aws:iam::000000000000:role/r"

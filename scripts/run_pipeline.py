@@ -30,7 +30,7 @@ from rich.progress import (
 from headrace.cli.interrupts import INTERRUPTED
 from headrace.cli.options import error_text
 from headrace.cli.pacing import parse_speed
-from headrace.cli.record_batches import PutFailed
+from headrace.cli.put import PutFailed
 from scripts.pipeline import devices
 from scripts.pipeline.other_clouds import (
     ANALYTICS,

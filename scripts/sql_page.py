@@ -14,13 +14,12 @@ from typing import Any
 import yaml
 
 from headrace.sql.analysis import Analysis, read_script
-from headrace.sql.function import Function, result_word, signature
 from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SYNONYMS
 from headrace.sql.inference import GlueTable, Nothing, Schema
 from headrace.sql.kinesis_analytics import import_application
 from headrace.sql.parsing import parse
 from headrace.sql.plan import KINESIS_ANALYTICS, KSQL
-from headrace.sql.types import Place, SqlError
+from headrace.sql.types import Function, Place, SqlError, result_word, signature
 from scripts.sql_published import Outcome, outcomes
 
 ROOT = Path(__file__).parent.parent

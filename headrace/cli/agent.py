@@ -18,8 +18,7 @@ from headrace.cli.options import client_options, endpoint_option, fail, split_s3
 if TYPE_CHECKING:
     from headrace.agent.config.kinesis_agent import AgentSettings, Flow
     from headrace.agent.flume.sinks.cloud import CloudOptions
-    from headrace.agent.metrics import AgentMetrics
-    from headrace.agent.senders import Sender
+    from headrace.agent.running import AgentMetrics, Sender
     from headrace.client import Producer
 
 _GIVE_UP_S = 30.0
@@ -182,7 +181,7 @@ def _metrics(settings: AgentSettings, reach: dict[str, Any]) -> AgentMetrics | N
     target = settings.metrics
     if target is None:
         return None
-    from headrace.agent.metrics import AgentMetrics
+    from headrace.agent.running import AgentMetrics
     from headrace.client.access import AwsAccess
     from headrace.core.clock import SystemClock
 
@@ -221,7 +220,7 @@ def _sender(
     *,
     aggregate: bool,
 ) -> Sender:
-    from headrace.agent.senders import FirehoseSender, KinesisSender
+    from headrace.agent.running import FirehoseSender, KinesisSender
     from headrace.core.clock import SystemClock
 
     if flow.is_firehose:

@@ -233,8 +233,7 @@ def _stream_sink(
     reach: dict[str, Any],
 ) -> Any:
     from headrace.cdc.envelopes import LargeValues, envelope_of
-    from headrace.cdc.keys import PartitionKeys
-    from headrace.cdc.stream_sink import PRODUCER_OPTIONS, StreamSink
+    from headrace.cdc.stream_sink import PRODUCER_OPTIONS, PartitionKeys, StreamSink
     from headrace.client.producer import Producer
     from headrace.client.streams import name_member
 

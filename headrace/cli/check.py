@@ -1,11 +1,14 @@
 """`headrace check`: verifies a data directory, offline, and repairs it with `--repair`.
 
 The steps of `headrace check --repair`: repairs the state database, then the logs, then functions' code.
+
+`headrace reset`: removes the data of a stopped cloud.
 """
 
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -13,18 +16,53 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.check_code import check_code, mend_code
+from headrace.cli.check_contents import check_code, mend_code
 from headrace.cli.options import data_dir_option, fail, usable
+from headrace.cli.running_cloud import LOCK_FILE
 from headrace.core.clock import SystemClock
 from headrace.services.firehose.state import DeliveryStreams
 from headrace.services.kinesis.state import Stream
 from headrace.services.opensearch.indexes.home import FILE as INDEXES_FILE
 from headrace.store import repair_database
-from headrace.store.check import JOURNALS_FOLDER, STATE_FILE, STREAMS_FOLDER
+from headrace.store.check import JOURNALS_FOLDER, STATE_FILE, STREAMS_FOLDER, read_known
 from headrace.store.database import Database
-from headrace.store.marks import read_known
-from headrace.store.repair import QUARANTINE_FOLDER, repair_logs
+from headrace.store.repair_database import QUARANTINE_FOLDER, repair_logs
 from headrace.store.sequence import SequenceBase
+
+
+@click.command()
+@data_dir_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def reset(data_dir: Path, *, yes: bool) -> None:
+    """Remove all data of a stopped cloud, after a question; the next cloud begins empty.
+
+    The folder and its lock stay. A folder without a cloud's state, or with the current or your home folder in it, is
+    refused. Nothing brings the data back.
+    """
+    usable(data_dir)
+    if not (data_dir / STATE_FILE).is_file():
+        raise fail(f"There is no data of a cloud in {data_dir}; name its folder with --data-dir.")
+    resolved = data_dir.resolve()
+    for protected in (Path.cwd(), Path.home()):
+        if protected.resolve().is_relative_to(resolved):
+            raise fail(
+                f"{data_dir} has {protected} in it, which is not a cloud's data; remove it yourself."
+            )
+    with alone(data_dir):
+        # The state last: a reset that was interrupted can be repeated.
+        paths = sorted(
+            data_dir.iterdir(), key=lambda path: (path.name.startswith(STATE_FILE), path)
+        )
+        paths = [path for path in paths if path.name != LOCK_FILE]
+        if not yes:
+            names = ", ".join(path.name for path in paths)
+            click.confirm(f"Remove everything in {resolved} ({names})?", abort=True)
+        for path in paths:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    click.echo(f"{data_dir} is empty")
 
 
 def repair_all(data_dir: Path) -> Iterator[str]:
@@ -142,8 +180,8 @@ def alone(data_dir: Path) -> Generator[None]:
 
 
 def _problems(data_dir: Path, *, objects: bool) -> Iterator[str]:
-    from headrace.cli.check_code import check_code
-    from headrace.cli.check_foreign import (
+    from headrace.cli.check_contents import (
+        check_code,
         foreign_servers,
         foreign_state,
         list_waiting_code,

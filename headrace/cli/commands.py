@@ -28,11 +28,11 @@ _COMMANDS = {
         "Print the address of the pipeline's live page; with --aws, serve it read-only for your account.",
     ),
     "lag": (
-        "headrace.cli.lag",
+        "headrace.cli.down_status",
         "Show what reads and writes, how fast and how late, what fails first; exit 2 when something fails.",
     ),
     "top": (
-        "headrace.cli.lag",
+        "headrace.cli.down_status",
         "Show live what moves: rates, heat, lag, what fails first; --once prints one table.",
     ),
     "put": (
@@ -56,7 +56,7 @@ _COMMANDS = {
         "Verify the data of a stopped cloud; exit 1 when something is wrong.",
     ),
     "reset": (
-        "headrace.cli.reset",
+        "headrace.cli.check",
         "Remove all data of a stopped cloud, after a question; the next cloud begins empty.",
     ),
     "faults": (

@@ -46,10 +46,9 @@ async def _serve(make_client: Callable[[str], Any], region: str, port: int) -> N
     from headrace.aws.server.server import Server, bind
     from headrace.core.clock import SystemClock
     from headrace.core.workers import Supervisor
-    from headrace.dashboard.api import Dashboard
+    from headrace.dashboard.api import Dashboard, page_file
     from headrace.dashboard.aws import EVERY_S, AwsAccount, CloudWatchMeter
     from headrace.dashboard.sampler import Rings, Sampler
-    from headrace.dashboard.static_files import page_file
     from headrace.pages.routes import Routes, for_people
 
     clock = SystemClock()

@@ -82,7 +82,7 @@ def _say(analysis: Analysis) -> None:
 
 
 def _analyse(path: Path, dialect: str, **reach: Any) -> Analysis:
-    from headrace.cli.sql_outside import Cloud
+    from headrace.cli.sql_prompt import Cloud
     from headrace.sql.analysis import Analysis
     from headrace.sql.parsing import parse
     from headrace.sql.types import SqlError
@@ -356,7 +356,7 @@ def _check_progress(script: Script, checkpoint: str, s3: Any) -> None:
     """End the command if a query cannot go on from its progress, as the job does, before a cluster is made for it."""
     from botocore.exceptions import BotoCoreError, ClientError
 
-    from headrace.sql.checkpoints import progress_problem, state_of
+    from headrace.sql.pyspark_job import progress_problem, state_of
     from headrace.sql.views import S3Files
 
     s3_url = split_s3_url(checkpoint)

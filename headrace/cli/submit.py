@@ -14,11 +14,17 @@ from typing import Any
 
 import click
 
-from headrace.cli import submit_serverless
+from headrace.cli import submit_plan
 from headrace.cli.interrupts import INTERRUPTED, StopSignals, leave
 from headrace.cli.options import client, endpoint_option, explain, fail
-from headrace.cli.submit_logs import AWS_LOGS_WITHIN_S, DriverLogs, follow
-from headrace.cli.submit_plan import Plan, make_plan, upload_commands
+from headrace.cli.submit_plan import (
+    AWS_LOGS_WITHIN_S,
+    DriverLogs,
+    Plan,
+    follow,
+    make_plan,
+    upload_commands,
+)
 from headrace.client.pages import ask
 from headrace.spark_submit.emr_releases import DEFAULT_LABEL, ReleaseTooOld, check_release
 
@@ -131,7 +137,7 @@ def submit(
         job, arguments, conf=conf, packages=packages, files=brought, bucket=named, region=region
     )
     if dry_run:
-        role = role or submit_serverless.role_arn("ACCOUNT")
+        role = role or submit_plan.role_arn("ACCOUNT")
         last = (
             plan.serverless_command(application_id or "APPLICATION", role)
             if serverless
@@ -172,7 +178,7 @@ def _run(
     job = next(iter(plan.uris))
     try:
         if serverless:
-            application_id = submit_serverless.find_application(
+            application_id = submit_plan.find_application(
                 make("emr-serverless"), application_id, job
             )
         else:
@@ -277,7 +283,7 @@ def _run_serverless(
     wait_s: float,
     asked: StopSignals,
 ) -> bool:
-    return submit_serverless.run_job(
+    return submit_plan.run_job(
         make("emr-serverless"),
         make("s3"),
         application_id,

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from headrace.client.leases.stores import MemoryLeaseStore as MemoryLeaseStore
     from headrace.client.processing import Poison as Poison
     from headrace.client.processing import Processor as Processor
+    from headrace.client.processing import QueueConsumer as QueueConsumer
     from headrace.client.processing import run as run
     from headrace.client.producer import Producer as Producer
-    from headrace.client.queue_consumer import QueueConsumer as QueueConsumer
     from headrace.client.receipts import BufferFull as BufferFull
     from headrace.client.receipts import PutError as PutError
     from headrace.client.receipts import PutsFailed as PutsFailed

@@ -17,10 +17,10 @@ from typing import Any, Literal, Self
 
 from headrace.client.access import AwsAccess
 from headrace.client.clock import Clock, SystemClock
-from headrace.client.dispatch import Dispatch
-from headrace.client.lanes import Lane, Lanes
-from headrace.client.put_requests import MOST_RECORDS
+from headrace.client.dispatch import MOST_RECORDS, Dispatch
+from headrace.client.lanes import Lane, Lanes, Spool
 from headrace.client.receipts import (
+    MOST_KEY_CHARS,
     BufferFull,
     Chunk,
     ProducerMetrics,
@@ -29,18 +29,14 @@ from headrace.client.receipts import (
     Receipt,
     Receipts,
     RequestCounts,
-    receipt_of,
-    size_of,
-)
-from headrace.client.record_checks import (
-    MOST_KEY_CHARS,
     are_plain,
     bytes_of,
     check_record,
     hash_key_text,
+    receipt_of,
+    size_of,
 )
 from headrace.client.sender import Sender, SenderOptions
-from headrace.client.spool import Spool
 from headrace.client.streams import Streams
 from headrace.client.wire import Target, Wire
 

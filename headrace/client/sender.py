@@ -16,10 +16,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.client.clock import Clock
-from headrace.client.dispatch import Dispatch, Foreign, Settled
+from headrace.client.dispatch import (
+    Bodies,
+    Dispatch,
+    Foreign,
+    Outcome,
+    Request,
+    Settled,
+    outcome_of,
+)
 from headrace.client.hash_keys import ShardMap, random_key
-from headrace.client.lanes import Lanes
-from headrace.client.put_requests import Bodies, Outcome, Request, outcome_of
+from headrace.client.lanes import Lanes, Spool
 from headrace.client.receipts import (
     Calls,
     Chunk,
@@ -29,7 +36,6 @@ from headrace.client.receipts import (
     Receipt,
     RequestCounts,
 )
-from headrace.client.spool import Spool
 from headrace.client.streams import Streams
 from headrace.client.wire import CBOR, ServiceError, WireError
 

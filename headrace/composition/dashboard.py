@@ -11,8 +11,12 @@ from typing import Any
 from headrace.composition.foundation import Foundation
 from headrace.composition.services import Services
 from headrace.dashboard.api import Dashboard
-from headrace.dashboard.cloud_account import CloudAccount, CloudMeter, FunctionTotals
-from headrace.dashboard.progress import streaming_queries
+from headrace.dashboard.cloud_account import (
+    CloudAccount,
+    CloudMeter,
+    FunctionTotals,
+    streaming_queries,
+)
 from headrace.dashboard.sampler import Rings, Sampler
 from headrace.moto.current_cloud import Handled
 from headrace.permissions.decisions.decisions import Decisions

@@ -21,8 +21,8 @@ from headrace.core.workers import Supervisor
 from headrace.deliveries.outbox import OUTBOX, OutboxWorker
 from headrace.deliveries.outside_http import post
 from headrace.moto.engine import MotoEngine
-from headrace.services.dynamodb.expiry import ItemExpiry
-from headrace.services.dynamodb.stream_reader import TableStreams
+from headrace.services.dynamodb.patches import ItemExpiry
+from headrace.services.dynamodb.stream_consumers import TableStreams
 from headrace.services.iam.answers import StrictChecks, answer_without_moto
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.logs.patches import LogRetention

@@ -71,7 +71,7 @@ from headrace.services.kinesisanalyticsv2 import patches as kinesisanalyticsv2_p
 from headrace.services.logs import patches as logs_patches
 from headrace.services.opensearch import patches as opensearch_patches
 from headrace.services.opensearchserverless import patches as opensearchserverless_patches
-from headrace.services.pipes import patches as pipes_patches
+from headrace.services.pipes import pipes as pipes_patches
 from headrace.services.redshift import patches as redshift_patches
 from headrace.services.scheduler import schedules as scheduler_patches
 from headrace.services.sns import patches as sns_patches

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.adapters.resource_policies import ResourcePolicies
-from headrace.adapters.resources import ResourceKeys, ResourceNames, ResourceTags
+from headrace.adapters.resources import ResourceKeys, ResourceNames, ResourcePolicies, ResourceTags
 from headrace.adapters.telemetry import LogQueue, MetricQueue, ServiceMetrics
 from headrace.aws.gateway.browser_rules import BrowserRules, OwnAddresses
 from headrace.aws.gateway.dispatch import Gateway
@@ -33,11 +32,10 @@ from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
-from headrace.dashboard.api import Dashboard
-from headrace.dashboard.static_files import page_file
+from headrace.dashboard.api import Dashboard, page_file
 from headrace.moto.current_cloud import Connections, Handled
 from headrace.moto.engine import MotoEngine
-from headrace.moto.memory.iam import trust_policy_of
+from headrace.moto.memory.principals import trust_policy_of
 from headrace.pages import sqs_messages
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages

@@ -1,16 +1,21 @@
 """The face of the dashboard: the routes of the JSON API `/_headrace/api/`, its events, and the page's own files.
 
 The server-sent events of the page: what changed since the last second, for as long as a browser listens.
+
+Serves the page's own files: HTML, one style sheet, scripts; nothing inline, nothing from elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import hashlib
 import hmac
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import asdict
 from functools import partial
+from importlib import resources
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -23,7 +28,7 @@ from headrace.dashboard import details, export
 from headrace.dashboard.account import CallRefused, Reader
 from headrace.dashboard.details import Local
 from headrace.dashboard.inventory import Inventory
-from headrace.dashboard.objects import failed_records, open_object
+from headrace.dashboard.objects import WRITES, failed_records, open_object
 from headrace.dashboard.records import (
     BadQuestion,
     decode_payload,
@@ -33,9 +38,7 @@ from headrace.dashboard.records import (
     read_records,
 )
 from headrace.dashboard.sampler import Point, Reading, Sample, Sampler
-from headrace.dashboard.static_files import static_routes
-from headrace.dashboard.writes import WRITES
-from headrace.pages.routes import Route
+from headrace.pages.routes import Route, for_people
 
 # More browsers than this get a 503.
 MOST_WATCHERS = 64
@@ -393,3 +396,71 @@ def _whole(asked: Mapping[str, str], name: str, otherwise: int) -> int:
 def _lag(row: Mapping[str, Any]) -> int:
     reading = row["reading"]
     return 0 if reading is None else (reading[4] or 0)
+
+
+FILES = "/_headrace/dashboard"
+_TYPES = {
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "svg": "image/svg+xml",
+    "txt": "text/plain; charset=utf-8",
+}
+# Everything comes from this origin; uPlot and the bars set styles by script, which needs no permission.
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+    )
+)
+_HEADERS = (
+    ("Content-Security-Policy", POLICY),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Cache-Control", "no-cache"),
+)
+
+
+def static_routes() -> list[Route]:
+    """Return the routes to the files of the page."""
+    return for_people(FILES, _named, below=True)
+
+
+def page_file(request: HttpRequest, _: list[str]) -> HttpResponse:
+    """Answer with the page itself."""
+    return _file(request, "index.html")
+
+
+def _named(request: HttpRequest, rest: list[str]) -> HttpResponse:
+    return _file(request, "/".join(rest))
+
+
+def _file(request: HttpRequest, name: str) -> HttpResponse:
+    data = _files().get(name)
+    if data is None:
+        return HttpResponse(404, [*_HEADERS, ("Content-Type", _TYPES["txt"])], b"no such file\n")
+    tag = f'"{hashlib.sha256(data).hexdigest()[:20]}"'
+    headers = [*_HEADERS, ("ETag", tag), ("Content-Type", _TYPES[name.rpartition(".")[2]])]
+    if request.headers.get("if-none-match") == tag:
+        return HttpResponse(304, headers)
+    return HttpResponse(200, headers, data)
+
+
+@functools.cache
+def _files() -> dict[str, bytes]:
+    """Return the files by their path; read once, so that no path of a request reaches the disk."""
+    root = resources.files("headrace.dashboard") / "static"
+    files = {one.name: one.read_bytes() for one in root.iterdir() if one.is_file()}
+    vendored = (root / "vendor").iterdir()
+    files.update({f"vendor/{one.name}": one.read_bytes() for one in vendored if one.is_file()})
+    return files

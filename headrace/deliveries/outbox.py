@@ -18,7 +18,7 @@ import msgspec
 from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import CallerIdentity
 from headrace.core.values import iso_of
-from headrace.deliveries.http_targets import HttpCall, is_final, send
+from headrace.deliveries.targets import HttpCall, is_final, send
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.engine import DeliveryRows
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, RowKey

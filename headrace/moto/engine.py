@@ -50,8 +50,7 @@ from headrace.moto.requests.quick import (
 from headrace.moto.requests.refusals import error_response, find_missing_action, refusal
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, Rows
-from headrace.moto.storage.journal import Entry
-from headrace.moto.storage.storage import MotoStorage
+from headrace.moto.storage.storage import Entry, MotoStorage
 from headrace.store.database import Database
 
 

@@ -18,8 +18,8 @@ from typing import Any
 from headrace.aws.calls.operation import is_restricted
 from headrace.core.arn import is_account_id, partition_of
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.memory import iam
-from headrace.moto.memory.policies import policy_in_moto
+from headrace.moto.memory import principals
+from headrace.moto.memory.memory import policy_in_moto
 from headrace.permissions.decisions.identity import refused
 from headrace.permissions.policies.document import UnreadableDocument
 from headrace.permissions.policies.evaluate import denial, evaluate
@@ -108,7 +108,7 @@ def _has_owner(key: str) -> bool:
     """Whether a key belongs to a session or a user; an unknown key counts as the account itself."""
     if CURRENT.sessions is not None and CURRENT.sessions.account_of(key) is not None:
         return True
-    access_keys = (backend.access_keys.get(key) for _, backend in iam.backends())
+    access_keys = (backend.access_keys.get(key) for _, backend in principals.iam_backends())
     return any(one is not None and one.user_name is not None for one in access_keys)
 
 

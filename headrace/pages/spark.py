@@ -26,11 +26,11 @@ from headrace.core.html import (
     table,
     time_of,
 )
-from headrace.pages.emr import EmrPages
-from headrace.pages.jobs import (
+from headrace.pages.emr import (
     IDLE_REFRESH_S,
     REFRESH_S,
     TRAIL,
+    EmrPages,
     SparkLinks,
     facts_table,
     log_excerpts,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
-from headrace.sql.function import Function
 from headrace.sql.functions import find_function
 from headrace.sql.inference import Nothing, Outside
 from headrace.sql.own_functions import own_function
@@ -36,7 +35,7 @@ from headrace.sql.statements import (
     SetProperty,
     Statement,
 )
-from headrace.sql.types import Place, SqlError, common, near
+from headrace.sql.types import Function, Place, SqlError, common, near
 
 _QUERY_NAME = re.compile(r"[\w-][\w.-]{0,127}", re.ASCII)
 _STREAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")

@@ -16,12 +16,6 @@ from headrace.sql.building_expressions import (
     tokens,
     unquote,
 )
-from headrace.sql.expressions import (
-    Expression,
-    Frame,
-    Interval,
-    Literal,
-)
 from headrace.sql.rewriting import inline, over_named, with_frames
 from headrace.sql.statements import (
     ChangeType,
@@ -33,9 +27,13 @@ from headrace.sql.statements import (
     Drop,
     DropFunction,
     Explain,
+    Expression,
+    Frame,
     InsertSelect,
     InsertValues,
+    Interval,
     Join,
+    Literal,
     MatchRecognize,
     Property,
     Query,

@@ -8,7 +8,7 @@ from typing import Any
 from lark import Token
 from lark.tree import Meta
 
-from headrace.sql.expressions import (
+from headrace.sql.statements import (
     Array,
     Call,
     Case,

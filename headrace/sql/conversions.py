@@ -1,18 +1,30 @@
-"""Converts values between types as Spark casts them, and to JSON."""
+"""Converts values between types as Spark casts them, and to JSON.
+
+Functions of times and dates; `headrace/sql/types.py` says what the fields mean.
+
+Reads and writes times in Java's patterns, as Spark does: the letters that both know alike.
+"""
+
+from __future__ import annotations
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false, reportMissingTypeStubs=false
 # A value of SQL is of any type until it is computed; re2 has no types.
-from __future__ import annotations
-
 import base64
-import math
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
-from typing import Any
 
-from headrace.sql.operators import EPOCH
-from headrace.sql.types import SqlType
+# A value of SQL is of any type until it is computed.
+import calendar
+import math
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from headrace.sql.operators import EPOCH, moment
+from headrace.sql.types import BIGINT, DATE, INT, STRING, TIMESTAMP, Function, SqlType
 
 _TRUE, _FALSE = frozenset({"t", "true", "y", "yes", "1"}), frozenset({"f", "false", "n", "no", "0"})
 _BOUNDS = {"INT": 2**31, "BIGINT": 2**63}
@@ -145,3 +157,254 @@ def as_json(value: Any) -> Any:
     if isinstance(value, dict):
         return {text(key): as_json(item) for key, item in value.items()}
     return value
+
+
+# Each run of letters: the expression that reads it, and its part of a time.
+_READERS = {
+    "yyyy": (r"(\d{4})", "year"),
+    "MM": (r"(\d{2})", "month"),
+    "M": (r"(\d{1,2})", "month"),
+    "dd": (r"(\d{2})", "day"),
+    "d": (r"(\d{1,2})", "day"),
+    "HH": (r"(\d{2})", "hour"),
+    "H": (r"(\d{1,2})", "hour"),
+    "hh": (r"(\d{2})", "hour of 12"),
+    "h": (r"(\d{1,2})", "hour of 12"),
+    "mm": (r"(\d{2})", "minute"),
+    "m": (r"(\d{1,2})", "minute"),
+    "ss": (r"(\d{2})", "second"),
+    "s": (r"(\d{1,2})", "second"),
+    **{"S" * n: (rf"(\d{{{n}}})", "fraction") for n in range(1, 10)},
+    "X": (r"(Z|[+-]\d{2}(?:\d{2})?)", "zone"),
+    "XX": (r"(Z|[+-]\d{4})", "zone"),
+    "XXX": (r"(Z|[+-]\d{2}:\d{2})", "zone"),
+    "Z": (r"([+-]\d{4})", "zone"),
+}
+_PIECES = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
+
+
+@lru_cache(256)
+def pieces(pattern: str) -> tuple[tuple[bool, str], ...]:
+    """Return a pattern's pieces: whether it is a letter's run, and its text; raises ValueError for one not known."""
+    result: list[tuple[bool, str]] = []
+    position = 0
+    for piece in _PIECES.finditer(pattern):
+        if piece.start() != position:
+            break
+        position = piece.end()
+        if piece[2]:
+            if piece.group() not in _READERS:
+                raise ValueError(f"a time's pattern has no {piece.group()!r}")
+            result.append((True, piece.group()))
+        else:
+            literal = piece.group() if piece[1] is None else piece[1].replace("''", "'") or "'"
+            result.append((False, literal))
+    if position != len(pattern):
+        raise ValueError(f"{pattern!r} is no pattern of a time")
+    return tuple(result)
+
+
+@lru_cache(256)
+def _reader(pattern: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
+    parts: list[str] = []
+    names: list[str] = []
+    for is_letters, text in pieces(pattern):
+        if is_letters:
+            expression, name = _READERS[text]
+            parts.append(expression)
+            names.append(name)
+        else:
+            parts.append(re.escape(text))
+    return re.compile("".join(parts)), tuple(names)
+
+
+def read(text: str, pattern: str) -> datetime:
+    """Return the time that `text` says; UTC where it names no zone. Raises ValueError."""
+    expression, names = _reader(pattern)
+    match = expression.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not like {pattern!r}")
+    parts = dict(zip(names, match.groups(), strict=False))
+    zone = parts.pop("zone", "Z")
+    micros = int(parts.pop("fraction", "0").ljust(9, "0")[:6])
+    moment = {
+        "year": 1970,
+        "month": 1,
+        "day": 1,
+        **{name: int(value) for name, value in parts.items()},
+    }
+    return datetime(**moment, microsecond=micros, tzinfo=_zone(zone)).astimezone(UTC)  # type: ignore[arg-type]
+
+
+def _zone(text: str) -> timezone:
+    if text == "Z":
+        return UTC
+    digits = text[1:].replace(":", "").ljust(4, "0")
+    offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+    return timezone(-offset if text[0] == "-" else offset)
+
+
+def write(moment: datetime, pattern: str) -> str:
+    """Return `moment` in UTC as the pattern says. Raises ValueError."""
+    moment = moment.astimezone(UTC)
+    values = {
+        "y": moment.year, "M": moment.month, "d": moment.day,
+        "H": moment.hour, "h": (moment.hour + 11) % 12 + 1, "m": moment.minute, "s": moment.second,
+    }  # fmt: skip
+    written: list[str] = []
+    for is_letters, text in pieces(pattern):
+        if not is_letters:
+            written.append(text)
+        elif text[0] == "S":
+            written.append(f"{moment.microsecond:06}000"[: len(text)])
+        elif text[0] == "X":
+            written.append("Z")
+        elif text == "Z":
+            written.append("+0000")
+        else:
+            written.append(f"{values[text[0]]:0{len(text)}}")
+    return "".join(written)
+
+
+_EPOCH_DAY = date(1970, 1, 1)
+# KSQL's units, in what timedelta takes; months and years have no fixed length.
+_UNITS = {
+    "MILLISECONDS": ("milliseconds", 1), "SECONDS": ("seconds", 1), "MINUTES": ("minutes", 1), "HOURS": ("hours", 1),
+    "DAYS": ("days", 1), "WEEKS": ("weeks", 1), "MONTHS": ("", 1), "YEARS": ("", 12),
+}  # fmt: skip
+FIELDS = frozenset({"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"})
+UNITS = frozenset(_UNITS) | {unit.removesuffix("S") for unit in _UNITS}
+DATE_UNITS = frozenset({"DAYS", "WEEKS", "MONTHS", "YEARS", "DAY", "WEEK", "MONTH", "YEAR"})
+
+
+def _plural(unit: str) -> str:
+    return unit.upper().removesuffix("S") + "S"
+
+
+def _add(unit: str, count: int, time: Any) -> Any:
+    """Return a time or date that much later; a month after the 31st is the next month's last day."""
+    name, factor = _UNITS[_plural(unit)]
+    if name:
+        return time + timedelta(**{name: count * factor})
+    months = time.year * 12 + time.month - 1 + count * factor
+    year, month = months // 12, months % 12 + 1
+    return time.replace(
+        year=year, month=month, day=min(time.day, calendar.monthrange(year, month)[1])
+    )
+
+
+# From the year 1 to 9999, as Python's times are: what is beyond is NULL, where Spark would end the job.
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+_MOST_OF_UNIT = {
+    "MILLISECONDS": _LAST_MS - _FIRST_MS, "SECONDS": 315_537_897_599, "MINUTES": 5_258_964_959, "HOURS": 87_649_415,
+    "DAYS": 3_652_058, "WEEKS": 521_722, "MONTHS": 119_987, "YEARS": 9_998,
+}  # fmt: skip
+
+
+def spark_moment(since_1970_ms: str) -> str:
+    """Return the text of the time of some milliseconds since 1970; NULL beyond the years that there are."""
+    return f"timestamp_millis(CASE WHEN {since_1970_ms} BETWEEN {_FIRST_MS}L AND {_LAST_MS}L THEN {since_1970_ms} END)"
+
+
+def _spark_day(number: str) -> str:
+    return f"date_from_unix_date(CASE WHEN {number} BETWEEN {_FIRST_DAY} AND {_LAST_DAY} THEN {number} END)"
+
+
+def _spark_add(sign: str) -> Callable[[str, str, str], str]:
+    def written(unit: str, count: str, time: str) -> str:
+        unit = _plural(unit.strip("'"))
+        most = _MOST_OF_UNIT[unit]
+        added = f"timestampadd({unit.removesuffix('S')}, {sign}{count}, {time})"
+        return f"CASE WHEN {count} BETWEEN -{most}L AND {most}L THEN {added} END"
+
+    return written
+
+
+def _spark_add_date(sign: str) -> Callable[[str, str, str], str]:
+    add = _spark_add(sign)
+    return lambda unit, count, time: (
+        f"cast({add(unit, count, f'cast({time} AS TIMESTAMP)')} AS DATE)"
+    )
+
+
+def _in_zone(time: datetime, zone: str) -> datetime:
+    """Return a time whose UTC clock shows what the zone's clock shows."""
+    return time.astimezone(ZoneInfo(zone)).replace(tzinfo=UTC)
+
+
+def _from_zone(time: datetime, zone: str) -> datetime:
+    return time.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
+
+
+def _write(time: datetime, pattern: str, zone: str = "UTC") -> str:
+    return write(_in_zone(time, zone), pattern)
+
+
+def _read(text: str, pattern: str, zone: str = "UTC") -> datetime:
+    return _from_zone(read(text, pattern), zone)
+
+
+def _spark_write(time: str, pattern: str, zone: str = "'UTC'") -> str:
+    time = time if zone == "'UTC'" else f"from_utc_timestamp({time}, {zone})"
+    return f"date_format({time}, {pattern})"
+
+
+def _spark_read(text: str, pattern: str, zone: str = "'UTC'") -> str:
+    time = f"to_timestamp({text}, {pattern})"
+    return time if zone == "'UTC'" else f"to_utc_timestamp({time}, {zone})"
+
+
+def _field(field: str, time: datetime) -> int:
+    return int(getattr(time, field.lower()))
+
+
+def _spark_field(field: str, time: str) -> str:
+    field = field.strip("'").lower()
+    return f"{field}({time})"
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def _day(number: int) -> date:
+    return _EPOCH_DAY + timedelta(days=number)
+
+
+def _days(day: date) -> int:
+    return (day - _EPOCH_DAY).days
+
+
+TIME_FUNCTIONS: tuple[Function, ...] = (
+    Function("FROM_UNIXTIME", "I", TIMESTAMP, spark_moment, moment),
+    Function("UNIX_TIMESTAMP", "T", BIGINT, "unix_millis({0})", millis),
+    Function("FORMAT_TIMESTAMP", "TSS?", STRING, _spark_write, _write),
+    Function("PARSE_TIMESTAMP", "SSS?", TIMESTAMP, _spark_read, _read),
+    Function("TIMESTAMPTOSTRING", "ISS?", STRING,
+             lambda ms, *rest: _spark_write(spark_moment(ms), *rest),
+             lambda ms, *rest: _write(moment(ms), *rest)),
+    Function("STRINGTOTIMESTAMP", "SSS?", BIGINT,
+             lambda *a: f"unix_millis({_spark_read(*a)})", lambda *a: millis(_read(*a))),
+    Function("CONVERT_TZ", "TSS", TIMESTAMP, "from_utc_timestamp(to_utc_timestamp({0}, {1}), {2})",
+             lambda t, a, b: _in_zone(_from_zone(t, a), b)),
+    Function("TIMESTAMPADD", "UIT", TIMESTAMP, _spark_add(""), _add),
+    Function("TIMESTAMPSUB", "UIT", TIMESTAMP, _spark_add("-"), lambda u, n, t: _add(u, -n, t)),
+    Function("DATEADD", "VID", DATE, _spark_add_date(""), _add),
+    Function("DATESUB", "VID", DATE, _spark_add_date("-"), lambda u, n, t: _add(u, -n, t)),
+    Function("FORMAT_DATE", "DS", STRING, "date_format({0}, {1})", lambda d, f: write(_midnight(d), f)),
+    Function("PARSE_DATE", "SS", DATE, "to_date({0}, {1})", lambda s, f: read(s, f).date()),
+    Function("DATETOSTRING", "IS", STRING, lambda n, f: f"date_format({_spark_day(n)}, {f})",
+             lambda n, f: write(_midnight(_day(n)), f)),
+    Function("STRINGTODATE", "SS", INT, "unix_date(to_date({0}, {1}))",
+             lambda s, f: _days(read(s, f).date())),
+    # Kinesis Analytics', whose pattern comes first.
+    Function("TIMESTAMP_TO_CHAR", "ST", STRING, "date_format({1}, {0})", lambda f, t: _write(t, f)),
+    Function("CHAR_TO_TIMESTAMP", "SS", TIMESTAMP, "to_timestamp({1}, {0})", lambda f, s: _read(s, f)),
+    Function("DATE_TO_CHAR", "SD", STRING, "date_format({1}, {0})", lambda f, d: write(_midnight(d), f)),
+    Function("CHAR_TO_DATE", "SS", DATE, "to_date({1}, {0})", lambda f, s: read(s, f).date()),
+    Function("TSDIFF", "TT", BIGINT, "unix_millis({0}) - unix_millis({1})", lambda a, b: millis(a) - millis(b)),
+    Function("EXTRACT", "FT", INT, _spark_field, _field),
+    Function("FROM_DAYS", "I", DATE, _spark_day, _day),
+    Function("UNIX_DATE", "D", INT, "unix_date({0})", _days),
+)  # fmt: skip

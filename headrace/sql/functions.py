@@ -13,20 +13,24 @@ from typing import Any
 
 import re2
 
-from headrace.sql.expressions import Call
-from headrace.sql.function import Function, element, first, present, unique
+from headrace.sql.conversions import TIME_FUNCTIONS
 from headrace.sql.functions_text import GROUP_FUNCTIONS, TEXT_FUNCTIONS, json_text, literal_split
-from headrace.sql.functions_times import TIME_FUNCTIONS
+from headrace.sql.statements import Call
 from headrace.sql.types import (
     BIGINT,
     BOOLEAN,
     DOUBLE,
     INT,
     STRING,
+    Function,
     SqlType,
     array_of,
     common,
+    element,
+    first,
     map_of,
+    present,
+    unique,
 )
 
 # A text that a function makes is at most this long, a collection this large: a query's row is a record of 10 MiB.

@@ -1,6 +1,6 @@
-"""Functions of text: JSON, URLs, masks, encodings, patterns; `headrace/sql/function.py` says what the fields mean.
+"""Functions of text: JSON, URLs, masks, encodings, patterns; `headrace/sql/types.py` says what the fields mean.
 
-Aggregate and table functions; `headrace/sql/function.py` says what the fields mean.
+Aggregate and table functions; `headrace/sql/types.py` says what the fields mean.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from urllib.parse import quote_plus, unquote_plus, urlsplit
 import re2
 
 from headrace.sql.conversions import as_json, text
-from headrace.sql.function import Function, element, first, present, unique
 from headrace.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -30,9 +29,14 @@ from headrace.sql.types import (
     DOUBLE,
     INT,
     STRING,
+    Function,
     SqlType,
     array_of,
+    element,
+    first,
     map_of,
+    present,
+    unique,
 )
 
 ENCODINGS = ("hex", "utf8", "ascii", "base64")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headrace.sql.avro import PRIMITIVES, full_name
-from headrace.sql.function import OwnFunction
 from headrace.sql.plan import RelationColumn
 from headrace.sql.python_function import fit, load_function
 from headrace.sql.types import (
@@ -23,6 +22,7 @@ from headrace.sql.types import (
     INT,
     STRING,
     TIMESTAMP,
+    OwnFunction,
     Place,
     SqlError,
     SqlType,

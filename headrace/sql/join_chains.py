@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from headrace.sql.expressions import (
-    Call,
-    Column,
-    Expression,
-)
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
     ROW_OFFSET,
@@ -24,6 +19,11 @@ from headrace.sql.plan import (
     Script,
 )
 from headrace.sql.rewriting import rewrite
+from headrace.sql.statements import (
+    Call,
+    Column,
+    Expression,
+)
 from headrace.sql.types import BIGINT, INT, STRING, TIMESTAMP
 
 # Stands in no query's name.

@@ -5,10 +5,20 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from headrace.sql.function import Function, OwnFunction
 from headrace.sql.inference import Outside
 from headrace.sql.statements import CreateFunction
-from headrace.sql.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, SqlError, SqlType, near
+from headrace.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    STRING,
+    Function,
+    OwnFunction,
+    SqlError,
+    SqlType,
+    near,
+)
 
 _SCALARS = (BOOLEAN, INT, BIGINT, DOUBLE, STRING)
 _MOST_PARAMETERS = 100

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from headrace.sql.expressions import Call, Column, Expression, Over, walk
-from headrace.sql.function import Function
 from headrace.sql.functions import NOT_BUILT
+from headrace.sql.statements import Call, Column, Expression, Over, walk
 from headrace.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -21,6 +20,7 @@ from headrace.sql.types import (
     NULL,
     STRING,
     TIMESTAMP,
+    Function,
     Place,
     SqlError,
     SqlType,

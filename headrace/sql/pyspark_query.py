@@ -6,12 +6,12 @@ import keyword
 import re
 from dataclasses import replace
 
-from headrace.sql.expressions import Call, Column, Expression, Field, walk
 from headrace.sql.functions import function_of
 from headrace.sql.join_chains import is_part
 from headrace.sql.plan import KINESIS_ANALYTICS, Input, JoinPlan, Named, QueryPlan, Script
 from headrace.sql.rewriting import rewrite
 from headrace.sql.spark_text import SparkText, expr, interval, literal, match_lines, name
+from headrace.sql.statements import Call, Column, Expression, Field, walk
 
 _NOTHING = "'all'"
 _JOIN_KINDS = {"INNER": "inner", "LEFT": "leftOuter", "RIGHT": "rightOuter", "FULL": "fullOuter"}

@@ -8,21 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 from headrace.sql.building import MOST_STEPS
-from headrace.sql.expressions import (
-    MOST_LEVELS,
-    Call,
-    Case,
-    Cast,
-    Column,
-    Expression,
-    Field,
-    Interval,
-    Item,
-    Literal,
-    Operation,
-    Over,
-    walk,
-)
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.operators import BINARY
 from headrace.sql.plan import (
@@ -37,7 +22,23 @@ from headrace.sql.plan import (
 )
 from headrace.sql.query_outputs import kind_of, outputs_of, refuse_aggregates
 from headrace.sql.rewriting import rewrite
-from headrace.sql.statements import MatchRecognize, Select
+from headrace.sql.statements import (
+    MOST_LEVELS,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    Field,
+    Interval,
+    Item,
+    Literal,
+    MatchRecognize,
+    Operation,
+    Over,
+    Select,
+    walk,
+)
 from headrace.sql.types import BIGINT, DOUBLE, STRING, Place, SqlError, SqlType
 from headrace.sql.typing import condition, near, resolve
 

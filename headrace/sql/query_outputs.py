@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headrace.sql.expressions import Call, Column, Expression, Field, Operation, Over, Tick, walk
-from headrace.sql.function import Function
 from headrace.sql.functions import find_function
 from headrace.sql.plan import (
     ROWTIME,
@@ -24,10 +22,18 @@ from headrace.sql.plan import (
 )
 from headrace.sql.rewriting import rewrite
 from headrace.sql.statements import (
+    Call,
+    Column,
+    Expression,
+    Field,
     Join,
+    Operation,
+    Over,
     Select,
+    Tick,
+    walk,
 )
-from headrace.sql.types import Place, SqlError, SqlType, common
+from headrace.sql.types import Function, Place, SqlError, SqlType, common
 from headrace.sql.typing import resolve
 
 

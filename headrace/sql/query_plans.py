@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from headrace.sql.expressions import Call, Column, Expression, Tick, walk
-from headrace.sql.function import Function
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
     KSQL,
@@ -41,8 +39,8 @@ from headrace.sql.query_outputs import (
     slide,
     with_keys_alone,
 )
-from headrace.sql.statements import RelationName, Select
-from headrace.sql.types import BIGINT, BOOLEAN, TIMESTAMP, SqlError
+from headrace.sql.statements import Call, Column, Expression, RelationName, Select, Tick, walk
+from headrace.sql.types import BIGINT, BOOLEAN, TIMESTAMP, Function, SqlError
 from headrace.sql.typing import condition, resolve
 
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from headrace.sql import conversions, functions_times
+from headrace.sql import conversions
 from headrace.sql.avro import BAD, avro_decoder, avro_encoder
 from headrace.sql.operators import moment
 from headrace.sql.plan import (
@@ -229,5 +229,5 @@ def _time(relation: Relation, columns: dict[str, Any], arrival: datetime) -> dat
     return (
         moment(value)
         if isinstance(value, int)
-        else functions_times.read(value, relation.timestamp_format)
+        else conversions.read(value, relation.timestamp_format)
     )

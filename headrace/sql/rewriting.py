@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from headrace.sql.expressions import (
+from headrace.sql.statements import (
     Array,
     Call,
     Case,
@@ -15,15 +15,18 @@ from headrace.sql.expressions import (
     Field,
     Frame,
     Item,
+    Join,
     Lambda,
     Map,
     Operation,
     Over,
+    RelationName,
+    Select,
+    SelectItem,
     Struct,
     Tick,
     walk,
 )
-from headrace.sql.statements import Join, RelationName, Select, SelectItem
 from headrace.sql.types import Place, SqlError
 
 

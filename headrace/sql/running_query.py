@@ -11,7 +11,6 @@ from typing import Any
 
 from headrace.sql import conversions
 from headrace.sql.conversions import millis
-from headrace.sql.expressions import Call, Column, Expression
 from headrace.sql.functions import function_of
 from headrace.sql.join_chains import is_part
 from headrace.sql.operators import moment
@@ -28,6 +27,7 @@ from headrace.sql.plan import (
 )
 from headrace.sql.records import Row, shard_of
 from headrace.sql.rewriting import rewrite
+from headrace.sql.statements import Call, Column, Expression
 from headrace.sql.values import Evaluator, evaluator
 
 # Micro-batches without records after which nothing more closes.

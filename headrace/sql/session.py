@@ -9,14 +9,14 @@ from typing import Any
 
 from headrace.sql.analysis import Analysis
 from headrace.sql.explain import explain
-from headrace.sql.expressions import Cast, Column, walk
 from headrace.sql.fold import Fold, ResultRow, result_of
-from headrace.sql.function import result_word, signature
 from headrace.sql.functions import FUNCTIONS, find_function
 from headrace.sql.parsing import parse
 from headrace.sql.plan import QueryPlan, Relation, Scope, Script
 from headrace.sql.records import Record, record_of
 from headrace.sql.statements import (
+    Cast,
+    Column,
     Describe,
     Explain,
     InsertValues,
@@ -24,8 +24,9 @@ from headrace.sql.statements import (
     Show,
     Statement,
     Terminate,
+    walk,
 )
-from headrace.sql.types import NULL, SqlError, common, near
+from headrace.sql.types import NULL, SqlError, common, near, result_word, signature
 from headrace.sql.typing import resolve
 from headrace.sql.values import evaluator
 from headrace.sql.views import View, pull, push

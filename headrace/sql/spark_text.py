@@ -11,7 +11,19 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, cast
 
-from headrace.sql.expressions import (
+from headrace.sql.functions import function_of
+from headrace.sql.plan import (
+    ARRIVAL,
+    KINESIS_ANALYTICS,
+    ROW_OFFSET,
+    ROW_PARTITION,
+    ROWTIME,
+    WINDOW_END,
+    WINDOW_START,
+    MatchPlan,
+    QueryPlan,
+)
+from headrace.sql.statements import (
     Array,
     Call,
     Case,
@@ -27,18 +39,6 @@ from headrace.sql.expressions import (
     Operation,
     Struct,
     Tick,
-)
-from headrace.sql.functions import function_of
-from headrace.sql.plan import (
-    ARRIVAL,
-    KINESIS_ANALYTICS,
-    ROW_OFFSET,
-    ROW_PARTITION,
-    ROWTIME,
-    WINDOW_END,
-    WINDOW_START,
-    MatchPlan,
-    QueryPlan,
 )
 from headrace.sql.types import STRING, SqlType
 

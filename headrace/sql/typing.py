@@ -6,9 +6,20 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from zoneinfo import available_timezones
 
-from headrace.sql import functions_times
-from headrace.sql.conversions import millis
-from headrace.sql.expressions import (
+from headrace.sql import conversions
+from headrace.sql.conversions import DATE_UNITS, FIELDS, UNITS, millis
+from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SLIDING_FUNCTIONS, find_function
+from headrace.sql.functions_text import ENCODINGS
+from headrace.sql.plan import (
+    ROWTIME,
+    WINDOW_END,
+    WINDOW_START,
+    Scope,
+    fits,
+    may_be_cast,
+    resolve_column,
+)
+from headrace.sql.statements import (
     Array,
     Call,
     Case,
@@ -26,19 +37,6 @@ from headrace.sql.expressions import (
     Struct,
     Tick,
 )
-from headrace.sql.function import Function, OwnFunction
-from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SLIDING_FUNCTIONS, find_function
-from headrace.sql.functions_text import ENCODINGS
-from headrace.sql.functions_times import DATE_UNITS, FIELDS, UNITS
-from headrace.sql.plan import (
-    ROWTIME,
-    WINDOW_END,
-    WINDOW_START,
-    Scope,
-    fits,
-    may_be_cast,
-    resolve_column,
-)
 from headrace.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -46,6 +44,8 @@ from headrace.sql.types import (
     NULL,
     STRING,
     TIMESTAMP,
+    Function,
+    OwnFunction,
     Place,
     SqlError,
     SqlType,
@@ -452,7 +452,7 @@ def _check_pattern(function: Function, arguments: list[Expression]) -> None:
         raise SqlError(f"{function.name}'s pattern is a text, not a column", pattern.place)
     check_pattern(str(pattern.value), pattern.place, is_read=function.name in _READERS)
     if zones and any(
-        is_run and text[0] in "XZ" for is_run, text in functions_times.pieces(str(pattern.value))
+        is_run and text[0] in "XZ" for is_run, text in conversions.pieces(str(pattern.value))
     ):
         raise SqlError("a pattern with a zone of its own goes without a time zone", pattern.place)
 
@@ -460,7 +460,7 @@ def _check_pattern(function: Function, arguments: list[Expression]) -> None:
 def check_pattern(pattern: str, place: Place, *, is_read: bool = True) -> None:
     """Refuse a time's pattern with letters that are not known, or, if a text is read by it, that say half a time."""
     try:
-        pieces = functions_times.pieces(pattern)
+        pieces = conversions.pieces(pattern)
     except ValueError as error:
         raise SqlError(str(error), place) from None
     if is_read and any(is_run and text[0] == "h" for is_run, text in pieces):

@@ -17,7 +17,9 @@ from typing import Any
 import re2
 
 from headrace.sql.conversions import cast, millis, text
-from headrace.sql.expressions import (
+from headrace.sql.functions import MOST_CHARACTERS, MOST_ITEMS, function_of
+from headrace.sql.operators import BINARY, all_of, distinct, is_in, moment, negate
+from headrace.sql.statements import (
     Array,
     Call,
     Case,
@@ -35,8 +37,6 @@ from headrace.sql.expressions import (
     Tick,
     walk,
 )
-from headrace.sql.functions import MOST_CHARACTERS, MOST_ITEMS, function_of
-from headrace.sql.operators import BINARY, all_of, distinct, is_in, moment, negate
 from headrace.sql.types import NULL, SqlError
 
 # Of each function: the place of its pattern, and that of its group or its replacement.

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headrace.sql import conversions
-from headrace.sql.expressions import Column, Expression, Operation, walk
+from headrace.sql.fold import RunningTables
 from headrace.sql.plan import KSQL, QueryPlan, Relation
 from headrace.sql.records import Row
-from headrace.sql.running_tables import RunningTables
+from headrace.sql.statements import Column, Expression, Operation, walk
 from headrace.sql.types import SqlType
 from headrace.sql.values import evaluator
 

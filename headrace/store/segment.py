@@ -13,8 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.store import frame
-from headrace.store.frame import CorruptFrame, FrameHeader
-from headrace.store.segment_index import INDEX_SUFFIX, Extent, SparseIndex, WrongIndex, boot_id
+from headrace.store.frame import (
+    INDEX_SUFFIX,
+    CorruptFrame,
+    Extent,
+    FrameHeader,
+    SparseIndex,
+    WrongIndex,
+    boot_id,
+)
 
 log = logging.getLogger(__name__)
 

@@ -29,10 +29,12 @@ from headrace.store.losses import (
     Loss,
     describe,
     end_of_gap,
+    first_arrived_at,
+    frames,
+    open_segments,
 )
 from headrace.store.segment import Segment, SegmentDeleted
 from headrace.store.sequence import STEP, SequenceBase
-from headrace.store.walk import first_arrived_at, frames, open_segments
 
 log = logging.getLogger(__name__)
 

@@ -70,7 +70,7 @@ def _check_target(config: pytest.Config) -> None:
     target = config.getoption("--headrace-cloud")
     if target is None or hasattr(config, "workerinput"):
         return
-    from headrace.testing.remote import CloudUnusable, RemoteCloud
+    from headrace.testing.access import CloudUnusable, RemoteCloud
 
     try:
         RemoteCloud(target)
@@ -167,7 +167,7 @@ def headrace_cloud(
     """A cloud for the whole session (with xdist: for each worker), on a free port, with temporary data."""
     target = pytestconfig.getoption("--headrace-cloud")
     if target is not None:
-        from headrace.testing.remote import CloudUnusable, RemoteCloud
+        from headrace.testing.access import CloudUnusable, RemoteCloud
 
         try:
             remote = RemoteCloud(target)

@@ -24,8 +24,7 @@ from rich.table import Table
 from headrace.agent.config.kinesis_agent import read_agent_json
 from headrace.agent.files.positions import PositionStore
 from headrace.agent.flume.building import FlumeRun, build
-from headrace.agent.running import FlowRunner
-from headrace.agent.senders import KinesisSender
+from headrace.agent.running import FlowRunner, KinesisSender
 from headrace.cli.options import client_options
 from headrace.client import Producer
 from headrace.core.clock import SystemClock

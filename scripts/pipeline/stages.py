@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from rich.progress import Progress
 
 from headrace.cli import flights
-from headrace.cli.record_batches import PRODUCER_OPTIONS, Putter
+from headrace.cli.put import PRODUCER_OPTIONS, Putter
 from headrace.cli.replay import replay_events
 from headrace.cli.running_cloud import LOG_FILE, health
 from headrace.client import Producer

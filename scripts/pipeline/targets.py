@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.testing.remote import PRODUCT_PAGES
+from headrace.testing.access import PRODUCT_PAGES
 
 HEADRACE, LOCALSTACK, MINISTACK, MOTO, FLOCI = (
     "headrace",

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli import lag as module
-from headrace.cli.lag import lag, top
+from headrace.cli import down_status as module
+from headrace.cli.down_status import lag, top
 from tests.dashboard.test_page import client_at
 from tests.support.server import ServerProcess
 

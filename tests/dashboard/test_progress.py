@@ -9,8 +9,8 @@ from typing import Any
 import cramjam
 import pytest
 
-from headrace.dashboard import progress
-from headrace.dashboard.progress import streaming_queries
+from headrace.dashboard import cloud_account
+from headrace.dashboard.cloud_account import streaming_queries
 
 # Recorded: Spark 4.0.2, the delays job of this repository; shortened to the members that are read.
 PROGRESS: dict[str, Any] = {
@@ -76,7 +76,7 @@ def test_the_newest_batch_of_a_long_log_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The files after it have rolled without a batch, the newest has more text than is read, and tears at its end."""
-    monkeypatch.setattr(progress, "MOST_TEXT_BYTES", 1_000_000)
+    monkeypatch.setattr(cloud_account, "MOST_TEXT_BYTES", 1_000_000)
     noise = compress(b'{"Event":"SparkListenerTaskEnd"}\n' * 40_000)  # 1.3 MB of text
     write(tmp_path, compress(log_of(PROGRESS | {"id": "slow", "name": "slow", "batchId": 6})), 9)
     for number in range(10, 14):
@@ -93,11 +93,11 @@ def test_the_newest_batch_of_a_long_log_is_found(
 
 def test_a_job_s_rate_is_that_of_its_newest_batches(tmp_path: Path) -> None:
     write(tmp_path, compress(log_of(PROGRESS)))
-    queries = progress.streaming_queries(tmp_path)
+    queries = cloud_account.streaming_queries(tmp_path)
     ended_ms = 1_795_744_279_953 + 21_832  # 2026-11-27T01:51:19.953Z
-    assert progress.rate_of(queries, ended_ms + 59_000) == pytest.approx(2.748, abs=0.001)
-    assert progress.rate_of(queries, ended_ms + 61_000) == 0.0
-    assert progress.rate_of([], ended_ms) is None
+    assert cloud_account.rate_of(queries, ended_ms + 59_000) == pytest.approx(2.748, abs=0.001)
+    assert cloud_account.rate_of(queries, ended_ms + 61_000) == 0.0
+    assert cloud_account.rate_of([], ended_ms) is None
 
 
 def test_bytes_that_look_like_a_frame_hide_no_batch(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from headrace.testing.remote import RemoteCloud
+from headrace.testing.access import RemoteCloud
 from scripts.pipeline.targets import TargetError, check_name, expect, identify
 
 

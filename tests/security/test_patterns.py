@@ -183,7 +183,7 @@ ALLOWED = {
     "sql/functions_text.py _split_by": "RE2, which is linear; of a query's own writer",
     "sql/parsing.py _tables": "the grammar's own terminals",
     "sql/values.py _like": "RE2, which is linear; of a query's own writer",
-    "sql/functions_times.py _reader": "each part once, of a known length",
+    "sql/conversions.py _reader": "each part once, of a known length",
     "sql/kinesis_analytics.py _bind": "a name, escaped",
     "spark/option_table.py page_with_tables": "marks in our own documentation",
 }

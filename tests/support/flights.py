@@ -43,7 +43,7 @@ def _flights(count: int | None, month: int | None) -> list[Event]:
 
 
 def _late(events: list[Event], share: float, mean_s: float) -> list[Event]:
-    from headrace.cli.lateness import Lateness, arrivals
+    from headrace.cli.replay import Lateness, arrivals
 
     model = Lateness(share, mean_s, 10 * mean_s, seed=20130101)
     return [event for _, event in arrivals(events, "event_time", model)]

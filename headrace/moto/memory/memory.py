@@ -9,9 +9,15 @@ Looks up access keys that moto's IAM and STS have created: users' keys, and thos
 Reads from moto which customer managed key encrypts a resource, and the grants on a key.
 
 It makes no request, because moto's services use it during a request of their own. moto must be loaded.
+
+Reads policies of queues, topics, event buses, log groups and keys from moto's memory, without a request.
+
+moto's services use it during a request of their own, which another request must not interrupt. moto must be loaded.
 """
 
 from __future__ import annotations
+
+import json
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
@@ -21,9 +27,9 @@ from datetime import UTC
 from typing import Any, cast
 
 from headrace.aws.signatures.access_keys import AccessKey
+from headrace.core.arn import partition_of
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.memory import iam
-from headrace.moto.memory.policies import policy_in_moto
+from headrace.moto.memory import principals
 from headrace.moto.memory.principals import exists_for
 from headrace.permissions.requests.keys import Grant
 
@@ -101,8 +107,8 @@ def _pairs(tags: Any) -> dict[str, str]:
 
 
 def _holder(account: str, region: str, resource: str, arn: str) -> Any:
-    holder = iam.holder_of_arn(arn)
-    return {} if holder is None else iam.tags_of(holder)
+    holder = principals.holder_of_arn(arn)
+    return {} if holder is None else principals.tags_of(holder)
 
 
 def _queue(account: str, region: str, resource: str, arn: str) -> Any:
@@ -315,3 +321,77 @@ def _key_of(key_id: str, account: str, region: str) -> Any:
         return backend.keys[backend.any_id_to_key_id(key_id)]
     except (KeyError, AttributeError):
         return None
+
+
+def _queue_policy(account: str, region: str, resource: str) -> Any:
+    from moto.sqs.models import sqs_backends
+
+    return _backend(sqs_backends, account, region).queues[resource].policy
+
+
+def _topic_policy(account: str, region: str, resource: str) -> Any:
+    from moto.sns.models import sns_backends
+
+    arn = f"arn:{partition_of(region)}:sns:{region}:{account}:{resource}"
+    return _backend(sns_backends, account, region).topics[arn].policy
+
+
+def _bus(account: str, region: str, resource: str) -> Any:
+    from moto.events.models import events_backends
+
+    name = resource.removeprefix("event-bus/")
+    return _backend(events_backends, account, region).event_buses[name].policy
+
+
+def _group(account: str, region: str, resource: str) -> Any:
+    """Logs' policies belong to the account: a group's policy is all of them together."""
+    from moto.logs.models import logs_backends
+
+    statements: list[Any] = []
+    for policy in list(_backend(logs_backends, account, region).resource_policies.values()):
+        value: Any = json.loads(policy.policy_document).get("Statement", [])
+        statements += cast("list[Any]", value if isinstance(value, list) else [value])
+    return {"Version": "2012-10-17", "Statement": statements} if statements else None
+
+
+def _backend(backends: Any, account: str, region: str) -> Any:
+    return backends[account][region]
+
+
+def _key_policy(account: str, region: str, resource: str) -> Any:
+    from moto.kms.models import kms_backends
+
+    return _backend(kms_backends, account, region).keys[resource.removeprefix("key/")].policy
+
+
+def _api(account: str, region: str, resource: str) -> Any:
+    """REST APIs: their policies may write `execute-api:/STAGE/METHOD/PATH` for the ARN of a method."""
+    from moto.apigateway.models import apigateway_backends
+
+    api_id = resource.partition("/")[0]
+    policy = _backend(apigateway_backends, account, region).apis[api_id].policy
+    text = policy if isinstance(policy, str) else json.dumps(policy)
+    arn = f"arn:{partition_of(region)}:execute-api:{region}:{account}:{api_id}/"
+    return text.replace('"execute-api:/', f'"{arn}') if policy else None
+
+
+_POLICY_READERS: dict[str, Callable[[str, str, str], Any]] = {
+    "sqs": _queue_policy,
+    "sns": _topic_policy,
+    "events": _bus,
+    "logs": _group,
+    "kms": _key_policy,
+    "execute-api": _api,
+}
+
+
+def policy_in_moto(arn: str) -> str | None:
+    """Return the policy, as JSON, of a resource of one of these services by its ARN; None without one."""
+    _, _, service, region, account, resource = arn.split(":", 5)
+    try:
+        policy = _POLICY_READERS[service](account, region, resource)
+    except (KeyError, LookupError):
+        return None
+    if not policy:
+        return None
+    return policy if isinstance(policy, str) else json.dumps(policy)

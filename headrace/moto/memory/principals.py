@@ -4,26 +4,154 @@ AWS stores a role or user in a policy by its unique id, and shows the ARN while 
 shows the id, and does not trust a new role with the old name. Source:
 docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_principal.html. Here the policy holds the ARN until
 the role or user is deleted, and then the id.
+
+Reads users, groups, roles and their policies from moto's IAM; all permission decisions and simulations use it.
+
+moto must be loaded. The results are moto's own objects, which other threads may change; lists of them are copies.
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+# pyright: reportMissingTypeStubs=false
 import functools
 import importlib
 import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.memory import iam
 from headrace.moto.storage.changes import CHANGES
-from headrace.permissions.policies.document import as_list
+from headrace.permissions.policies.document import UnreadableDocument, as_list
+from headrace.permissions.policies.model import NamedPolicy
+
+# The kinds of policy holders in an ARN, and where moto stores them.
+HOLDERS = {"user": "users", "role": "roles", "group": "groups"}
+
+
+def iam_backends() -> Iterator[tuple[str, Any]]:
+    """Yield each account with its IAM backend."""
+    from moto.iam.models import iam_backends
+
+    for account, partitions in list(cast("Any", iam_backends).items()):
+        for backend in list(partitions.values()):
+            yield str(account), backend
+
+
+def backend_of(account: str) -> Any:
+    """Return an account's IAM backend; None if it is unused: moto's own lookup would create it.
+
+    On AWS an account is in one partition. Here one whose regions are in several has an IAM in each; this is the first.
+    """
+    return next(iter(_backends_of(account)), None)
+
+
+def _backends_of(account: str) -> list[Any]:
+    """Return an account's IAM backends, that of the partition `aws` first."""
+    from moto.iam.models import iam_backends
+
+    partitions: Any = cast("Any", iam_backends).get(account) or {}
+    return [partitions[name] for name in sorted(partitions)]
+
+
+def holder_of(account: str, kind: str, name: str) -> Any:
+    """Return the user, role or group (`kind`) with a name; None when IAM does not have it."""
+    for backend in _backends_of(account):
+        holders: Any = getattr(backend, HOLDERS[kind])
+        for holder in list(holders.values()):
+            if holder.name == name:
+                return holder
+    return None
+
+
+def holder_of_arn(arn: str) -> Any:
+    """Return the user, role or group with an ARN; None when IAM does not have it, or for another kind of ARN."""
+    parts = arn.split(":", 5)
+    kind, _, path = parts[5].partition("/") if len(parts) == 6 else ("", "", "")
+    if kind not in HOLDERS:
+        return None
+    return holder_of(parts[4], kind, path.rpartition("/")[2])
+
+
+def groups_of(account: str, user: Any) -> list[Any]:
+    """Return the groups that a user belongs to."""
+    groups: list[Any] = [
+        group for backend in _backends_of(account) for group in list(backend.groups.values())
+    ]
+    return [group for group in groups if user in group.users]
+
+
+def inline_policies(holder: Any) -> Iterator[tuple[str, str]]:
+    """Yield the name and text of a holder's inline policies."""
+    inline: Mapping[str, str] = dict(holder.policies)
+    for name, text in inline.items():
+        yield name, str(text)
+
+
+def list_attached_policies(holder: Any) -> Iterator[NamedPolicy]:
+    """Yield the managed policies of a holder, in their default versions."""
+    for policy in list(holder.managed_policies.values()):
+        yield from parse_named(str(policy.name), _text_of(policy), str(policy.arn))
+
+
+def find_managed_policy(account: str, arn: str) -> NamedPolicy | None:
+    """Return a managed policy, including AWS's own; None when it does not exist or cannot be parsed."""
+    known = [backend.managed_policies.get(arn) for backend in _backends_of(account)]
+    policy: Any = next((one for one in known if one is not None), None)
+    if policy is None:
+        return None
+    return next(iter(parse_named(str(policy.name), _text_of(policy), arn)), None)
+
+
+def boundary_of(account: str, holder: Any) -> NamedPolicy | None:
+    """Return the permissions boundary of a user or a role; None without one."""
+    arn = getattr(holder, "permissions_boundary_arn", None)
+    return find_managed_policy(account, str(arn)) if arn else None
+
+
+def own_policies(account: str, holder: Any, *, is_user: bool) -> list[NamedPolicy]:
+    """Return all identity-based policies of a role, or of a user and the user's groups."""
+    holders = [holder, *(groups_of(account, holder) if is_user else ())]
+    row: list[NamedPolicy] = []
+    for one in holders:
+        for name, text in inline_policies(one):
+            row += parse_named(name, text)
+        row += list_attached_policies(one)
+    return row
+
+
+def parse_named(name: str, text: str, arn: str = "") -> Iterable[NamedPolicy]:
+    """Return a policy with its document; None for invalid text, which allows nothing."""
+    try:
+        return (NamedPolicy.of(name, text, arn),)
+    except UnreadableDocument as error:
+        log.warning("the policy %s allows nothing: %s", name, error)
+        return ()
+
+
+def tags_of(holder: Any) -> dict[str, str]:
+    """Return tags as names and values; moto stores them in several forms."""
+    tags: Any = getattr(holder, "tags", None) or {}
+    pairs = tags.values() if isinstance(tags, dict) else tags
+    return {str(tag["Key"]): str(tag["Value"]) for tag in pairs}
+
+
+def trust_policy_of(role_arn: str) -> str | None:
+    """Return the trust policy of a role, as JSON; None when IAM does not have the role."""
+    account, resource = role_arn.split(":", 5)[4:]
+    role = holder_of(account, "role", resource.rpartition("/")[2])
+    return None if role is None else str(role.assume_role_policy_document)
+
+
+def _text_of(policy: Any) -> str:
+    version = next(v for v in policy.versions if v.version_id == policy.default_version_id)
+    return str(version.document)
+
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +172,14 @@ def exists_for(account: str) -> Callable[[str], bool]:
         match = _HOLDER.fullmatch(name)
         if match is None or match[1] != account or _OF_SERVICES in name:
             return True
-        holder = iam.holder_of_arn(name)
+        holder = holder_of_arn(name)
         return holder is not None and str(holder.arn) == name
 
     return exists
 
 
 def _has_id(unique_id: str) -> bool:
-    for _, backend in iam.backends():
+    for _, backend in iam_backends():
         holders = [*backend.roles.values(), *backend.users.values()]
         if any(str(holder.id) == unique_id for holder in holders):
             return True
@@ -87,7 +215,7 @@ def _leaves_its_id(delete: Any, find: str) -> Any:
 def _replace(arn: str, unique_id: str) -> None:
     """Replace an ARN by an id in all policies that have it as a principal."""
     quoted = json.dumps(arn)
-    for _, backend in iam.backends():
+    for _, backend in iam_backends():
         for role in list(backend.roles.values()):
             text = str(role.assume_role_policy_document)
             if quoted in text:

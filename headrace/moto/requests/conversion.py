@@ -23,7 +23,7 @@ from headrace.aws.protocols.moto_imports import IMPORTING
 from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.credential_scopes import SIGV4, scope_of
 from headrace.moto.storage.changes import MOTO_LOCK
-from headrace.moto.storage.journal import Entry
+from headrace.moto.storage.storage import Entry
 
 PROFILES: Mapping[str, Profile] = {
     "cloudcontrol": Profile(signing_scopes=("cloudcontrolapi",)),

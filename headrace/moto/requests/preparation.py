@@ -23,7 +23,7 @@ from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.aws.signatures.credential_scopes import token_of
 from headrace.core.arn import partition_of
 from headrace.core.ids import Ids
-from headrace.moto.memory import iam, principals
+from headrace.moto.memory import principals
 from headrace.moto.requests.conversion import (
     entry_of,
     has_service,
@@ -31,7 +31,7 @@ from headrace.moto.requests.conversion import (
     method_for,
     operation_of,
 )
-from headrace.moto.storage.journal import Entry
+from headrace.moto.storage.storage import Entry
 from headrace.permissions.policies.document import (
     UnreadableDocument,
     check_resource_policy,
@@ -232,7 +232,7 @@ def _principal(call: Call, request: HttpRequest, sessions: RoleSessions | None) 
     session = None if sessions is None else sessions.find(call.access_key, token_of(request))
     root = f"arn:{partition_of(call.region)}:iam::{call.account}:root"
     if session is not None and session.kind == "role":
-        role = iam.holder_of(session.account, "role", session.role)
+        role = principals.holder_of(session.account, "role", session.role)
         arn = "" if role is None else str(role.arn)
         return Principal("role", session.arn, session.account, arn, name=session.role)
     for user in _users_of_key(call.access_key if session is None else ""):
@@ -241,10 +241,10 @@ def _principal(call: Call, request: HttpRequest, sessions: RoleSessions | None) 
 
 
 def _users_of_key(access_key: str) -> Iterator[Any]:
-    for account, backend in iam.backends():
+    for account, backend in principals.iam_backends():
         key = backend.access_keys.get(access_key)
         if key is not None and key.user_name is not None:
-            yield from filter(None, [iam.holder_of(account, "user", str(key.user_name))])
+            yield from filter(None, [principals.holder_of(account, "user", str(key.user_name))])
 
 
 # Checks requests to moto's services for missing members and members of a wrong type; moto does not.

@@ -16,7 +16,7 @@ from headrace.core.arn import make_arn
 from headrace.core.ports import BucketNotFound, CallerIdentity, ObjectNotFound
 from headrace.deliveries.outbox import queue_service_event
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.memory import iam
+from headrace.moto.memory import principals
 from headrace.services.athena.queries import STOPPED_REASON, Outcome, Query
 from headrace.services.athena.results import PAGE_ROWS, NoRow, render_row
 
@@ -120,7 +120,7 @@ def _find_acting(self: Any) -> CallerIdentity | None:
         if not session.role:  # the account itself has asked for it
             return None
         kind = "role" if session.kind == "role" else "user"
-        holder = iam.holder_of(session.account, kind, session.role)
+        holder = principals.holder_of(session.account, kind, session.role)
         arn = make_arn("iam", "", session.account, f"{kind}/{session.role}")
         return CallerIdentity(
             arn if holder is None else str(holder.arn),
@@ -128,9 +128,11 @@ def _find_acting(self: Any) -> CallerIdentity | None:
             policy=session.policy,
             policy_arns=session.policy_arns,
         )
-    for account, backend in iam.backends():
+    for account, backend in principals.iam_backends():
         stored = backend.access_keys.get(key)
-        user = None if stored is None else iam.holder_of(account, "user", str(stored.user_name))
+        user = (
+            None if stored is None else principals.holder_of(account, "user", str(stored.user_name))
+        )
         if user is not None:
             return CallerIdentity(str(user.arn))
     return None

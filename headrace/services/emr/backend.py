@@ -1,15 +1,36 @@
-"""EMR's state and rules: the clusters of all accounts, and the workers that take them through their states."""
+"""EMR's state and rules: the clusters of all accounts, and the workers that take them through their states.
+
+Sends EMR's state changes to EventBridge, as `EMR Cluster State Change` and `EMR Step Status Change` of `aws.emr`.
+
+"Monitoring Amazon EMR events with CloudWatch" (EMR Management Guide) documents the events. As on AWS, delivery is best
+effort: events that are queued when the cloud stops are lost.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
+import math
+from datetime import UTC, datetime
+
+from headrace.aws.calls.errors import AwsError
+from headrace.core.arn import make_arn
 from headrace.core.ids import Ids
+from headrace.core.ports import BusEvent, EventBusSender
 from headrace.core.workers import Supervisor
-from headrace.services.emr.announcements import Announcer
-from headrace.services.emr.app_uis import AppUis, Ports
 from headrace.services.emr.cluster_runner import ClusterRunner
 from headrace.services.emr.errors import unknown_cluster, unknown_job_flow
 from headrace.services.emr.nodes import check_service_role
-from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step, Store
+from headrace.services.emr.state import (
+    ENDED_CLUSTER,
+    Cluster,
+    ClusterState,
+    StateChange,
+    Step,
+    StepState,
+    Store,
+)
+from headrace.services.emr.step_logs import AppUis, Ports
 from headrace.spark_submit.job import JobWorkers
 
 
@@ -79,3 +100,105 @@ class Emr:
     def wake(self, cluster_id: str) -> None:
         """Wake the cluster's worker after a change."""
         self._runners.wake(cluster_id)
+
+
+log = logging.getLogger(__name__)
+
+SOURCE = "aws.emr"
+
+_CLUSTER_SENTENCES = {
+    ClusterState.STARTING: "was requested at {at} and is being created.",
+    ClusterState.RUNNING: "began running steps at {at}.",
+    ClusterState.WAITING: "was created at {created} and is ready for use.",
+    ClusterState.TERMINATED: "has terminated at {at} with a reason of {code}.",
+    ClusterState.TERMINATED_WITH_ERRORS: "has terminated with errors at {at} with a reason of {code}.",
+}
+_STEP_SENTENCES = {
+    StepState.PENDING: "was added to {cluster} at {at} and is pending execution.",
+    StepState.RUNNING: "in {cluster} started running at {at}.",
+    StepState.COMPLETED: "in {cluster} completed execution at {at}.",
+    StepState.CANCELLED: "in {cluster} was cancelled at {at}.",
+    StepState.FAILED: "in {cluster} failed at {at}.",
+}
+_SEVERITIES = {
+    ClusterState.TERMINATED_WITH_ERRORS: "CRITICAL",
+    StepState.FAILED: "ERROR",
+    StepState.CANCELLED: "WARN",
+}
+
+
+class Announcer:
+    """The worker that sends state changes to the default event bus, in order."""
+
+    def __init__(self, store: Store, buses: EventBusSender) -> None:
+        self.name = "emr-events"
+        self._store = store
+        self._buses = buses
+
+    def step(self) -> float:
+        """Send the event of one change; see `Worker.step`. An event that the bus refuses is logged and dropped."""
+        change = self._store.next_change()
+        if change is None:
+            return math.inf
+        event = event_of(change)
+        if event is not None:
+            cluster = change.cluster
+            bus = make_arn("events", cluster.region, cluster.account, "event-bus/default")
+            try:
+                self._buses.put(bus, event)
+            except (AwsError, LookupError) as error:
+                log.warning("an event of EMR was not taken: %s", error)
+        return 0.0
+
+
+def event_of(change: StateChange) -> BusEvent | None:
+    """Return the event of a state change; None for a state for which EMR sends none."""
+    if change.step is None:
+        return _cluster_event(change.cluster, change.at_ms)
+    return _step_event(change.cluster, change.step, change.at_ms)
+
+
+def _cluster_event(cluster: Cluster, now_ms: int) -> BusEvent | None:
+    sentence = _CLUSTER_SENTENCES.get(cluster.state)
+    if sentence is None:
+        return None
+    reason = {"code": cluster.reason_code}
+    if cluster.reason_message:
+        reason["message"] = cluster.reason_message
+    text = sentence.format(
+        at=_minute(now_ms), created=_minute(cluster.created_ms), code=cluster.reason_code
+    )
+    detail = {
+        "severity": _SEVERITIES.get(cluster.state, "INFO"),
+        "stateChangeReason": json.dumps(reason),
+        "name": cluster.name,
+        "clusterId": cluster.id,
+        "state": str(cluster.state),
+        "message": f"{_cluster_name(cluster)} {text}",
+    }
+    return BusEvent(SOURCE, "EMR Cluster State Change", json.dumps(detail))
+
+
+def _step_event(cluster: Cluster, step: Step, now_ms: int) -> BusEvent | None:
+    sentence = _STEP_SENTENCES.get(step.state)
+    if sentence is None:
+        return None
+    text = sentence.format(cluster=_cluster_name(cluster), at=_minute(now_ms))
+    detail = {
+        "severity": _SEVERITIES.get(step.state, "INFO"),
+        "actionOnFailure": step.action_on_failure,
+        "stepId": step.id,
+        "name": step.name,
+        "clusterId": cluster.id,
+        "state": str(step.state),
+        "message": f"Step {step.id} ({step.name}) {text}",
+    }
+    return BusEvent(SOURCE, "EMR Step Status Change", json.dumps(detail))
+
+
+def _cluster_name(cluster: Cluster) -> str:
+    return f"Amazon EMR cluster {cluster.id} ({cluster.name})"
+
+
+def _minute(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"

@@ -26,7 +26,6 @@ from headrace.core.clock import Clock
 from headrace.core.ports import Metric, MetricSink
 from headrace.core.values import get_list
 from headrace.core.workers import WorkerDone
-from headrace.services.emr.app_uis import Ports
 from headrace.services.emr.errors import METRICS_EVERY_S
 from headrace.services.emr.nodes import actor_of, master_instance_id, why_no_instances
 from headrace.services.emr.state import (
@@ -37,6 +36,7 @@ from headrace.services.emr.state import (
     Step,
     StepState,
 )
+from headrace.services.emr.step_logs import Ports
 from headrace.services.emr.step_runs import StepRun, script_command
 from headrace.spark_submit.access import Command, JobContext
 from headrace.spark_submit.arguments import fetch

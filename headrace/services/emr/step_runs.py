@@ -22,10 +22,10 @@ import shutil
 from pathlib import Path
 
 from headrace.core.ports import ObjectStore
-from headrace.services.emr.app_uis import Ports
 from headrace.services.emr.nodes import actor_of
 from headrace.services.emr.state import Cluster, Step, StepState
 from headrace.services.emr.step_logs import (
+    Ports,
     StepLogs,
     classification,
     runner_arguments,

@@ -20,8 +20,8 @@ from types import ModuleType
 from typing import Any, cast
 
 from headrace.core.ports import CallerIdentity
-from headrace.deliveries.http_targets import HttpCall, http_call, is_http
 from headrace.deliveries.outbox import MOST_AGE_S, MOST_RETRIES, OUTBOX, Delivery, send_to_queue
+from headrace.deliveries.targets import HttpCall, http_call, is_http
 from headrace.moto.current_cloud import CURRENT
 from headrace.services.events.rules import at_path, input_of
 

@@ -35,9 +35,8 @@ from headrace.services.firehose.fidelity import FIDELITY, WORDING
 from headrace.services.firehose.permits import StreamKeys
 from headrace.services.firehose.records import Ports, SecretReader
 from headrace.services.firehose.state import DeliveryStreams
-from headrace.store.check import JOURNALS_FOLDER
+from headrace.store.check import JOURNALS_FOLDER, Marks
 from headrace.store.database import Database
-from headrace.store.marks import Marks
 
 PROFILE = Profile(
     target_prefix="Firehose_20150804",

@@ -27,9 +27,9 @@ from headrace.services.firehose.reports import Reports
 from headrace.services.firehose.s3_settings import find_query
 from headrace.services.firehose.sources import JournalSource, KinesisSource, Source
 from headrace.services.firehose.state import DeliveryStream, DeliveryStreams, Progress
+from headrace.store.check import Marks
 from headrace.store.discard import clear
 from headrace.store.losses import NOTHING_KNOWN, KnownLog
-from headrace.store.marks import Marks
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from headrace.aws.protocols.validate import validate
 from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.ports import FidelityLevel
 from headrace.moto.dropped_members import dropped_members
-from headrace.moto.memory import iam
+from headrace.moto.memory import principals
 from headrace.permissions.policies.document import UnreadableDocument
 from headrace.permissions.policies.model import NamedPolicy, Policies, Principal
 from headrace.permissions.policies.simulate import (
@@ -179,11 +179,11 @@ def _holder(arn: str) -> Any:
     """Return moto's user, role or group with an ARN. Raises AwsError NoSuchEntity, BadSimulation."""
     parts = arn.split(":", 5)
     kind, _, path = parts[5].partition("/") if len(parts) == 6 else ("", "", "")
-    if kind not in iam.HOLDERS:
+    if kind not in principals.HOLDERS:
         raise BadSimulation(
             f"Invalid Entity Arn: {arn} does not clearly define entity type and name."
         )
-    holder = iam.holder_of_arn(arn)
+    holder = principals.holder_of_arn(arn)
     if holder is None:
         name = path.rpartition("/")[2]
         raise AwsError("NoSuchEntity", f"The {kind} with name {name} cannot be found.", 404)
@@ -196,7 +196,7 @@ def _list_attached(holder: Any, arn: str) -> tuple[NamedPolicy, ...]:
     kind = resource.partition("/")[0]
     row = list(_own(holder, kind))
     if kind == "user":
-        for group in iam.groups_of(account, holder):
+        for group in principals.groups_of(account, holder):
             row += _own(group, "group")
     return tuple(row)
 
@@ -204,9 +204,9 @@ def _list_attached(holder: Any, arn: str) -> tuple[NamedPolicy, ...]:
 def _own(holder: Any, kind: str) -> list[NamedPolicy]:
     inline = [
         NamedPolicy.of(f"{kind}_{holder.name}_{name}", text)
-        for name, text in iam.inline_policies(holder)
+        for name, text in principals.inline_policies(holder)
     ]
-    return [*inline, *iam.list_attached_policies(holder)]
+    return [*inline, *principals.list_attached_policies(holder)]
 
 
 def _boundary(parameters: Mapping[str, Any], holder: Any) -> NamedPolicy | None:
@@ -216,7 +216,7 @@ def _boundary(parameters: Mapping[str, Any], holder: Any) -> NamedPolicy | None:
         return parse_policies(texts, "PermissionsBoundaryPolicyInputList", "boundary")[0]
     if holder is None:
         return None
-    return iam.boundary_of(str(holder.arn).split(":")[4], holder)
+    return principals.boundary_of(str(holder.arn).split(":")[4], holder)
 
 
 def answer_without_moto(

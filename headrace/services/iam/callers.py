@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.aws.signatures.access_keys import RoleSessions
-from headrace.moto.memory import iam
+from headrace.moto.memory import principals
 from headrace.permissions.decisions.identity import Identity
 from headrace.permissions.policies.model import NamedPolicy, Policies, Principal
 
@@ -55,7 +55,7 @@ class MotoUsersAndRoles:
     def user_of(self, access_key: str) -> Identity | None:
         """See `People.user_of`."""
         self._load()
-        for account, backend in iam.backends():
+        for account, backend in principals.iam_backends():
             key = backend.access_keys.get(access_key)
             if key is not None and key.user_name is not None:
                 return Identity("user", str(key.user_name), account)
@@ -95,20 +95,24 @@ class MotoUsersAndRoles:
             return Policies(identity=(_EVERYTHING,) if is_root else (), session=session)
         is_user = identity.kind != "role"
         return Policies(
-            identity=tuple(iam.own_policies(identity.account, principal_found, is_user=is_user)),
-            boundary=iam.boundary_of(identity.account, principal_found),
+            identity=tuple(
+                principals.own_policies(identity.account, principal_found, is_user=is_user)
+            ),
+            boundary=principals.boundary_of(identity.account, principal_found),
             session=session,
         )
 
     def _session_policies(self, identity: Identity) -> tuple[NamedPolicy, ...]:
-        own = iam.parse_named("session", identity.policy) if identity.policy else ()
-        managed = (iam.find_managed_policy(identity.account, arn) for arn in identity.policy_arns)
+        own = principals.parse_named("session", identity.policy) if identity.policy else ()
+        managed = (
+            principals.find_managed_policy(identity.account, arn) for arn in identity.policy_arns
+        )
         return (*own, *(policy for policy in managed if policy is not None))
 
     def _find(self, identity: Identity) -> Any:
         self._load()
         kind = "role" if identity.kind == "role" else "user"
-        return iam.holder_of(identity.account, kind, identity.name)
+        return principals.holder_of(identity.account, kind, identity.name)
 
 
 def _principal(identity: Identity, entity: Any, arn: str, user_id: str) -> Principal:
@@ -120,7 +124,7 @@ def _principal(identity: Identity, entity: Any, arn: str, user_id: str) -> Princ
         "" if entity is None else str(entity.arn),
         user_id,
         identity.name,
-        {} if entity is None else iam.tags_of(entity),
+        {} if entity is None else principals.tags_of(entity),
         dict(identity.tags),
         identity.source_identity,
     )

@@ -34,8 +34,7 @@ from headrace.moto.memory import principals
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.iam import limits
-from headrace.services.iam import policies as iam_policies
+from headrace.services.iam import policy_checks
 
 
 def patch_boundaries() -> None:
@@ -144,9 +143,9 @@ def patch() -> None:
     backend._init_managed_policies = _make_empty_policies
     backend._init_aws_policies = _no_policies
     backend.__init__ = _with_policies(iam.IAMBackend.__init__)
-    iam_policies.patch()
+    policy_checks.patch()
     patch_boundaries()
-    limits.patch()
+    policy_checks.limit_attachments()
     allow_new_paths()
     principals.patch()
     models: Any = iam

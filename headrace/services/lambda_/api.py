@@ -34,20 +34,18 @@ from headrace.services.lambda_.actions import ACTIONS
 from headrace.services.lambda_.async_events.event import Destinations
 from headrace.services.lambda_.async_events.queue import AsyncQueue, WaitingEvents
 from headrace.services.lambda_.backend import Lambda, Parts
-from headrace.services.lambda_.code_signing import CodeSigning
 from headrace.services.lambda_.errors import translate
 from headrace.services.lambda_.fast_path import answer_raw, backlog_page, trace_page
 from headrace.services.lambda_.fidelity import FIDELITY
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher, Invoker
 from headrace.services.lambda_.invocations.pools import MakeEnvironment, Pools
 from headrace.services.lambda_.mappings.mappings import Mappings, Transitions
-from headrace.services.lambda_.mappings.progress import MappingStore, Ports
-from headrace.services.lambda_.mappings.trace import Trace
+from headrace.services.lambda_.mappings.trace import MappingStore, Ports, Trace
 from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.packages.layers import LayerStore, PublicLayers
-from headrace.services.lambda_.permits import Permits
+from headrace.services.lambda_.permits import CodeSigning, Permits
 from headrace.services.lambda_.runtime.environment import trust_the_machine
-from headrace.services.lambda_.store import FunctionStore
+from headrace.services.lambda_.state import FunctionStore
 from headrace.services.lambda_.url_calls import FunctionUrls
 from headrace.services.lambda_.wording import WORDING
 from headrace.store.database import Database

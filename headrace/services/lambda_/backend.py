@@ -15,7 +15,6 @@ from headrace.core.ports import FunctionInvoker, InvokeResult, PrincipalCheck, a
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.lambda_.async_events.event import Destinations
 from headrace.services.lambda_.async_events.queue import AsyncQueue, WaitingEvents
-from headrace.services.lambda_.code_signing import CodeSigning
 from headrace.services.lambda_.errors import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher
 from headrace.services.lambda_.invocations.pools import Pools
@@ -23,10 +22,16 @@ from headrace.services.lambda_.mappings.mappings import Mappings
 from headrace.services.lambda_.names import parse_function
 from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.packages.layers import LayerStore
-from headrace.services.lambda_.permits import EVERYTHING, Permits
-from headrace.services.lambda_.policy import INVOKE, Caller, allows
+from headrace.services.lambda_.permits import (
+    EVERYTHING,
+    INVOKE,
+    Caller,
+    CodeSigning,
+    Permits,
+    allows,
+)
 from headrace.services.lambda_.runtime.namespaces import NO_WALLS
-from headrace.services.lambda_.store import FunctionStore
+from headrace.services.lambda_.state import FunctionStore
 from headrace.services.lambda_.url_calls import (
     FunctionUrlRules,
     FunctionUrls,

@@ -30,7 +30,7 @@ from headrace.services.lambda_.invocations.dispatcher import (
 from headrace.services.lambda_.mappings.mappings import Mappings
 from headrace.services.lambda_.names import FunctionRef, check_reachable, parse_function
 from headrace.services.lambda_.packages.code import CODE_PATH
-from headrace.services.lambda_.policy import INVOKE, Caller, allows
+from headrace.services.lambda_.permits import INVOKE, Caller, allows
 
 _INVOKE_PATH = re.compile(r"^/2015-03-31/functions/([^/]+)/invocations/?$")
 _STREAM_PATH = re.compile(r"^/2021-11-15/functions/([^/]+)/response-streaming-invocations/?$")

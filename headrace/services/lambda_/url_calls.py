@@ -29,9 +29,8 @@ from headrace.core.ports import FunctionThrottled, InvokeResult
 from headrace.services.lambda_.errors import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.invocations.dispatcher import AnswerStream, Dispatcher, Part
 from headrace.services.lambda_.names import FunctionRef
-from headrace.services.lambda_.policy import INVOKE_URL, Caller, allows
-from headrace.services.lambda_.state import Function
-from headrace.services.lambda_.store import FunctionStore
+from headrace.services.lambda_.permits import INVOKE_URL, Caller, allows
+from headrace.services.lambda_.state import Function, FunctionStore
 
 URL_PATH = "/_headrace/function-url/"
 _HOST_MARK = ".lambda-url."

@@ -29,8 +29,7 @@ from headrace.moto.current_cloud import CURRENT, use_clock
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.logs import checks, insights_calls, metric_filters, query_definitions
-from headrace.services.logs import keys as log_keys
+from headrace.services.logs import checks, metric_filters
 
 
 @dataclass(slots=True)
@@ -72,13 +71,13 @@ def patch() -> None:
     stream: Any = models.LogStream
     stream._send_log_events = _send_to_subscriber
     backend: Any = models.LogsBackend
-    insights_calls.patch()
+    checks.run_insights()
     backend.put_subscription_filter = _without_looking(backend.put_subscription_filter)
     backend.filter_log_events = _without_searched(backend.filter_log_events)
     metric_filters.patch()
     checks.patch()
-    log_keys.patch()
-    query_definitions.patch()
+    checks.check_keys()
+    checks.keep_query_definitions()
     pickles.register_reducer(models.LogGroup, _reduce_group)
     pickles.register_filter("logs", lambda _, state: {**state, "queries": {}})
     pickles.register_carrier("logs", _keep_events)

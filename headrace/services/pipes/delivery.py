@@ -26,10 +26,9 @@ from headrace.core.event_patterns import (
 )
 from headrace.core.ports import CallerIdentity, ControlPlane, QueueMessage, StreamRecord
 from headrace.core.values import moment
-from headrace.deliveries.http_targets import http_call, is_final, is_http, send
 from headrace.deliveries.input_templates import NoValue, compact, fill, first_value
 from headrace.deliveries.outbox import NOT_RETRYABLE
-from headrace.deliveries.targets import target_call
+from headrace.deliveries.targets import http_call, is_final, is_http, send, target_call
 
 SESSION = "headrace-pipes"
 # Targets that get a whole batch; the others get each event.

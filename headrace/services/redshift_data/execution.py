@@ -40,8 +40,14 @@ from headrace.services.redshift_data.errors import (
     too_many_sessions,
     too_many_statements,
 )
-from headrace.services.redshift_data.results import size_of, to_stored
-from headrace.services.redshift_data.state import ENDED, Part, Statement, Statements
+from headrace.services.redshift_data.state import (
+    ENDED,
+    Part,
+    Statement,
+    Statements,
+    size_of,
+    to_stored,
+)
 
 # The cluster or workgroup whose quota a statement counts against.
 Where = tuple[str, ...]

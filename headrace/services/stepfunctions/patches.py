@@ -18,7 +18,7 @@ from typing import Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
-from headrace.services.stepfunctions import activities, aliases, test_state
+from headrace.services.stepfunctions import activities, aliases, definition_checks
 from headrace.services.stepfunctions.definition_checks import (
     MOST_DIAGNOSTICS,
     problems_of,
@@ -57,7 +57,7 @@ def patch(responses: Any) -> None:
     response.stop_execution = _stop_execution
     response.get_execution_history = _get_execution_history
     response.start_sync_execution = _start_sync_execution
-    response.test_state = test_state.test_state
+    response.test_state = definition_checks.test_state
     response.publish_state_machine_version = _publish_version
     response.list_state_machine_versions = _list_versions
     response.delete_state_machine_version = _delete_version

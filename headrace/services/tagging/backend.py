@@ -1,16 +1,22 @@
-"""Finds resources by their tags, and tags resources of any service."""
+"""Finds resources by their tags, and tags resources of any service.
+
+Reads and writes tags in the services that own the resources. Each `Kind` is for one type of resource.
+
+A resource with its tags, as the tagging API shows it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.operation import Call
+from headrace.aws.calls.operation import Call, service_model
 from headrace.aws.shapes.tagging import FailureInfo, TagFilter
-from headrace.core.arn import Arn
+from headrace.core.arn import Arn, make_arn
 from headrace.core.ports import ControlPlane
-from headrace.services.tagging.store import KINDS, Kind, RegionServices, TaggedResource
+from headrace.core.values import get_list, get_mapping
 
 
 class Tagging:
@@ -90,3 +96,289 @@ def matching(resource: TaggedResource, filters: Sequence[TagFilter]) -> bool:
         if key not in resource.tags or (values and resource.tags[key] not in values):
             return False
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedResource:
+    """A resource's ARN and its tags."""
+
+    arn: str
+    tags: Mapping[str, str]
+
+
+Answer = dict[str, Any]
+# The states of an EMR cluster that has not terminated.
+_LIVING = ("STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING", "TERMINATING")
+
+
+@dataclass(frozen=True, slots=True)
+class RegionServices:
+    """Calls the services of one account and region. Thread-safe."""
+
+    control: ControlPlane
+    account: str
+    region: str
+
+    def call(self, service: str, operation: str, **params: Any) -> Answer:
+        """Call an operation. Raises AwsError."""
+        return self.control.call(
+            service, operation, params, account=self.account, region=self.region
+        )
+
+    def pages(self, service: str, operation: str, member: str, token: str, **params: Any) -> Any:
+        """Yield the items in `member` of all pages.
+
+        `token` is the pagination token's member: `a>b` when the answer calls it `a` and the request `b`.
+        """
+        out, _, back = token.partition(">")
+        while True:
+            answer = self.call(service, operation, **params)
+            yield from get_list(answer, member)
+            if not answer.get(out):
+                return
+            params[back or out] = answer[out]
+
+    def arn(self, service: str, resource: str) -> str:
+        """Return the ARN of a resource of this account and region."""
+        return make_arn(service, self.region, self.account, resource)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One type of resource.
+
+    Attributes:
+        service: the service's name in ARNs.
+        type: the resource type, for ARNs that do not contain it.
+        found: yields all resources, also untagged ones.
+        tag: adds tags to a resource. Raises AwsError.
+        untag: removes the tags with these keys from a resource. Raises AwsError.
+    """
+
+    service: str
+    type: str
+    found: Callable[[RegionServices], Iterator[TaggedResource]]
+    tag: Callable[[RegionServices, str, Mapping[str, str]], Any]
+    untag: Callable[[RegionServices, str, Sequence[str]], Any]
+
+
+def _pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def _tags(pairs: Any) -> dict[str, str]:
+    return {pair["Key"]: pair.get("Value", "") for pair in pairs}
+
+
+def _last(arn: str) -> str:
+    return Arn.parse(arn).resource.rpartition("/")[2]
+
+
+def _streams(services: RegionServices) -> Iterator[TaggedResource]:
+    for stream in services.pages("kinesis", "ListStreams", "StreamSummaries", "NextToken"):
+        arn = stream["StreamARN"]
+        tags = services.call("kinesis", "ListTagsForStream", StreamARN=arn)["Tags"]
+        yield TaggedResource(arn, _tags(tags))
+    for kind in ("Queue", "Channel"):
+        # The lowest botocore that headrace takes does not know them.
+        if f"List{kind}s" not in service_model("kinesis").operation_names:
+            continue
+        for one in services.pages("kinesis", f"List{kind}s", f"{kind}Summaries", "NextToken"):
+            arn = one[f"{kind}ARN"]
+            tags = services.call("kinesis", "ListTagsForResource", ResourceARN=arn)["Tags"]
+            yield TaggedResource(arn, _tags(tags))
+
+
+def _tag_stream(services: RegionServices, arn: str, tags: Mapping[str, str]) -> None:
+    if ":stream/" in arn:
+        services.call("kinesis", "AddTagsToStream", StreamARN=arn, Tags=dict(tags))
+    else:
+        services.call("kinesis", "TagResource", ResourceARN=arn, Tags=dict(tags))
+
+
+def _untag_stream(services: RegionServices, arn: str, keys: Sequence[str]) -> None:
+    if ":stream/" in arn:
+        services.call("kinesis", "RemoveTagsFromStream", StreamARN=arn, TagKeys=list(keys))
+    else:
+        services.call("kinesis", "UntagResource", ResourceARN=arn, TagKeys=list(keys))
+
+
+def _bucket_tags(services: RegionServices, bucket: str) -> dict[str, str]:
+    try:
+        return _tags(services.call("s3", "GetBucketTagging", Bucket=bucket)["TagSet"])
+    except AwsError as error:
+        if error.code != "NoSuchTagSet":
+            raise
+        return {}
+
+
+def _buckets(services: RegionServices) -> Iterator[TaggedResource]:
+    for bucket in services.pages("s3", "ListBuckets", "Buckets", "ContinuationToken"):
+        name = bucket["Name"]
+        region = services.call("s3", "GetBucketLocation", Bucket=name).get("LocationConstraint")
+        if (region or "us-east-1") == services.region:
+            yield TaggedResource(make_arn("s3", "", "", name), _bucket_tags(services, name))
+
+
+def _tag_bucket(services: RegionServices, arn: str, tags: Mapping[str, str]) -> None:
+    bucket = _last(arn)
+    every = {**_bucket_tags(services, bucket), **tags}
+    services.call("s3", "PutBucketTagging", Bucket=bucket, Tagging={"TagSet": _pairs(every)})
+
+
+def _untag_bucket(services: RegionServices, arn: str, keys: Sequence[str]) -> None:
+    bucket = _last(arn)
+    left = {k: v for k, v in _bucket_tags(services, bucket).items() if k not in keys}
+    if left:
+        services.call("s3", "PutBucketTagging", Bucket=bucket, Tagging={"TagSet": _pairs(left)})
+    else:
+        services.call("s3", "DeleteBucketTagging", Bucket=bucket)
+
+
+def _functions(services: RegionServices) -> Iterator[TaggedResource]:
+    for function in services.pages("lambda", "ListFunctions", "Functions", "NextMarker>Marker"):
+        arn = function["FunctionArn"]
+        yield TaggedResource(
+            arn, get_mapping(services.call("lambda", "ListTags", Resource=arn), "Tags")
+        )
+
+
+def _delivery_streams(services: RegionServices) -> Iterator[TaggedResource]:
+    names = get_list(
+        services.call("firehose", "ListDeliveryStreams", Limit=10_000), "DeliveryStreamNames"
+    )
+    for name in names:
+        answer = services.call("firehose", "ListTagsForDeliveryStream", DeliveryStreamName=name)
+        yield TaggedResource(
+            services.arn("firehose", f"deliverystream/{name}"), _tags(answer["Tags"])
+        )
+
+
+def _clusters(services: RegionServices) -> Iterator[TaggedResource]:
+    for page in services.pages("emr", "ListClusters", "Clusters", "Marker", ClusterStates=_LIVING):
+        cluster = services.call("emr", "DescribeCluster", ClusterId=page["Id"])["Cluster"]
+        yield TaggedResource(page["ClusterArn"], _tags(cluster["Tags"]))
+
+
+def _applications(services: RegionServices) -> Iterator[TaggedResource]:
+    token = "nextToken"
+    for page in services.pages("emr-serverless", "ListApplications", "applications", token):
+        if page["state"] != "TERMINATED":
+            answer = services.call("emr-serverless", "ListTagsForResource", resourceArn=page["arn"])
+            yield TaggedResource(page["arn"], get_mapping(answer, "tags"))
+
+
+def _stacks(services: RegionServices) -> Iterator[TaggedResource]:
+    for stack in services.pages("cloudformation", "DescribeStacks", "Stacks", "NextToken"):
+        yield TaggedResource(stack["StackId"], _tags(stack["Tags"]))
+
+
+def _refuse_stacks(services: RegionServices, arn: str, tags: Any) -> None:
+    raise AwsError("InvalidParameterException", f"{arn}: a stack's tags are changed by an update.")
+
+
+def _queues(services: RegionServices) -> Iterator[TaggedResource]:
+    for url in services.pages("sqs", "ListQueues", "QueueUrls", "NextToken"):
+        tags = get_mapping(services.call("sqs", "ListQueueTags", QueueUrl=url), "Tags")
+        yield TaggedResource(services.arn("sqs", str(url).rpartition("/")[2]), tags)
+
+
+def _queue_url(services: RegionServices, arn: str) -> str:
+    return str(services.call("sqs", "GetQueueUrl", QueueName=_last(arn))["QueueUrl"])
+
+
+def _topics(services: RegionServices) -> Iterator[TaggedResource]:
+    for topic in services.pages("sns", "ListTopics", "Topics", "NextToken"):
+        arn = topic["TopicArn"]
+        yield TaggedResource(
+            arn, _tags(services.call("sns", "ListTagsForResource", ResourceArn=arn)["Tags"])
+        )
+
+
+def _tables(services: RegionServices) -> Iterator[TaggedResource]:
+    token = "LastEvaluatedTableName>ExclusiveStartTableName"
+    for name in services.pages("dynamodb", "ListTables", "TableNames", token):
+        arn = services.arn("dynamodb", f"table/{name}")
+        yield TaggedResource(
+            arn, _tags(services.call("dynamodb", "ListTagsOfResource", ResourceArn=arn)["Tags"])
+        )
+
+
+def _log_groups(services: RegionServices) -> Iterator[TaggedResource]:
+    for group in services.pages("logs", "DescribeLogGroups", "logGroups", "nextToken"):
+        arn = str(group["arn"]).removesuffix(":*")
+        answer = services.call("logs", "ListTagsForResource", resourceArn=arn)
+        yield TaggedResource(arn, get_mapping(answer, "tags"))
+
+
+KINDS = {
+    kind.service: kind
+    for kind in (
+        # Streams, queues and channels: their ARNs say which.
+        Kind("kinesis", "", _streams, _tag_stream, _untag_stream),
+        Kind("s3", "bucket", _buckets, _tag_bucket, _untag_bucket),
+        Kind(
+            "lambda",
+            "function",
+            _functions,
+            lambda p, a, t: p.call("lambda", "TagResource", Resource=a, Tags=dict(t)),
+            lambda p, a, k: p.call("lambda", "UntagResource", Resource=a, TagKeys=list(k)),
+        ),
+        Kind(
+            "firehose",
+            "deliverystream",
+            _delivery_streams,
+            lambda p, a, t: p.call(
+                "firehose", "TagDeliveryStream", DeliveryStreamName=_last(a), Tags=_pairs(t)
+            ),
+            lambda p, a, k: p.call(
+                "firehose", "UntagDeliveryStream", DeliveryStreamName=_last(a), TagKeys=list(k)
+            ),
+        ),
+        Kind(
+            "elasticmapreduce",
+            "cluster",
+            _clusters,
+            lambda p, a, t: p.call("emr", "AddTags", ResourceId=_last(a), Tags=_pairs(t)),
+            lambda p, a, k: p.call("emr", "RemoveTags", ResourceId=_last(a), TagKeys=list(k)),
+        ),
+        Kind(
+            "emr-serverless",
+            "applications",
+            _applications,
+            lambda p, a, t: p.call("emr-serverless", "TagResource", resourceArn=a, tags=dict(t)),
+            lambda p, a, k: p.call(
+                "emr-serverless", "UntagResource", resourceArn=a, tagKeys=list(k)
+            ),
+        ),
+        Kind("cloudformation", "stack", _stacks, _refuse_stacks, _refuse_stacks),
+        Kind(
+            "sqs",
+            "queue",
+            _queues,
+            lambda p, a, t: p.call("sqs", "TagQueue", QueueUrl=_queue_url(p, a), Tags=dict(t)),
+            lambda p, a, k: p.call("sqs", "UntagQueue", QueueUrl=_queue_url(p, a), TagKeys=list(k)),
+        ),
+        Kind(
+            "sns",
+            "topic",
+            _topics,
+            lambda p, a, t: p.call("sns", "TagResource", ResourceArn=a, Tags=_pairs(t)),
+            lambda p, a, k: p.call("sns", "UntagResource", ResourceArn=a, TagKeys=list(k)),
+        ),
+        Kind(
+            "dynamodb",
+            "table",
+            _tables,
+            lambda p, a, t: p.call("dynamodb", "TagResource", ResourceArn=a, Tags=_pairs(t)),
+            lambda p, a, k: p.call("dynamodb", "UntagResource", ResourceArn=a, TagKeys=list(k)),
+        ),
+        Kind(
+            "logs",
+            "log-group",
+            _log_groups,
+            lambda p, a, t: p.call("logs", "TagResource", resourceArn=a, tags=dict(t)),
+            lambda p, a, k: p.call("logs", "UntagResource", resourceArn=a, tagKeys=list(k)),
+        ),
+    )
+}

@@ -25,7 +25,7 @@ from headrace.aws.signatures.access_keys import Credentials
 from headrace.cloud import Cloud
 from headrace.core.config import DEFAULT_ACCOUNT_ID, DEFAULT_REGION, Config
 from headrace.core.ids import Ids
-from headrace.services.lambda_.mappings.backlog import MOST_COUNTED
+from headrace.services.lambda_.mappings.mappings import MOST_COUNTED
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.testing import clock as clocks
 from headrace.testing import function_variables, in_process

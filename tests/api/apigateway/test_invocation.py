@@ -19,7 +19,7 @@ from joserfc.jwt import encode
 from moto.cognitoidp.models import cognitoidp_backends
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.services.apigateway.invocation.functions import Refused
+from headrace.services.apigateway.invocation.integrations import Refused
 from headrace.services.apigateway.invocation.mappings import RequestValues
 from headrace.services.apigateway.invocation.validation import check_request
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud

@@ -13,7 +13,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from headrace.cli.submit_logs import DriverLogs
+from headrace.cli.submit_plan import DriverLogs
 from tests.api.emr.conftest import is_running
 from tests.support.command import INTERRUPTED, begin
 from tests.support.emr import cluster_request

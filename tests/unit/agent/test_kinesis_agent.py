@@ -15,9 +15,7 @@ from botocore.session import Session
 
 from headrace.agent.config.errors import ConfigurationError
 from headrace.agent.config.kinesis_agent import AgentSettings, MetricsSettings, read_agent_json
-from headrace.agent.metrics import AgentMetrics
-from headrace.agent.running import Agent
-from headrace.agent.senders import FirehoseSender, Stopped
+from headrace.agent.running import Agent, AgentMetrics, FirehoseSender, Stopped
 from headrace.client import Producer, PutError, PutsFailed
 from headrace.client.access import AwsAccess, assume_role
 from headrace.client.receipts import RequestCounts

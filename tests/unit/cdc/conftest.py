@@ -13,8 +13,7 @@ import pytest
 
 from headrace.cdc.capture import Capture, Settings
 from headrace.cdc.envelopes import envelope_of
-from headrace.cdc.keys import PartitionKeys
-from headrace.cdc.stream_sink import PRODUCER_OPTIONS, StreamSink
+from headrace.cdc.stream_sink import PRODUCER_OPTIONS, PartitionKeys, StreamSink
 from headrace.cdc.table_sink import ProgressFile
 from headrace.client.clock import SystemClock
 from headrace.client.producer import Producer

@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from headrace.cdc.envelopes import encode
+from headrace.cdc.envelopes import converters, encode
 from headrace.cdc.events import UNAVAILABLE, read_event
-from headrace.cdc.values import converters
 from tests.unit.cdc.conftest import Lab
 
 TYPES = """create table t (id bigint primary key, b bool, n numeric, f float8, bin bytea, d date, at timestamp,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.lateness import Lateness, arrivals, event_time, parse_lateness
+from headrace.cli.replay import Lateness, arrivals, event_time, parse_lateness
 
 HOUR_S = 3600.0
 

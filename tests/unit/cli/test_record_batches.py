@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.record_batches import PRODUCER_OPTIONS, PutFailed, Putter, batches, put_all
+from headrace.cli.put import PRODUCER_OPTIONS, PutFailed, Putter, batches, put_all
 from headrace.client import Producer
 from headrace.client.wire import NotSent, ServiceError, WireError
 from tests.support.fake_stream import FakeStream

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli import replay
-from headrace.cli.record_batches import PRODUCER_OPTIONS, Putter
+from headrace.cli.put import PRODUCER_OPTIONS, Putter
 from headrace.client import Producer
 from tests.support.fake_stream import FakeStream
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.commands import headrace
-from headrace.cli.sql_outside import Cloud
+from headrace.cli.sql_prompt import Cloud
 from headrace.sql.types import Place, SqlError
 
 DELAYS = """

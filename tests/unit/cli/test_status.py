@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli import down_status, lag, running_cloud
+from headrace.cli import down_status, running_cloud
 from headrace.store.data_dir import lock as hold_data_dir
 
 PAGE = {
@@ -70,7 +70,7 @@ def test_the_pipeline_is_in_words_by_the_page_s_api(
 
     page = {**PAGE, "data_dir": str(tmp_path)}
     monkeypatch.setattr(down_status, "health", lambda _: page)
-    monkeypatch.setattr(lag, "fetch_page", answer)
+    monkeypatch.setattr(down_status, "fetch_page", answer)
     monkeypatch.setenv("COLUMNS", "200")
     done = CliRunner().invoke(down_status.status, ["--data-dir", str(tmp_path)])
     for line in (

@@ -7,10 +7,9 @@ from typing import Any
 
 import cbor2
 
-from headrace.client.dispatch import Dispatch
+from headrace.client.dispatch import Bodies, Dispatch, Outcome, Request, outcome_of
 from headrace.client.hash_keys import ShardMap, hash_key_of
 from headrace.client.lanes import Lane, Lanes
-from headrace.client.put_requests import Bodies, Outcome, Request, outcome_of
 from headrace.client.receipts import Chunk
 from tests.support.fake_stream import FakeStream
 

@@ -14,9 +14,9 @@ from headrace.client import cbor
 from headrace.client.aggregation import disaggregate
 from headrace.client.async_producer import AsyncProducer
 from headrace.client.hash_keys import hash_key_of
+from headrace.client.lanes import SpoolError
 from headrace.client.producer import Producer
 from headrace.client.receipts import BufferFull, PutError, PutsFailed, Receipt
-from headrace.client.spool import SpoolError
 from headrace.client.wire import ServiceError, WireError
 from tests.support.fake_stream import FakeStream, throttle
 from tests.support.server import wait_until

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from headrace.core.ports import TrimHorizon
 from headrace.moto.storage.changes import MOTO_LOCK
-from headrace.services.dynamodb import expiry
+from headrace.services.dynamodb import patches
 from headrace.services.dynamodb import streams as dynamodb_streams
 from tests.support.moto_lab import MotoLab
 
@@ -403,7 +403,7 @@ def test_requests_go_on_while_a_table_is_looked_through(
             seen.append(another.submit(is_free).result())
         return False
 
-    monkeypatch.setattr(expiry, "_is_over", look)
+    monkeypatch.setattr(patches, "_is_over", look)
     lab.item_expiry.step()
     assert seen == [True]
 

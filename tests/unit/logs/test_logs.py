@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from headrace.services.logs import insights_calls
+from headrace.services.logs import checks
 from headrace.services.logs import patches as mended
 from headrace.services.logs.patches import keep_log_groups_within
 from tests.support.moto_lab import MotoLab
@@ -104,7 +104,7 @@ def test_groups_and_streams_last_and_events_do_not(lab: MotoLab, logs: Any):
 
 
 def test_results_of_queries_are_bounded(lab: MotoLab, logs: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(insights_calls, "MOST_QUERIES", 3)
+    monkeypatch.setattr(checks, "MOST_QUERIES", 3)
     ids = [
         logs.start_query(logGroupName="g", startTime=0, endTime=2**31, queryString="fields @message")["queryId"]
         for _ in range(6)

@@ -8,9 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from headrace.sql.analysis import read_script
-from headrace.sql.checkpoints import progress_problem, state_of
 from headrace.sql.plan import KINESIS_ANALYTICS, KSQL
-from headrace.sql.pyspark_job import compile_script
+from headrace.sql.pyspark_job import compile_script, progress_problem, state_of
 
 FOLDER = "s3://bucket/progress/q/"
 RELATIONS = """

@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli import sql_outside
+from headrace.cli import sql_prompt
 from headrace.cli.commands import headrace
 from headrace.core.evaluation.pool import Lane, Pool
 from headrace.sql.analysis import Analysis, read_script
 from headrace.sql.fold import run
-from headrace.sql.function import OwnFunction
 from headrace.sql.inference import Nothing
 from headrace.sql.parsing import parse
 from headrace.sql.plan import Script
 from headrace.sql.pyspark_job import compile_script
 from headrace.sql.records import Record
-from headrace.sql.types import Place, SqlError
+from headrace.sql.types import OwnFunction, Place, SqlError
 
 SOURCE = """
 def late_class(delay, least):
@@ -162,7 +161,7 @@ def test_a_type_may_be_dropped_and_made_again() -> None:
 def test_sql_test_bounds_a_function_and_counts_its_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_outside, "POOL", Pool((Lane(0.1, 1, 0),)))
+    monkeypatch.setattr(sql_prompt, "POOL", Pool((Lane(0.1, 1, 0),)))
     (tmp_path / "f.py").write_text(SOURCE)
     queries, cases = tmp_path / "q.sql", tmp_path / "t.yaml"
     queries.write_text(

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.store import marks as marks_module
-from headrace.store.check import STATE_FILE, check, identity_of_folder
+from headrace.store import check as marks_module
+from headrace.store.check import STATE_FILE, Marks, check, identity_of_folder, read_known
 from headrace.store.database import Database
 from headrace.store.losses import UNCERTAIN, KnownLog, LogDamaged
-from headrace.store.marks import Marks, read_known
-from headrace.store.repair import QUARANTINE_FOLDER, repair_logs
+from headrace.store.repair_database import QUARANTINE_FOLDER, repair_logs
 from headrace.store.shard_log import ShardLog, identity_of
 from tests.support.killed import run_killed
 from tests.unit.store.logs import (

@@ -12,8 +12,8 @@ from types import ModuleType
 
 import pytest
 
+from headrace.testing.access import CloudUnusable, RemoteCloud
 from headrace.testing.clouds import ServedCloud
-from headrace.testing.remote import CloudUnusable, RemoteCloud
 
 pytest_plugins = ["pytester"]
 

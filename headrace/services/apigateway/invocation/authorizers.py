@@ -19,7 +19,7 @@ from typing import Any, cast
 from headrace.core.patterns import glob_matches
 from headrace.core.ports import FunctionNotFound, FunctionThrottled
 from headrace.moto.storage.changes import MOTO_LOCK
-from headrace.services.apigateway.invocation.functions import (
+from headrace.services.apigateway.invocation.integrations import (
     SERVICE,
     Functions,
     Refused,

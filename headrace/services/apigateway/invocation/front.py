@@ -15,8 +15,8 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane
 from headrace.services.apigateway.invocation.apis import HttpApi, RestApi, find_api
-from headrace.services.apigateway.invocation.functions import ApiRequest, Functions, refusal
 from headrace.services.apigateway.invocation.http_apis import HttpApiRequest
+from headrace.services.apigateway.invocation.integrations import ApiRequest, Functions, refusal
 from headrace.services.apigateway.invocation.rest_apis import RestRequest
 from headrace.services.apigateway.invocation.websocket_integrations import Services
 from headrace.services.apigateway.invocation.websockets import (

@@ -21,7 +21,7 @@ from headrace.core.arn import partition_of
 from headrace.core.patterns import glob_matches
 from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
 from headrace.deliveries.targets import convert_parameters
-from headrace.services.apigateway.invocation import endpoints
+from headrace.services.apigateway.invocation import integrations
 from headrace.services.apigateway.invocation.apis import (
     UNSIGNED,
     HttpApi,
@@ -33,7 +33,7 @@ from headrace.services.apigateway.invocation.authorizers import (
     AuthorizerInput,
     authorize_http,
 )
-from headrace.services.apigateway.invocation.functions import (
+from headrace.services.apigateway.invocation.integrations import (
     SERVICE,
     ApiRequest,
     Refused,
@@ -152,7 +152,7 @@ class HttpApiRequest:
             return self._call_service(str(subtype), integration, parameters)
         if kind == "HTTP_PROXY":
             return answer(
-                *endpoints.forward(
+                *integrations.forward(
                     str(integration.get("integrationMethod") or "ANY")
                     .upper()
                     .replace("ANY", self._request.method),

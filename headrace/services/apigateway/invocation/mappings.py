@@ -22,7 +22,7 @@ from headrace.aws.calls.http import HttpResponse
 from headrace.core.evaluation import Budget, bound_parsed_bytes, check_json_size, text_size
 from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
 from headrace.deliveries.input_templates import NoValue, first_value
-from headrace.services.apigateway.invocation.functions import Refused
+from headrace.services.apigateway.invocation.integrations import Refused
 from headrace.services.apigateway.invocation.service_calls import IntegrationAnswer
 from headrace.services.apigateway.velocity.values import MOST_CHARACTERS, text_of
 from headrace.services.apigateway.velocity.velocity import Members, TemplateError, render

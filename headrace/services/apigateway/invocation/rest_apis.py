@@ -17,7 +17,7 @@ from typing import Any
 from headrace.aws.calls.http import HttpResponse
 from headrace.core.arn import make_arn
 from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
-from headrace.services.apigateway.invocation import endpoints, mappings, service_calls
+from headrace.services.apigateway.invocation import integrations, mappings, service_calls
 from headrace.services.apigateway.invocation.apis import (
     UNSIGNED,
     RestApi,
@@ -29,7 +29,7 @@ from headrace.services.apigateway.invocation.authorizers import (
     AuthorizerInput,
     authorize_rest,
 )
-from headrace.services.apigateway.invocation.functions import (
+from headrace.services.apigateway.invocation.integrations import (
     SERVICE,
     ApiRequest,
     Refused,
@@ -402,7 +402,7 @@ class RestRequest:
     ) -> tuple[int, list[tuple[str, str]], bytes]:
         parameters = mappings.request_parameters(integration, seen, overrides)
         kind = seen.header.get("content-type", "application/json")
-        return endpoints.forward(
+        return integrations.forward(
             str(integration.get("httpMethod") or self._request.method),
             mappings.with_variables(str(integration["uri"]), seen.stage),
             path={**seen.path, **parameters["path"]},

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from headrace.core.evaluation import Budget, TooMuch, bound_parsed_bytes
 from headrace.core.patterns import MatchingBudget, MatchTooLong, PatternRefused
-from headrace.services.apigateway.invocation.functions import Refused
+from headrace.services.apigateway.invocation.integrations import Refused
 from headrace.services.apigateway.invocation.mappings import RequestValues, members
 
 log = logging.getLogger(__name__)

@@ -16,9 +16,9 @@ from typing import Any
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import CallerIdentity, ControlPlane, FunctionNotFound, FunctionThrottled
-from headrace.services.apigateway.invocation import endpoints, mappings, service_calls
+from headrace.services.apigateway.invocation import integrations, mappings, service_calls
 from headrace.services.apigateway.invocation.apis import HttpApi
-from headrace.services.apigateway.invocation.functions import (
+from headrace.services.apigateway.invocation.integrations import (
     SERVICE,
     Functions,
     Refused,
@@ -185,7 +185,7 @@ def _ask(uri: str, integration: Mapping[str, Any], turn: Turn, *, is_proxy: bool
     body = None if is_proxy else _choose_template(integration, "requestTemplates", values)
     of_rest = {"requestParameters": integration.get("requestParameters")}
     parameters = mappings.request_parameters(of_rest, values, Overrides())
-    status, _, content = endpoints.forward(
+    status, _, content = integrations.forward(
         str(integration.get("integrationMethod") or "POST"),
         uri,
         path=parameters["path"],

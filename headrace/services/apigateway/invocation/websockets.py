@@ -23,7 +23,7 @@ from headrace.core.arn import make_arn
 from headrace.core.values import iso_seconds_of
 from headrace.services.apigateway.invocation.apis import HttpApi, denial_of, find_api, identity_of
 from headrace.services.apigateway.invocation.authorizers import AuthorizerInput, authorize_rest
-from headrace.services.apigateway.invocation.functions import (
+from headrace.services.apigateway.invocation.integrations import (
     ApiRequest,
     Refused,
     headers_of,

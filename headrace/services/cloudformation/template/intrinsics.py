@@ -15,7 +15,6 @@ from typing import Any, cast
 
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.template import functions
-from headrace.services.cloudformation.template import functions as forms
 from headrace.services.cloudformation.template.template import (
     NO_VALUE,
     UNKNOWN,
@@ -113,7 +112,7 @@ def _evaluate(value: Any, scope: Scope) -> Any:
         if function is not None:
             return function(argument, scope)
         if name.startswith("Fn::"):
-            raise forms.build_unsupported_error(name)
+            raise functions.build_unsupported_error(name)
     evaluated = {key: _evaluate(item, scope) for key, item in mapping.items()}
     return {key: item for key, item in evaluated.items() if item is not NO_VALUE}
 
@@ -142,7 +141,7 @@ def _ref(argument: Any, scope: Scope) -> Any:
     if argument == "AWS::NoValue":
         return NO_VALUE
     if not isinstance(argument, str):
-        raise forms.no_string_ref()
+        raise functions.no_string_ref()
     if argument not in scope.names:
         raise build_unresolved_error(argument)
     value = scope.names[argument]
@@ -159,7 +158,7 @@ def _get_att(argument: Any, scope: Scope) -> Any:
 
 
 def _list_argument(name: str, argument: Any, scope: Scope) -> list[Any]:
-    forms.check_count(name, argument)
+    functions.check_count(name, argument)
     return [_evaluate(part, scope) for part in cast("list[Any]", argument)]
 
 
@@ -183,7 +182,7 @@ def _sub(argument: Any, scope: Scope) -> Any:
 
 
 def _if(argument: Any, scope: Scope) -> Any:
-    forms.check_count("Fn::If", argument)
+    functions.check_count("Fn::If", argument)
     name, yes, no = cast("list[Any]", argument)
     return _evaluate(yes if scope.condition(str(name)) else no, scope)
 

@@ -5,26 +5,24 @@ from __future__ import annotations
 from headrace.aws.calls.operation import Action
 from headrace.services.emr.actions.clusters import (
     describe_cluster,
+    describe_job_flows,
     list_bootstrap_actions,
     list_clusters,
     modify_cluster,
     terminate_job_flows,
 )
-from headrace.services.emr.actions.instance_groups import (
+from headrace.services.emr.actions.common import describe_release_label, list_release_labels
+from headrace.services.emr.actions.instances import (
+    add_instance_fleet,
     add_instance_groups,
+    list_instance_fleets,
     list_instance_groups,
+    list_instances,
+    modify_instance_fleet,
     modify_instance_groups,
     put_auto_scaling_policy,
     remove_auto_scaling_policy,
 )
-from headrace.services.emr.actions.instances import (
-    add_instance_fleet,
-    list_instance_fleets,
-    list_instances,
-    modify_instance_fleet,
-)
-from headrace.services.emr.actions.job_flows import describe_job_flows
-from headrace.services.emr.actions.releases import describe_release_label, list_release_labels
 from headrace.services.emr.actions.security_configurations import (
     create_security_configuration,
     delete_security_configuration,

@@ -14,17 +14,15 @@ from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
 from headrace.core.values import get_list, present
 from headrace.services.emr.actions.common import (
-    cluster_arn,
-    idle_timeout_s,
-    page,
-    step_summary,
-)
-from headrace.services.emr.actions.instance_checks import (
     check_constraints,
     check_fleets,
     check_groups,
     check_instances,
     check_managed,
+    cluster_arn,
+    idle_timeout_s,
+    page,
+    step_summary,
 )
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import (

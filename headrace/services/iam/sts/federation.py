@@ -23,7 +23,7 @@ from typing import Any, cast
 from xml.parsers.expat import ExpatError
 
 from headrace.aws.calls.errors import AwsError
-from headrace.moto.memory import iam
+from headrace.moto.memory import principals
 from headrace.permissions.decisions.identity import WEB_PROVIDERS
 
 Keys = dict[str, tuple[str, ...]]
@@ -126,7 +126,7 @@ def _claims(token: str) -> dict[str, Any] | None:
 
 
 def _provider(account: str, host: str) -> Any:
-    backend = iam.backend_of(account)
+    backend = principals.backend_of(account)
     providers: Any = {} if backend is None else backend.open_id_providers
     return next((one for one in list(providers.values()) if str(one.url).rstrip("/") == host), None)
 
@@ -203,7 +203,7 @@ def _problem_of_assertion(
     now_ms: int,
 ) -> AwsError | None:
     """Return why STS refuses an assertion. The sentences are assumed, except that of an expired one."""
-    backend = iam.backend_of(provider.split(":")[4])
+    backend = principals.backend_of(provider.split(":")[4])
     providers: Any = {} if backend is None else backend.saml_providers
     if provider not in {str(one.arn) for one in list(providers.values())}:
         return AwsError(_INVALID, f"Specified provider doesn't exist: {provider}")

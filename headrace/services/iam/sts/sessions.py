@@ -38,7 +38,7 @@ from headrace.aws.signatures.credential_scopes import token_of
 from headrace.core.arn import is_account_id, partition_of
 from headrace.core.ports import CallerIdentity
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.memory import iam
+from headrace.moto.memory import principals
 from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest
 from headrace.permissions.policies.grammar import PolicyError, check_policy
 from headrace.services.iam.sts import federation
@@ -70,9 +70,9 @@ def user_id_of(sessions: RoleSessions, session: RoleSession) -> str:
     if session.kind == "federated":
         return f"{session.account}:{session.name}"
     if session.kind == "user":
-        user = iam.holder_of(session.account, "user", session.role)
+        user = principals.holder_of(session.account, "user", session.role)
         return "" if user is None else str(user.id)
-    role = iam.holder_of(session.account, "role", session.role)
+    role = principals.holder_of(session.account, "role", session.role)
     role_id = sessions.role_id(session.account, session.role) if role is None else str(role.id)
     return f"{role_id}:{session.name}"
 
@@ -90,7 +90,7 @@ _WRONG_DEVICE = (
 
 def check_code(account: str, user: str, serial_number: str, code: str, now_ms: int) -> None:
     """Refuse a wrong code, or a device of another user. Raises AwsError."""
-    holder = iam.holder_of(account, "user", user) if user else None
+    holder = principals.holder_of(account, "user", user) if user else None
     if holder is None or serial_number not in holder.mfa_devices:
         raise AwsError("AccessDenied", _WRONG_DEVICE, 403)
     seed = _seed_of(account, serial_number)
@@ -112,7 +112,7 @@ def code_of(seed: bytes, step: int) -> str:
 
 def _seed_of(account: str, serial_number: str) -> bytes | None:
     """Return the seed of a virtual device; None for another device."""
-    backend = iam.backend_of(account)
+    backend = principals.backend_of(account)
     device: Any = None if backend is None else backend.virtual_mfa_devices.get(serial_number)
     if device is None:
         return None
@@ -176,7 +176,7 @@ def answer_of_sts(sessions: RoleSessions, request: HttpRequest) -> HttpResponse:
 
 def _user_of(access_key: str) -> str:
     """Return the name of a key's user; empty for any other key."""
-    for _, backend in iam.backends():
+    for _, backend in principals.iam_backends():
         key = backend.access_keys.get(access_key)
         if key is not None and key.user_name is not None:
             return str(key.user_name)
@@ -372,7 +372,7 @@ def check_duration(account: str, role: str, duration_s: int, *, is_chained: bool
     """
     if is_chained and duration_s > HOUR_S:
         raise AwsError("ValidationError", _CHAINED)
-    holder = iam.holder_of(account, "role", role)
+    holder = principals.holder_of(account, "role", role)
     if holder is not None and duration_s > int(holder.max_session_duration or HOUR_S):
         raise AwsError("ValidationError", _TOO_LONG)
 
@@ -434,7 +434,7 @@ def _policies(asked: _Request, account: str) -> tuple[str, tuple[str, ...]]:
             f" Member must have length less than or equal to {MOST_POLICY_ARNS}",
         )
     for arn in arns:
-        if iam.find_managed_policy(account, arn) is None:
+        if principals.find_managed_policy(account, arn) is None:
             # IAM's sentence for an attached policy; assumed for a session's.
             sentence = f"Policy {arn} does not exist or is not attachable."
             raise AwsError("NoSuchEntity", sentence, 404)

@@ -52,7 +52,6 @@ from headrace.services.lambda_.actions.common import (
     render_listed,
 )
 from headrace.services.lambda_.backend import Lambda
-from headrace.services.lambda_.code_signing import CODE_SIGNING
 from headrace.services.lambda_.configuration import check_built
 from headrace.services.lambda_.errors import (
     conflict,
@@ -62,6 +61,7 @@ from headrace.services.lambda_.errors import (
     precondition_failed,
 )
 from headrace.services.lambda_.names import LATEST, format_lambda_time
+from headrace.services.lambda_.permits import CODE_SIGNING
 from headrace.services.lambda_.state import Alias, Function
 
 

@@ -52,7 +52,6 @@ from headrace.services.lambda_.actions.common import (
     render_listed,
 )
 from headrace.services.lambda_.backend import Lambda
-from headrace.services.lambda_.code_signing import CODE_SIGNING
 from headrace.services.lambda_.configuration import check_tag_keys, check_tags
 from headrace.services.lambda_.errors import (
     ACCOUNT_CONCURRENCY,
@@ -65,6 +64,7 @@ from headrace.services.lambda_.errors import (
 )
 from headrace.services.lambda_.invocations.pools import count_unreserved
 from headrace.services.lambda_.names import LATEST, check_reachable, parse_function
+from headrace.services.lambda_.permits import CODE_SIGNING
 from headrace.services.lambda_.state import Function
 
 

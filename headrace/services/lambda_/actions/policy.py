@@ -49,7 +49,7 @@ from headrace.services.lambda_.errors import (
     precondition_failed,
 )
 from headrace.services.lambda_.names import LATEST, FunctionRef, format_lambda_time
-from headrace.services.lambda_.policy import policy_text
+from headrace.services.lambda_.permits import policy_text
 from headrace.services.lambda_.state import Function, PolicyStatement, UrlConfig
 from headrace.services.lambda_.url_calls import URL_PATH
 

@@ -40,8 +40,7 @@ from headrace.services.lambda_.errors import (
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher
 from headrace.services.lambda_.names import LATEST, FunctionRef, parse_function
 from headrace.services.lambda_.permits import EVERYTHING, Permits
-from headrace.services.lambda_.state import AsyncSettings
-from headrace.services.lambda_.store import FunctionStore
+from headrace.services.lambda_.state import AsyncSettings, FunctionStore
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)

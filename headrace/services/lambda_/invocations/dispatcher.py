@@ -31,8 +31,7 @@ from headrace.services.lambda_.names import FunctionRef, parse_function
 from headrace.services.lambda_.permits import EVERYTHING, Permits
 from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.platform_log import AnswerSink, Outcome
-from headrace.services.lambda_.state import Function, Version
-from headrace.services.lambda_.store import FunctionStore
+from headrace.services.lambda_.state import Function, FunctionStore, Version
 
 # While this many bytes wait for the reader, the function waits. A reader that takes nothing for this long is gone.
 MOST_WAITING_BYTES = 4 * 1024 * 1024

@@ -29,17 +29,20 @@ from headrace.services.lambda_.errors import (
     Throttled,
 )
 from headrace.services.lambda_.names import FunctionRef
-from headrace.services.lambda_.packages.bytecode import Bytecode
 from headrace.services.lambda_.packages.code import CodeStore
+from headrace.services.lambda_.packages.layers import Bytecode
 from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.environment import SandboxSpec, trust_the_machine
 from headrace.services.lambda_.runtime.function_process import Sandbox
 from headrace.services.lambda_.runtime.namespaces import Namespaces
 from headrace.services.lambda_.runtime.platform_log import AnswerSink, Outcome
-from headrace.services.lambda_.runtime.process import ExecutionEnvironment, NotStarted, SandboxPool
-from headrace.services.lambda_.runtime.reaper_client import ReaperClient
-from headrace.services.lambda_.state import Function, Version
-from headrace.services.lambda_.store import FunctionStore
+from headrace.services.lambda_.runtime.process import (
+    ExecutionEnvironment,
+    NotStarted,
+    ReaperClient,
+    SandboxPool,
+)
+from headrace.services.lambda_.state import Function, FunctionStore, Version
 
 _EXPIRE_EVERY_S = 30.0
 # Makes a test's execution environment for a function; returns None if the function must run in a process.

@@ -45,8 +45,7 @@ from headrace.services.lambda_.mappings.batch import (
 from headrace.services.lambda_.mappings.checks import EventWriter, TableEventWriter
 from headrace.services.lambda_.mappings.failed_batches import Counts, FailedBatches
 from headrace.services.lambda_.mappings.mapping import Mapping, PresentSettings, Settings
-from headrace.services.lambda_.mappings.progress import Ports, Progress
-from headrace.services.lambda_.mappings.trace import BatchSource
+from headrace.services.lambda_.mappings.trace import BatchSource, Ports, Progress
 
 log = logging.getLogger(__name__)
 

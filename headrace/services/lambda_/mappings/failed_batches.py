@@ -23,8 +23,7 @@ from headrace.services.lambda_.mappings import trace
 from headrace.services.lambda_.mappings.batch import Batch
 from headrace.services.lambda_.mappings.checks import EventWriter
 from headrace.services.lambda_.mappings.mapping import Mapping
-from headrace.services.lambda_.mappings.progress import Ports
-from headrace.services.lambda_.mappings.trace import BatchSource
+from headrace.services.lambda_.mappings.trace import BatchSource, Ports
 
 log = logging.getLogger(__name__)
 

@@ -35,8 +35,15 @@ from headrace.services.lambda_.mappings.mapping import (
     Settings,
     first_unread,
 )
-from headrace.services.lambda_.mappings.progress import MappingStore, Ports, Progress, lane_of
-from headrace.services.lambda_.mappings.trace import BatchSource, Node, Trace
+from headrace.services.lambda_.mappings.trace import (
+    BatchSource,
+    MappingStore,
+    Node,
+    Ports,
+    Progress,
+    Trace,
+    lane_of,
+)
 from headrace.store.losses import LogDamaged
 
 log = logging.getLogger(__name__)

@@ -52,8 +52,12 @@ from headrace.services.lambda_.runtime.platform_log import (
     build_exit_error,
     build_timeout_error,
 )
-from headrace.services.lambda_.runtime.process import FunctionProcess, NotStarted, PlainProcess
-from headrace.services.lambda_.runtime.reaper_client import ReaperClient
+from headrace.services.lambda_.runtime.process import (
+    FunctionProcess,
+    NotStarted,
+    PlainProcess,
+    ReaperClient,
+)
 from headrace.services.lambda_.runtime.visible_files import TASK, TMP, TRUST, VisibleFiles
 
 log = logging.getLogger(__name__)

@@ -33,7 +33,7 @@ from headrace.core.ports.warehouses import (
     anybody,
 )
 from headrace.core.workers import Supervisor, WorkerDone
-from headrace.services.redshift.clusters import prelude
+from headrace.services.redshift.clusters import preparation
 from headrace.services.redshift.clusters.postgres import (
     HOST,
     SUPERUSER,
@@ -359,7 +359,7 @@ _SUPERUSER_OPTIONS = (
     "-c search_path=pg_catalog -c standard_conforming_strings=on -c session_preload_libraries="
     " -c local_preload_libraries= -c event_triggers=off"
 )
-_SEARCH_PATH = f'-c search_path="$user",public,{prelude.SCHEMA} -c timezone=UTC'
+_SEARCH_PATH = f'-c search_path="$user",public,{preparation.SCHEMA} -c timezone=UTC'
 
 
 def _parameters(url: str) -> Parameters:

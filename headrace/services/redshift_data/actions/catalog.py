@@ -15,7 +15,7 @@ from headrace.core.values import BadMarker, moment, page_of, present
 from headrace.services.redshift_data.backend import CatalogRequest, RedshiftData
 from headrace.services.redshift_data.errors import NAMES_PER_PAGE, STATEMENTS_PER_PAGE, invalid
 from headrace.services.redshift_data.execution import OpenSession
-from headrace.services.redshift_data.results import column_of
+from headrace.services.redshift_data.state import column_of
 
 _DATABASES = "select datname::text from pg_database where not datistemplate and datname <> 'postgres' order by 1"
 _SCHEMAS = (

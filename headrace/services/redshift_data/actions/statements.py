@@ -18,8 +18,14 @@ from headrace.services.redshift_data.errors import (
     invalid,
     no_result,
 )
-from headrace.services.redshift_data.results import csv_of, fields_of
-from headrace.services.redshift_data.state import ENDED, Part, Statement, StoredResult
+from headrace.services.redshift_data.state import (
+    ENDED,
+    Part,
+    Statement,
+    StoredResult,
+    csv_of,
+    fields_of,
+)
 
 
 @operation("GetStatementResult")

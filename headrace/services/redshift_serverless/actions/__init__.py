@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from headrace.aws.calls.operation import Action
-from headrace.services.redshift_serverless.actions.namespaces import (
-    create_namespace,
-    delete_namespace,
-    get_namespace,
-    list_namespaces,
-    update_namespace,
-)
 from headrace.services.redshift_serverless.actions.workgroups import (
+    create_namespace,
     create_workgroup,
+    delete_namespace,
     delete_workgroup,
     get_credentials,
+    get_namespace,
     get_workgroup,
+    list_namespaces,
     list_tags_for_resource,
     list_workgroups,
     tag_resource,
     untag_resource,
+    update_namespace,
     update_workgroup,
 )
 

@@ -4,13 +4,18 @@ moto measures a value by writing all of it, and only when a state ends. The limi
 documented: https://docs.aws.amazon.com/step-functions/latest/dg/intrinsic-functions.html; States.DataLimitExceeded and
 States.IntrinsicFailure: https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html; the sentence
 of the former was observed by others (github.com/jogold/cloudstructs, issue 163); those of the latter are assumed.
+
+Parameters, ResultSelector and ItemSelector of any JSON type, for moto's interpreter, whose grammar has only objects.
+
+Parameters may be a number, text, list, boolean or null (documented: github.com/aws/amazon-states-language-service,
+pull request 83); that the other two may be as well is assumed. `mark_expressions` wraps such a value in an object.
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
-# moto has no public attributes for these patches.
 
 from __future__ import annotations
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
+# moto has no public attributes for these patches.
 import functools
 import json
 import re
@@ -19,7 +24,7 @@ from typing import Any, cast
 
 from headrace.core.evaluation import Ledger, TooMuch, check_json_size
 from headrace.services.stepfunctions.interpreter.jsonata_states import caller_of, failure
-from headrace.services.stepfunctions.query_languages import Expression
+from headrace.services.stepfunctions.query_languages import WRAPPED, Expression
 
 # Documented: the largest input and output of a state, a task and an execution.
 MOST_STATE_BYTES = 256 * 1024
@@ -291,3 +296,28 @@ def _name_error(from_error: Callable[..., Any]) -> Callable[..., Any]:
         return from_error(self, env=env, ex=error or ex)
 
     return name_error
+
+
+def allow_any_template() -> None:
+    """Unwrap the values after their evaluation. Called once, when moto's interpreter is imported."""
+    from moto.stepfunctions.parser.asl.component.common import parargs, result_selector
+    from moto.stepfunctions.parser.asl.component.state.exec.state_map import item_selector
+
+    kinds: tuple[Any, ...] = (
+        parargs.Parameters,
+        result_selector.ResultSelector,
+        item_selector.ItemSelector,
+    )
+    for kind in kinds:
+        kind._eval_body = _unwrapped(kind._eval_body)
+
+
+def _unwrapped(evaluate: Any) -> Any:
+    @functools.wraps(evaluate)
+    def eval_body(self: Any, env: Any) -> None:
+        evaluate(self, env)
+        value: Any = env.stack[-1]
+        if isinstance(value, dict) and set(value) == {WRAPPED}:
+            env.stack[-1] = value[WRAPPED]
+
+    return eval_body

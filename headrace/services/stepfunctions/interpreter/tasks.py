@@ -18,8 +18,8 @@ from typing import Any, cast
 from urllib.parse import urlencode
 
 from headrace.aws.calls.errors import AwsError
-from headrace.deliveries.http_targets import HttpCall, connection_call, make_exchange
 from headrace.deliveries.input_templates import first_value
+from headrace.deliveries.targets import HttpCall, connection_call, make_exchange
 from headrace.services.stepfunctions.interpreter.service_calls import client_of_cloud, failure
 
 Parameters = Mapping[str, Any]

@@ -12,14 +12,13 @@ from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import tagging as shapes
 from headrace.core.system_tags import is_refused
 from headrace.core.values import BadMarker, page_of
-from headrace.services.tagging.backend import Tagging, matching
+from headrace.services.tagging.backend import TaggedResource, Tagging, matching
 from headrace.services.tagging.errors import (
     MOST_RESOURCES_PER_PAGE,
     NAMES_PER_PAGE,
     TAGS_PER_PAGE,
     invalid_parameter,
 )
-from headrace.services.tagging.store import TaggedResource
 
 
 @operation("GetResources")
