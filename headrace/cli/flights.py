@@ -9,14 +9,13 @@ local time (`sched_dep_time` 515 is 05:15). An event's time is the scheduled dep
 
 A test checks that the data of 2013 has no flight in either hour, so no event's time is a guess.
 """
+# pyright: reportArgumentType=false, reportAssignmentType=false, reportAttributeAccessIssue=false
+# pyright: reportCallIssue=false, reportReturnType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
 
 # pandas' own annotations give every index and conversion a union of all that it might return.
-# pyright: reportArgumentType=false, reportAssignmentType=false, reportAttributeAccessIssue=false
-# pyright: reportCallIssue=false, reportReturnType=false
 
 # pandas is typed in part only.
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _HOME = {
     "Producer": "producer",
     "PutError": "receipts",
     "PutsFailed": "receipts",
-    "QueueConsumer": "queue_consumer",
+    "QueueConsumer": "processing",
     "Receipt": "receipts",
     "Receipts": "receipts",
     "Record": "records",

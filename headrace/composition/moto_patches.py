@@ -51,7 +51,7 @@ from headrace.services.athena import query_calls
 from headrace.services.cloudwatch import alarm_actions, alarms, anomaly_detectors, metric_streams
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.cognito import patches as cognito_patches
-from headrace.services.dynamodb import partiql as dynamodb_partiql
+from headrace.services.dynamodb import partiql_calls as dynamodb_partiql
 from headrace.services.dynamodb import patches as dynamodb_patches
 from headrace.services.dynamodb import quick as dynamodb_quick
 from headrace.services.dynamodb import stream_consumers

@@ -49,7 +49,7 @@ from headrace.services.apigateway.invocation.front import ExecuteApi
 from headrace.services.emr.api import FOLDER as EMR_FOLDER
 from headrace.services.emr_serverless.api import FOLDER as EMR_SERVERLESS_FOLDER
 from headrace.services.iam.callers import MotoUsersAndRoles
-from headrace.services.iot.mqtt.listener import Mqtt
+from headrace.services.iot.mqtt.mqtt import Mqtt
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.s3.backend import TableStorage
 from headrace.services.s3.website import BucketRules

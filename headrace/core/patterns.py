@@ -12,12 +12,12 @@ EventBridge's wildcards (`Wildcard`) have `\*` and `\\` for the characters thems
 how many stars one text can hold open at once. The wildcards of IAM, EC2 and SQL (`Glob`, `glob_matches`) also have a
 sign for any one character.
 """
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
 
 from __future__ import annotations
 
 # RE2's bindings have no types.
-# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUnknownArgumentType=false
 import functools
 import re
 import time

@@ -1,8 +1,7 @@
 """Runs background workers on a few shared threads: a worker does one unit of work at a time.
 
-Threads and not asyncio because workers make blocking calls (files, SQLite, subprocesses, moto). See DECISIONS.md. A
-waiting worker uses no thread: a few threads wait for all workers, and only steps that run at the same time need more.
-So a thousand idle event source mappings cost the same as ten.
+Threads and not asyncio because workers make blocking calls (files, SQLite, subprocesses, moto). A waiting worker uses
+no thread: a few wait for all workers, so a thousand idle event source mappings cost the same as ten.
 """
 
 from __future__ import annotations

@@ -10,11 +10,11 @@ Sends events of rules and pipes to HTTP endpoints: API destinations, and methods
 Documented: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-api-destinations.html and
 eb-api-gateway-target.html.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false
 import base64
 import json
 from collections.abc import Mapping
@@ -30,9 +30,6 @@ from headrace.aws.calls.operation import service_model
 from headrace.deliveries.outside_http import exchange, request
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import MOTO_LOCK
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-
 
 UNSUPPORTED = "headrace does not deliver to such a target, though AWS does"
 

@@ -4,6 +4,7 @@ Finds a mapping's event source: a stream, a table's stream, a registered consume
 
 The base class of every rule: id, reason, source, two examples, and the check that cfn-lint runs.
 """
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
@@ -11,8 +12,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-
-# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 from typing import Any, ClassVar, cast
 
 from cfnlint.rules import CloudFormationLintRule, RuleMatch

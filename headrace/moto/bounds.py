@@ -13,14 +13,13 @@ A few hundred bytes of aliases can expand to gigabytes when their values are wal
 copies them during parsing. So a document's values are counted with all aliases expanded before anything is built.
 CloudFormation's templates have rules of their own: see `headrace.services.cloudformation.template.template_text`.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
 import builtins
 import functools
 import importlib
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from types import ModuleType

@@ -2,6 +2,7 @@
 
 Replaces the machine's clock by the cloud's in modules of moto, so that their times agree with the cloud's.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
@@ -10,8 +11,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any, Protocol

@@ -123,7 +123,8 @@ class MotoEngine:
     Args:
         outbox: the deliveries of moto's services: rows that are always loaded.
         endpoint_host: returns this cloud's host and port.
-        patches: what headrace changes in moto.
+        patches: returns what headrace changes in moto; called when moto is loaded.
+        quick: returns the calls that are answered without moto in their plain form; called then, too.
         sessions: the role sessions, whose credentials moto does not know.
 
     Attributes:
@@ -136,15 +137,17 @@ class MotoEngine:
         database: Database,
         clock: Clock,
         ids: Ids,
-        patches: Patches,
+        patches: Callable[[], Patches],
         outbox: DeliveryRows,
         endpoint_host: Callable[[], str],
         answer_without_moto: AnswerWithoutMoto,
         sessions: RoleSessions | None = None,
         check_strictly: CheckStrictly | None = None,
-        quick: Sequence[QuickCall] = (),
+        quick: Callable[[], Sequence[QuickCall]] | None = None,
     ) -> None:
-        self._quick = QuickCalls(() if check_strictly is not None else quick)
+        self._load_quick_calls = quick if check_strictly is None else None
+        # Of moto without state nothing is answered quickly.
+        self._quick = QuickCalls(())
         self._ids = ids
         self._waits_for_disk = database.fsync
         self._kept = MotoStorage(database, always=[outbox])
@@ -238,7 +241,9 @@ class MotoEngine:
 
     def _load(self) -> None:
         _Owner.engine = None
-        start_empty(self._patches)
+        start_empty(self._patches())
+        if self._load_quick_calls is not None:
+            self._quick = QuickCalls(self._load_quick_calls())
         CURRENT.enter(self._clock, self._sessions, self._connections.guard)
         self._outbox.clear()
         CHANGES.take()

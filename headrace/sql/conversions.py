@@ -4,11 +4,11 @@ Functions of times and dates; `headrace/sql/types.py` says what the fields mean.
 
 Reads and writes times in Java's patterns, as Spark does: the letters that both know alike.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportMissingTypeStubs=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownLambdaType=false, reportMissingTypeStubs=false
 # A value of SQL is of any type until it is computed; re2 has no types.
 import base64
 

@@ -2,11 +2,11 @@
 
 Aggregate and table functions; `headrace/sql/types.py` says what the fields mean.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportMissingTypeStubs=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownLambdaType=false, reportMissingTypeStubs=false
 # A value of SQL is of any type until it is computed; re2 has no types.
 import base64
 import json

@@ -2,11 +2,11 @@
 
 Refuses constants that would end a job, since Spark fails at them, and columns where it wants constants.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportMissingTypeStubs=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownLambdaType=false, reportMissingTypeStubs=false
 # A value of SQL is of any type until it is computed; re2 has no types.
 # re2 has no types.
 from collections.abc import Callable, Mapping, Sequence

@@ -4,10 +4,10 @@ A cloud seen from one account: a test that has its own account works with this v
 
 Connects to a cloud that is already running: checks that it answers, and which product it is.
 """
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 
 from __future__ import annotations
 
-# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 import functools
 import json
 import urllib.error

@@ -2,12 +2,11 @@
 
 Serves a cloud of this process on a socket too: for the AWS CLI, other processes and clients without botocore.
 """
+# pyright: reportMissingTypeStubs=false
 
 from __future__ import annotations
 
 import asyncio
-
-# pyright: reportMissingTypeStubs=false
 import contextlib
 import functools
 import inspect

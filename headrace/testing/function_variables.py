@@ -4,10 +4,10 @@ Gives each execution environment that runs in this process its own Python module
 
 Sets the environment variables by which AWS's SDKs find a cloud and its credentials, and restores them.
 """
+# pyright: reportUnknownMemberType=false, reportMissingTypeStubs=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportMissingTypeStubs=false
 import contextlib
 import functools
 import itertools

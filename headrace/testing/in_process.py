@@ -5,14 +5,13 @@ Passes botocore's requests to a cloud in this process.
 botocore sends every request by `URLLib3Session.send`. While a cloud is entered, this module replaces that method, and
 so catches all clients, also those that a module made long before.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 import re
 import tempfile
 import threading

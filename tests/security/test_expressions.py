@@ -22,10 +22,10 @@ from tests.security.expression_bombs import (
     Lab,
     forget_peak,
     memory_mib,
-    random_bombs,
     refused,
     template,
 )
+from tests.security.random_bombs import random_bombs
 from tests.support.server import ServerProcess, wait_until
 
 # 250 MiB are the cloud with moto's services; each of two large evaluations may have 128 and their results.

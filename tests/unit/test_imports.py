@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from graphlib import CycleError, TopologicalSorter
 
 import grimp
+import pytest
 
 
 def circle(*packages: str) -> list[str]:
@@ -35,3 +37,9 @@ def test_a_circle_would_be_found(tmp_path, monkeypatch) -> None:
     (package / "two.py").write_text("def late():\n    import circular.one\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert sorted(set(circle("circular"))) == ["circular.one", "circular.two"]
+
+
+@pytest.mark.parametrize("package", ["headrace.client", "headrace.testing"])
+def test_every_public_name_is_where_its_package_looks_for_it(package: str) -> None:
+    module = importlib.import_module(package)
+    assert [name for name in module.__all__ if getattr(module, name, None) is None] == []

@@ -77,6 +77,9 @@ class InlineRequests:
         is_declared = request.headers.get("x-amz-target") in self._targets
         if not (is_declared or self._may_be_quick(request)) or self._faults.is_slow:
             return False
+        if self._faults.rules and not is_declared:
+            # A rule counts a request once, and not again on its thread.
+            return False
         authentication, permissions = self._authentication, self.permissions
         if (
             permissions is not None
@@ -85,10 +88,7 @@ class InlineRequests:
             and is_restricted(scope_of(request).access_key)
         ):
             return False
-        request.at_once = authentication is None or authentication.is_quick(
-            scope_of(request).access_key
-        )
-        return request.at_once
+        return authentication is None or authentication.is_quick(scope_of(request).access_key)
 
 
 log = logging.getLogger(__name__)

@@ -118,9 +118,8 @@ class Entrance:
         of_path = self._answer if _may_be_own(request.path) else self._gateway.handle
         handler = of_path if is_plain else self._visit
         try:
-            if not self._gateway.inline.has(request):
-                return handler
-            return handler(request)
+            request.at_once = self._gateway.inline.has(request)
+            return handler(request) if request.at_once else handler
         except NeedsThread:
             request.at_once = False
             return handler

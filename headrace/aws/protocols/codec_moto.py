@@ -13,12 +13,11 @@ services that headrace owns are bounded where they are decoded: `codec_json` (JS
 
 Reads which operation a request is for, and its parameters, of a service that headrace does not own.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
 import contextlib
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 import functools
 import io
 import json

@@ -14,13 +14,13 @@ Reads policies of queues, topics, event buses, log groups and keys from moto's m
 
 moto's services use it during a request of their own, which another request must not interrupt. moto must be loaded.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
 import json
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 # ruff: noqa: SLF001 - moto stores a topic's tags in a private attribute
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC

@@ -9,12 +9,12 @@ Reads users, groups, roles and their policies from moto's IAM; all permission de
 
 moto must be loaded. The results are moto's own objects, which other threads may change; lists of them are copies.
 """
-
-from __future__ import annotations
-
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 # pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
 import functools
 import importlib
 import json

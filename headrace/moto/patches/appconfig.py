@@ -21,6 +21,9 @@ from headrace.core.values import iso_seconds_of
 from headrace.moto.current_cloud import CURRENT
 
 _MINUTE_MS = 60_000
+# Documented: a token is valid for up to 24 hours.
+_TOKEN_LASTS_MS = 24 * 60 * _MINUTE_MS
+_SEAL_BYTES = 16
 _UNFINISHED = ("DEPLOYING", "BAKING")
 _FLAGS = "AWS.AppConfig.FeatureFlags"
 _STRATEGIES: dict[str, dict[str, Any]] = {
@@ -89,9 +92,6 @@ def _refuse(code: str, sentence: str) -> Exception:
     error = JsonRESTError(code, sentence)
     error.code = {"ResourceNotFoundException": 404, "ConflictException": 409}.get(code, 400)
     return error
-
-
-# --- environments --------------------------------------------------------------------------------
 
 
 def _environments_of(application: Any) -> dict[str, dict[str, Any]]:
@@ -166,9 +166,6 @@ def delete_environment(self: Any) -> str:
     return "{}"
 
 
-# --- strategies ----------------------------------------------------------------------------------
-
-
 def _own_strategies(self: Any) -> dict[str, dict[str, Any]]:
     return vars(self.appconfig_backend).setdefault("deployment_strategies", {})
 
@@ -239,9 +236,6 @@ def _own_strategy(self: Any) -> dict[str, Any]:
     if strategy["Id"] in _STRATEGIES:
         raise _refuse("BadRequestException", "Predefined deployment strategies cannot be changed.")
     return strategy
-
-
-# --- deployments ---------------------------------------------------------------------------------
 
 
 def start_deployment(self: Any) -> str:
@@ -374,9 +368,6 @@ def _show_deployment(deployment: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-# --- AppConfig Data ------------------------------------------------------------------------------
-
-
 def _start_session(request: Any, _url: str, _headers: Any) -> Any:
     """Answer StartConfigurationSession: the token says what is asked for."""
     try:
@@ -476,10 +467,6 @@ def _pick(name: str, among: list[tuple[str, str, Any]]) -> Any:
     return next((one for id_, label, one in among if name in (id_, label)), None)
 
 
-# Documented: a token is valid for up to 24 hours.
-_TOKEN_LASTS_MS = 24 * 60 * _MINUTE_MS
-
-
 def _token(backend: Any, parts: list[Any]) -> str:
     """Return a token that only this backend makes: reading by it asks for no permission to the configuration."""
     plain = json.dumps([*parts, CURRENT.clock.now_ms()]).encode()
@@ -497,9 +484,6 @@ def _read_token(backend: Any, token: str) -> list[Any] | None:
         return None
     *parts, issued_ms = json.loads(plain)
     return parts if CURRENT.clock.now_ms() < issued_ms + _TOKEN_LASTS_MS else None
-
-
-_SEAL_BYTES = 16
 
 
 def _seal(backend: Any, plain: bytes) -> bytes:

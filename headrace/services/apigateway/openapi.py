@@ -4,6 +4,8 @@ Source: docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-swagger
 
 Imports OpenAPI definitions as HTTP APIs (ImportApi, ReimportApi); moto reads only routes and integrations.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportUnknownParameterType=false
 
 from __future__ import annotations
 
@@ -13,9 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import yaml
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false, reportUnknownParameterType=false
 from moto.apigatewayv2.exceptions import BadRequestException
 
 from headrace.moto.bounds import safe_load

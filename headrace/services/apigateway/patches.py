@@ -8,12 +8,12 @@ REST APIs: members that moto drops or does not have: media types, address types,
 
 Answers are as recorded from AWS (LocalStack's cloudformation/resources/test_apigateway.py, 2023 to 2025).
 """
-
-from __future__ import annotations
-
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportPrivateUsage=false, reportMissingTypeStubs=false
 # pyright: reportMissingParameterType=false, reportUnknownLambdaType=false
+
+from __future__ import annotations
+
 import functools
 import json
 from types import ModuleType

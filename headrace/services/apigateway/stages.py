@@ -5,11 +5,11 @@ Quick create: CreateApi with a Target makes an integration, a route and a stage 
 Source: the model's texts of CreateApi and UpdateApi (documented). Assumed: the code and the sentences of refusals, and
 that what was made is marked as managed, as the developer guide's console shows it.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportMissingTypeStubs=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportMissingTypeStubs=false
 import functools
 import json
 from collections.abc import Mapping

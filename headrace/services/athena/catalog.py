@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,11 @@ def split_location(location: str) -> tuple[str, str]:
     if scheme not in ("s3", "s3a", "s3n") or not bucket:
         raise CatalogRefused(f"INVALID_TABLE_PROPERTY: {location} is no location in S3")
     return bucket, prefix if not prefix or prefix.endswith("/") else f"{prefix}/"
+
+
+def is_iceberg(table: Mapping[str, Any]) -> bool:
+    """Whether a table of Glue's is an Iceberg table."""
+    return str((table.get("Parameters") or {}).get("table_type", "")).upper() == "ICEBERG"
 
 
 class Catalog:
@@ -137,12 +142,26 @@ class Catalog:
         ):
             raise CatalogRefused(f"{reason} (Service: Amazon S3; Status Code: 403): {denial}")
 
-    def put(self, bucket: str, key: str, file: Path) -> None:
-        """Store an object. Raises CatalogRefused, BucketNotFound, KeyRefused."""
+    def check_output(self, location: str, query_id: str) -> None:
+        """Check that a query's results can be stored at a location. Raises CatalogRefused."""
+        bucket, prefix = split_location(location)
+        try:
+            self._objects.home(bucket)
+        except BucketNotFound as error:
+            raise CatalogRefused(
+                f"The S3 bucket of the results does not exist: {location}"
+            ) from error
+        self._check_put(bucket, f"{prefix}{query_id}")
+
+    def _check_put(self, bucket: str, key: str) -> None:
         at = f"s3://{bucket}/{key}"
         self._check(
             "s3:PutObject", f"{bucket}/{key}", f"Access denied when writing to location: {at}"
         )
+
+    def put(self, bucket: str, key: str, file: Path) -> None:
+        """Store an object. Raises CatalogRefused, BucketNotFound, KeyRefused."""
+        self._check_put(bucket, key)
         self._objects.put(bucket, key, file)
 
     # What a query reads
@@ -177,7 +196,7 @@ class Catalog:
             "parameters": {**parameters, **(serde.get("Parameters") or {})},
             "files": [],
         }
-        if parameters.get("table_type", "").upper() == "ICEBERG":
+        if is_iceberg(table):
             # Which files it has stands in its metadata: the query's process asks for each by `find_object`.
             described["metadata"] = parameters.get("metadata_location", "")
             described["keys"] = []
@@ -305,9 +324,10 @@ class Catalog:
         serde: Mapping[str, Any] = storage.get("SerdeInfo") or {}
         library = str(serde.get("SerializationLibrary") or "")
         form = _WRITTEN.get(library.rsplit(".", 1)[-1])
-        if parameters.get("table_type", "").upper() == "ICEBERG" or form is None:
-            kind = "Iceberg tables" if form is not None or "table_type" in parameters else library
-            return {"missing": f"NOT_SUPPORTED: headrace does not INSERT into {kind} in Athena"}
+        if is_iceberg(table):
+            return {"metadata": parameters.get("metadata_location", "")}
+        if form is None:
+            return {"missing": f"NOT_SUPPORTED: headrace does not INSERT into {library} in Athena"}
         delimiters: Mapping[str, str] = serde.get("Parameters") or {}
         compression = parameters.get("write.compression") or parameters.get("parquet.compression")
         return {
@@ -404,7 +424,11 @@ class Catalog:
         act = written["act"]
         database, name = act["table"]
         options = act["options"]
-        location = options.get("external_location") or f"{output}tables/{query_id}/"
+        location = (
+            options.get("external_location")
+            or options.get("location")
+            or f"{output}tables/{query_id}/"
+        )
         try:
             self.check_new(database, name)
         except CatalogRefused as error:
@@ -437,6 +461,142 @@ class Catalog:
         self.call("CreateTable", DatabaseName=database, TableInput=table)
         self._add_written(self.table(database, name), written)
         return uris
+
+    # Iceberg tables
+
+    def check_unused(self, location: str) -> dict[str, str]:
+        """Check that nothing lies at a new Iceberg table's location. Raises CatalogRefused."""
+        try:
+            self._empty(location)
+        except CatalogRefused as error:
+            if not str(error).startswith("HIVE_PATH_ALREADY_EXISTS"):
+                raise
+            raise CatalogRefused(
+                f"ICEBERG_FILESYSTEM_ERROR: Cannot create a table on a non-empty location: {location}"
+            ) from error
+        return {}
+
+    def create_iceberg(
+        self, database: str, table: dict[str, Any], partitions: Sequence[Mapping[str, str]]
+    ) -> None:
+        """Create an Iceberg table without rows. Raises CatalogRefused, AwsError."""
+        storage: Mapping[str, Any] = table["StorageDescriptor"]
+        bucket, prefix = split_location(storage["Location"])
+        self._check_put(bucket, f"{prefix}metadata/")
+        ids = {column["Name"]: number for number, column in enumerate(storage["Columns"], 1)}
+        fields = [
+            {
+                "SourceId": ids[part["column"]],
+                "Transform": part["transform"],
+                "Name": part["name"],
+                "FieldId": 1000 + number,
+            }
+            for number, part in enumerate(partitions)
+        ]
+        iceberg: dict[str, Any] = {
+            "Location": storage["Location"],
+            "Schema": {"Fields": []},
+            "PartitionSpec": {"Fields": fields},
+            "Properties": table.pop("properties"),
+        }
+        table["StorageDescriptor"] = {
+            "Location": storage["Location"],
+            "Columns": storage["Columns"],
+        }
+        table["Parameters"] = {"table_type": "ICEBERG"}
+        operation = {
+            "MetadataOperation": "CREATE",
+            "Version": "2",
+            "CreateIcebergTableInput": iceberg,
+        }
+        self.call(
+            "CreateTable",
+            DatabaseName=database,
+            TableInput=table,
+            OpenTableFormatInput={"IcebergInput": operation},
+        )
+
+    def commit_iceberg(self, commit: Mapping[str, Any]) -> dict[str, bool]:
+        """Store a table's new files, and make its new metadata the current one.
+
+        The files are there before the catalogue names them: a kill leaves the old snapshot, and files of no snapshot.
+        Raises CatalogRefused, AwsError, BucketNotFound.
+
+        Args:
+            commit: the `table`'s database and name; the `base` that the change was made from, empty of a new table; the
+                new `metadata`; the `location`; Glue's `columns`; `files` by URI.
+
+        Returns:
+            `{"conflict": True}`, and nothing is stored, when the table's metadata is no longer the base.
+        """
+        database, name = commit["table"]
+        table: dict[str, Any] = {}
+        if commit["base"]:
+            table = self.table(database, name)
+            if (table.get("Parameters") or {}).get("metadata_location") != commit["base"]:
+                return {"conflict": True}
+        else:
+            self.check_new(database, name)
+        for uri, path in commit["files"].items():
+            bucket, _, key = uri.partition("://")[2].partition("/")
+            self.put(bucket, key, Path(path))
+        storage = {
+            **(table.get("StorageDescriptor") or {}),
+            "Location": commit["location"],
+            "Columns": commit["columns"],
+        }
+        parameters = {
+            **(table.get("Parameters") or {}),
+            "table_type": "ICEBERG",
+            "metadata_location": commit["metadata"],
+        }
+        changed = {
+            **input_of(table),
+            "Name": name,
+            "TableType": table.get("TableType") or "EXTERNAL_TABLE",
+            "StorageDescriptor": storage,
+            "Parameters": parameters,
+        }
+        if not commit["base"]:
+            self.call("CreateTable", DatabaseName=database, TableInput=changed)
+            return {}
+        parameters["previous_metadata_location"] = commit["base"]
+        try:
+            self.call(
+                "UpdateTable",
+                DatabaseName=database,
+                TableInput=changed,
+                SkipArchive=True,
+                **({"VersionId": table["VersionId"]} if "VersionId" in table else {}),
+            )
+        except AwsError as error:
+            if error.code != "ConcurrentModificationException":
+                raise
+            self._delete(commit["files"])
+            return {"conflict": True}
+        return {}
+
+    def delete_objects(self, uris: Sequence[str]) -> dict[str, str]:
+        """Remove objects of S3. Raises CatalogRefused."""
+        for uri in uris:
+            place = uri.partition("://")[2]
+            self._check(
+                "s3:DeleteObject", place, f"Access denied when deleting from location: {uri}"
+            )
+        self._delete(uris)
+        return {}
+
+    def _delete(self, uris: Iterable[str]) -> None:
+        for uri in uris:
+            bucket, _, key = uri.partition("://")[2].partition("/")
+            self._objects.delete(bucket, key)
+
+    def read_metadata(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what an Iceberg table's metadata file says. Raises CatalogRefused."""
+        read = self.find_object(table["Parameters"].get("metadata_location", ""))
+        if "missing" in read:
+            raise CatalogRefused(read["missing"])
+        return dict(json.loads(Path(read["path"]).read_bytes()))
 
     def check_new(self, database: str, name: str) -> None:
         """Check that there is no such table. Raises CatalogRefused."""
@@ -475,6 +635,15 @@ class Catalog:
                 PartitionInputList=inputs,
             )
         return [values for values, _ in new]
+
+
+def input_of(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of a table of Glue's that UpdateTable takes."""
+    members = (
+        "Name", "Description", "Owner", "PartitionKeys", "TableType", "Parameters", "Retention", "StorageDescriptor",
+        "ViewOriginalText", "ViewExpandedText",
+    )  # fmt: skip
+    return {member: table[member] for member in members if member in table}
 
 
 def _folder_values(folder: str) -> dict[str, str]:

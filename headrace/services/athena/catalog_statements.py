@@ -22,6 +22,8 @@ from headrace.services.athena.catalog import (
     VIEW_MARK,
     Catalog,
     CatalogRefused,
+    input_of,
+    is_iceberg,
     split_location,
     view_query,
 )
@@ -57,6 +59,12 @@ class CatalogStatements:
             "add_partitions": self._add_named_partitions,
             "drop_partitions": self._drop_partitions,
             "add_columns": self._add_columns,
+            "drop_column": self._refuse_hive,
+            "change_column": self._refuse_hive,
+            "set_properties": self._alter_properties,
+            "unset_properties": self._alter_properties,
+            "rename_table": self._rename_table,
+            "altered": lambda _: Shown(),  # the query's process has committed it
             "repair": self._repair,
             "show_databases": self._show_databases,
             "show_tables": self._show_tables,
@@ -128,11 +136,11 @@ class CatalogStatements:
         for column in [*table["StorageDescriptor"]["Columns"], *table["PartitionKeys"]]:
             if column["Type"]:
                 parse_type(column["Type"])
-        if table.pop("iceberg", False):
-            raise CatalogRefused(
-                "NOT_SUPPORTED: headrace does not create Iceberg tables in Athena: make them by Glue's CreateTable "
-                "with OpenTableFormatInput, or let Firehose or Spark write them"
-            )
+        made = table.pop("iceberg", None)
+        if made is not None:
+            table["properties"] = made["properties"]
+            self._catalog.create_iceberg(database, table, made["partitions"])
+            return Shown()
         self._catalog.call("CreateTable", DatabaseName=database, TableInput=table)
         return Shown()
 
@@ -156,6 +164,12 @@ class CatalogStatements:
                 f"FAILED: SemanticException [Error 10018]: Cannot drop {what} with DROP {kind}"
             )
         self._catalog.call("DeleteTable", DatabaseName=database, Name=name)
+        if is_iceberg(table):
+            # Documented: such a table is managed, and its files go with it.
+            bucket, prefix = split_location(table["StorageDescriptor"]["Location"])
+            for folder in ("data/", "metadata/"):
+                files = list(self._catalog.list_objects(bucket, prefix + folder))
+                self._catalog.delete_objects([f"s3://{bucket}/{one.key}" for one in files])
         return Shown()
 
     def _create_view(self, statement: Mapping[str, Any]) -> Shown:
@@ -202,19 +216,42 @@ class CatalogStatements:
         twice = next((column["Name"] for column in columns if column["Name"] in names), None)
         if twice is not None:
             raise CatalogRefused(f"{_FAILED}Duplicate column name: {twice}")
-        members = (
-            "Name",
-            "Description",
-            "Owner",
-            "PartitionKeys",
-            "TableType",
-            "Parameters",
-            "Retention",
-        )
-        changed = {member: table[member] for member in members if member in table}
+        changed = input_of(table)
         changed["StorageDescriptor"] = {**storage, "Columns": [*storage["Columns"], *columns]}
         self._catalog.call("UpdateTable", DatabaseName=database, TableInput=changed)
         return Shown()
+
+    def _alter_properties(self, statement: Mapping[str, Any]) -> Shown:
+        database, name = statement["table"]
+        table = self._catalog.table(database, name)
+        parameters = {
+            **(table.get("Parameters") or {}),
+            **statement["options"].get("properties", {}),
+        }
+        for removed in statement["options"].get("names", ()):
+            parameters.pop(removed, None)
+        changed = {**input_of(table), "Parameters": parameters}
+        self._catalog.call("UpdateTable", DatabaseName=database, TableInput=changed)
+        return Shown()
+
+    def _rename_table(self, statement: Mapping[str, Any]) -> Shown:
+        """Give an Iceberg table another name; its files stay where they are."""
+        database, name = statement["table"]
+        table = self._catalog.table(database, name)
+        if not is_iceberg(table):
+            raise CatalogRefused("NOT_SUPPORTED: Athena renames Iceberg tables alone")
+        new_database, new_name = statement["options"]["to"]
+        self._catalog.check_new(new_database, new_name)
+        renamed = {**input_of(table), "Name": new_name}
+        self._catalog.call("CreateTable", DatabaseName=new_database, TableInput=renamed)
+        self._catalog.call("DeleteTable", DatabaseName=database, Name=name)
+        return Shown()
+
+    def _refuse_hive(self, statement: Mapping[str, Any]) -> Shown:
+        what = str(statement["action"]).upper().replace("_", " ")
+        raise CatalogRefused(
+            f"NOT_SUPPORTED: headrace runs ALTER TABLE {what} on Iceberg tables alone"
+        )
 
     # Partitions
 
@@ -357,6 +394,17 @@ class CatalogStatements:
 
     def _describe_table(self, statement: Mapping[str, Any]) -> Shown:
         table = self._catalog.table(*statement["table"])
+        if is_iceberg(table) and not statement["options"]["column"]:
+            rows = [
+                (one["Name"], one["Type"], one.get("Comment", "")) for one in self._columns(table)
+            ]
+            parts = _iceberg_parts(self._catalog.read_metadata(table))
+            lines = [
+                "# Table schema:\t\t", "# col_name\tdata_type\tcomment", *("\t".join(row) for row in rows),
+                "\t\t", "# Partition spec:\t\t", "# field_name\tfield_transform\tcolumn_name",
+                *("\t".join(part) for part in parts),
+            ]  # fmt: skip
+            return Shown(("col_name", "data_type", "comment"), tuple(lines))
         name, style = statement["options"]["column"], statement["options"]["style"]
         columns = self._columns(table)
         if name:
@@ -386,6 +434,9 @@ class CatalogStatements:
             )
         if statement["options"]["kind"] == "VIEW":
             raise CatalogRefused(f"Relation '{name}' is a table, not a view")
+        if is_iceberg(table):
+            lines = _iceberg_lines(table, name, self._catalog.read_metadata(table))
+            return Shown(("createtab_stmt",), tuple(lines))
         return Shown(("createtab_stmt",), tuple(_create_lines(table, name)))
 
 
@@ -431,6 +482,42 @@ def _detail_lines(table: Mapping[str, Any], *, is_formatted: bool) -> Iterator[s
 
 def _described_line(column: Mapping[str, str]) -> str:
     return f"{column['Name']:<20}\t{column.get('Type', ''):<20}\t{column.get('Comment', ''):<20}"
+
+
+def _iceberg_parts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the transform and the column of each field of an Iceberg table's partitions."""
+    specs = {spec["spec-id"]: spec["fields"] for spec in metadata["partition-specs"]}
+    schemas = {schema.get("schema-id", 0): schema["fields"] for schema in metadata["schemas"]}
+    names = {field["id"]: field["name"] for field in schemas[metadata["current-schema-id"]]}
+    for field in specs[metadata["default-spec-id"]]:
+        yield field["name"], field["transform"], names.get(field["source-id"], "")
+
+
+def _iceberg_lines(
+    table: Mapping[str, Any], name: str, metadata: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield the statement that makes an Iceberg table, in the form of Athena's documented CREATE TABLE."""
+    columns: Sequence[Mapping[str, str]] = table["StorageDescriptor"]["Columns"]
+    yield f"CREATE TABLE {name} ("
+    for number, column in enumerate(columns):
+        comment = f" COMMENT '{column['Comment']}'" if column.get("Comment") else ""
+        yield f"  {column['Name']} {column['Type']}{comment}{')' if number == len(columns) - 1 else ','}"
+    parts: list[str] = []
+    for _, transform, column in _iceberg_parts(metadata):
+        kind, _, size = transform.rstrip("]").partition("[")
+        arguments = f"{size}, `{column}`" if size else f"`{column}`"
+        parts.append(f"`{column}`" if kind == "identity" else f"{kind}({arguments})")
+    if parts:
+        yield f"PARTITIONED BY ({', '.join(parts)})"
+    yield f"LOCATION '{metadata['location']}'"
+    shown = {"table_type": "iceberg", **metadata.get("properties", {})}
+    shown.pop("write.format.default", None)
+    codec = shown.pop("write.parquet.compression-codec", None)
+    if codec is not None:
+        shown["write_compression"] = codec
+    yield "TBLPROPERTIES ("
+    for number, (key, value) in enumerate(shown.items()):
+        yield f"  '{key}'='{value}'{')' if number == len(shown) - 1 else ','}"
 
 
 def _create_lines(table: Mapping[str, Any], name: str) -> Iterator[str]:

@@ -3,7 +3,8 @@
 It reads lines of JSON from the standard input and answers in lines on the standard output:
 1. in: the query's text, its database, its parameters, a folder for its files, the bounds;
 2. out: `{"tables": [[database, name], ...]}` as often as it needs them; in: their descriptions, in order; or
-   `{"catalogue": true}`; in: all databases, with the columns of their tables; or `{"object": uri}`; in: its file;
+   `{"catalogue": true}`; in: all databases, with the columns of their tables; or `{"object": uri}`; in: its file; or
+   `{"commit": ...}`: an Iceberg table's new metadata and files; in: whether others were first; or `{"delete": uris}`;
 3. out: `{"done": ...}`, `{"refused": ...}`, or `{"act": ...}` for a statement on the catalogue, which the parent runs.
 
 DuckDB can open the tables' files and write to the folder; a query cannot name others.
@@ -13,6 +14,7 @@ DuckDB can open the tables' files and write to the folder; a query cannot name o
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -24,9 +26,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headrace.services.athena.ddl import iceberg_properties
 from headrace.services.athena.hive_types import NoHiveType, athena_name, hive_name, literal, quote
 from headrace.services.athena.parsing import parse
-from headrace.services.athena.statements import INFORMATION, Statement, StatementRefused, Table
+from headrace.services.athena.statements import (
+    INFORMATION,
+    PATH,
+    WITH_PATH,
+    Statement,
+    StatementRefused,
+    Table,
+    split_part,
+)
 
 _ROWS_AT_ONCE = 10_000
 _MOST_VIEWS = 100
@@ -52,12 +63,16 @@ class _Pipe:
 
     def find_object(self, location: str) -> str:
         """Return the path of an object that a table's metadata names; any thread may. Raises StatementRefused."""
-        with self._lock:
-            self.say(object=location)
-            answer = self.hear()
+        answer = self.ask(object=location)
         if "missing" in answer:
             raise StatementRefused(answer["missing"])
         return str(answer["path"])
+
+    def ask(self, **message: Any) -> Any:
+        """Return the parent's answer to a message; any thread may."""
+        with self._lock:
+            self.say(**message)
+            return self.hear()
 
     def say(self, **message: Any) -> None:
         self._output.write(json.dumps(message) + "\n")
@@ -77,6 +92,8 @@ def main() -> None:
     _bound(request)
     try:
         statement = parse(request["query"], request["database"], request["parameters"])
+        if statement.action in _ALTERS:
+            statement = _alter(statement, request, pipe)
         if statement.action not in _RUNS:
             pipe.say(act=statement.to_dict())
             return
@@ -124,6 +141,7 @@ class _Query:
         self.tables: list[Table] = []
         self.views: dict[tuple[str, str], str] = {}
         self.catalogue: list[dict[str, Any]] = []
+        self._iceberg: Any = None
         self._describe(list(statement.tables))
         self.connection = connection = duckdb.connect()
         settings = {
@@ -149,7 +167,7 @@ class _Query:
         self.sql = statement.sql
         with self.errors():
             for table in self.tables:
-                define(connection, table, self.pipe.find_object)
+                define(connection, table, self.open_iceberg)
             if self.catalogue:
                 define_information(connection, self.catalogue)
             self._create_views()
@@ -163,11 +181,9 @@ class _Query:
                 raise StatementRefused("VIEW_IS_RECURSIVE: The query reads too many views")
             known.update(names)
             if any(database == INFORMATION for database, _ in names):
-                self.pipe.say(catalogue=True)
-                self.catalogue = self.pipe.hear()
+                self.catalogue = self.pipe.ask(catalogue=True)
                 names = [name for name in names if name[0] != INFORMATION]
-            self.pipe.say(tables=names)
-            answers = self.pipe.hear()
+            answers = self.pipe.ask(tables=[(one[0], split_part(one[1])[0]) for one in names])
             wanted: dict[tuple[str, str], None] = {}
             for (database, name), described in zip(names, answers, strict=True):
                 if "missing" in described:
@@ -209,10 +225,41 @@ class _Query:
     def errors(self) -> _Errors:
         return _Errors(self.duckdb)
 
+    @property
+    def iceberg(self) -> Any:
+        """The catalogue of Iceberg tables. Raises StatementRefused without pyiceberg."""
+        if self._iceberg is None:
+            self._iceberg = _open_catalog(self.pipe, self.folder)
+        return self._iceberg
+
+    def open_iceberg(self, table: Table) -> Any:
+        """Return pyiceberg's table. Raises StatementRefused."""
+        return self.iceberg.open((table.database, split_part(table.name)[0]), table.metadata)
+
+    def target(self) -> Table:
+        """Return the table that the statement changes, which must be an Iceberg table. Raises StatementRefused."""
+        table = next(one for one in self.tables if (one.database, one.name) == self.statement.table)
+        if table.stored is None:
+            raise StatementRefused(_NOT_ICEBERG)
+        return table
+
     def scanned_bytes(self) -> int:
         return sum(
             Path(file["path"]).stat().st_size for table in self.tables for file in table.files
         )
+
+
+_NOT_ICEBERG = "NOT_SUPPORTED: Modifying Hive table rows is only supported for transactional tables"
+
+
+def _open_catalog(pipe: _Pipe, folder: Path) -> Any:
+    try:
+        from headrace.services.athena.iceberg import Catalog
+    except ImportError as error:
+        raise StatementRefused(
+            "NOT_SUPPORTED: Iceberg tables need headrace's extra `iceberg`"
+        ) from error
+    return Catalog(pipe, folder)
 
 
 class _Errors:
@@ -298,13 +345,16 @@ def _write(query: _Query) -> dict[str, Any]:
     statement, options = query.statement, query.statement.options
     target: Mapping[str, Any] = {}
     if statement.action == "insert":
-        query.pipe.say(target=list(statement.table))
-        target = query.pipe.hear()
+        target = query.pipe.ask(target=list(statement.table))
         if "missing" in target:
             raise StatementRefused(target["missing"])
     with query.errors():
         relation = query.connection.sql(query.sql)
         names, kinds = list(relation.columns), list(relation.types)
+        if target.get("metadata"):
+            return _insert_iceberg(query, target["metadata"], names)
+        if "iceberg" in options:
+            return _create_iceberg(query, names, kinds)
         if statement.action == "insert":
             shape = _insert_shape(query, target, names)
         else:
@@ -351,16 +401,24 @@ def _new_shape(
 
 def _insert_shape(query: _Query, target: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
     """Return how rows are added to a table, and make the query give its columns in order."""
+    from headrace.services.athena.hive_types import parse_type
+
     keys = [name for name, _ in target["keys"]]
     columns = [(str(name), str(kind)) for name, kind in [*target["columns"], *target["keys"]]]
+    _order_columns(query, [(name, parse_type(kind).duckdb) for name, kind in columns], names)
+    return _shape(
+        target["format"], columns, keys, target.get("compression"), target.get("delimiter")
+    )
+
+
+def _order_columns(query: _Query, columns: list[tuple[str, str]], names: list[str]) -> None:
+    """Make the query of an INSERT give its table's columns, of DuckDB's types, in order. Raises StatementRefused."""
     order = query.statement.options["columns"] or [name for name, _ in columns]
     if len(order) != len(names):
         raise StatementRefused(
             f"TYPE_MISMATCH: Insert query has mismatched column types: the table has {len(order)} columns, "
             f"the query {len(names)}"
         )
-    from headrace.services.athena.hive_types import parse_type
-
     at = {name: number for number, name in enumerate(order)}
     unknown = [name for name in order if name not in dict(columns)]
     if unknown:
@@ -369,13 +427,10 @@ def _insert_shape(query: _Query, target: Mapping[str, Any], names: list[str]) ->
         )
     aliases = ", ".join(f"c{number}" for number in range(len(names)))
     parts = [
-        f"CAST({f'c{at[name]}' if name in at else 'NULL'} AS {parse_type(kind).duckdb}) AS {quote(name)}"
+        f"CAST({f'c{at[name]}' if name in at else 'NULL'} AS {kind}) AS {quote(name)}"
         for name, kind in columns
     ]
     query.sql = f"SELECT {', '.join(parts)} FROM ({query.sql}) AS inserted({aliases})"
-    return _shape(
-        target["format"], columns, keys, target.get("compression"), target.get("delimiter")
-    )
 
 
 def _shape(
@@ -420,12 +475,148 @@ def _copy(query: _Query, shape: Mapping[str, Any]) -> int:
     return int(copied[0]) if copied else 0
 
 
+# Changes of Iceberg tables, each of which is committed here as one snapshot
+
+
+def _insert_iceberg(query: _Query, metadata: str, names: list[str]) -> dict[str, Any]:
+    from headrace.services.athena import iceberg
+
+    stored = query.iceberg.open(query.statement.table, metadata)
+    columns = [(name, kind.duckdb) for name, kind in iceberg.columns_of(stored.schema())]
+    _order_columns(query, columns, names)
+    added, rows = iceberg.write(stored, _batches(query, query.sql))
+    iceberg.append(query.iceberg, stored, added)
+    return _committed(query, rows, added)
+
+
+def _create_iceberg(query: _Query, names: list[str], kinds: Sequence[Any]) -> dict[str, Any]:
+    from headrace.services.athena import iceberg
+
+    statement = query.statement
+    shape = _new_shape({"format": "PARQUET"}, names, kinds)
+    query.pipe.ask(unused=[*statement.table, statement.options["location"]])
+    columns, options = shape["columns"], statement.options["iceberg"]
+    stored = iceberg.stage(query.iceberg, statement.table, columns, options)
+    casts = ", ".join(
+        f"CAST(c{number} AS {kind.duckdb})"
+        for number, (_, kind) in enumerate(iceberg.columns_of(stored.schema()))
+    )
+    aliases = ", ".join(f"c{number}" for number in range(len(names)))
+    sql = f"SELECT {casts} FROM ({query.sql}) AS written({aliases})"
+    added, rows = iceberg.write(stored, _batches(query, sql))
+    iceberg.create(stored, added)
+    return _committed(query, rows, added)
+
+
+def _change_rows(query: _Query) -> dict[str, Any]:
+    """Run a DELETE, an UPDATE or a MERGE: change the rows in DuckDB, and rewrite the files that had them."""
+    from headrace.services.athena import iceberg
+    from headrace.services.athena.parsing import ALL_COLUMNS
+
+    statement, target = query.statement, query.target()
+    names = ", ".join(quote(name) for name, _ in target.columns)
+    twice = statement.options.get("twice")
+    with query.errors():
+        if twice and query.connection.execute(twice).fetchall():
+            raise StatementRefused(
+                "MERGE_TARGET_ROW_MULTIPLE_MATCHES: One MERGE target table row matched more than one source row"
+            )
+        uris: set[str] = set()
+        rows = 0
+        cursor = query.connection.execute(query.sql.replace(quote(ALL_COLUMNS), names))
+        while batch := cursor.fetchmany(_ROWS_AT_ONCE):
+            rows += len(batch)
+            uris.update(row[0] for row in batch if row[0] is not None)
+    return _rewrite(query, target, uris, rows, iceberg)
+
+
+def _optimize(query: _Query) -> dict[str, Any]:
+    """Rewrite small files, and those with delete files, of the partitions that a predicate names."""
+    from headrace.services.athena import iceberg
+
+    target = query.target()
+    with query.errors():
+        named = {row[0] for row in query.connection.execute(query.sql).fetchall()}
+    uris = named.intersection(iceberg.small_files(target.stored))
+    return _rewrite(query, target, uris, 0, iceberg)
+
+
+def _rewrite(
+    query: _Query, target: Table, uris: set[str], rows: int, iceberg: Any
+) -> dict[str, Any]:
+    """Commit the rows that lie in DuckDB in the place of those of some files, and those that are new."""
+    names = ", ".join(quote(name) for name, _ in target.columns)
+    hidden = f"{quote(target.database)}.{quote(target.name + WITH_PATH)}"
+    chosen = "(SELECT unnest(?))"
+    path = quote(PATH)
+    sql = f"SELECT {names} FROM {hidden} WHERE {path} IS NULL OR {path} IN {chosen}"
+    with query.errors():
+        added, _ = iceberg.write(target.stored, _batches(query, sql, [sorted(uris)]))
+    removed = iceberg.data_files(target.stored, uris)
+    if added or removed:
+        iceberg.replace(target.stored, added, removed)
+    return _committed(query, rows, added)
+
+
+def _vacuum(query: _Query) -> dict[str, Any]:
+    from headrace.services.athena import iceberg
+
+    stored = query.iceberg.open(query.statement.table, _metadata_of(query.pipe, query.statement))
+    iceberg.vacuum(query.iceberg, stored, int(query.request["now_ms"]))
+    return _committed(query, 0, ())
+
+
+def _metadata_of(pipe: _Pipe, statement: Statement) -> str:
+    """Return where an Iceberg table's metadata is; empty of another table. Raises StatementRefused."""
+    (described,) = pipe.ask(tables=[list(statement.table)])
+    if "missing" in described:
+        raise StatementRefused(described["missing"])
+    if not described.get("metadata") and statement.action == "vacuum":
+        raise StatementRefused("NOT_SUPPORTED: VACUUM is for Iceberg tables alone")
+    return str(described.get("metadata") or "")
+
+
+def _batches(query: _Query, sql: str, parameters: Sequence[Any] = ()) -> Any:
+    """Return a query's rows as a stream of Arrow's batches."""
+    return query.connection.execute(sql, list(parameters)).to_arrow_reader(_ROWS_AT_ONCE)
+
+
+def _committed(query: _Query, rows: int, added: Sequence[Any]) -> dict[str, Any]:
+    return {
+        "columns": [], "rows": rows, "scanned_bytes": query.scanned_bytes(), "act": query.statement.to_dict(),
+        "committed": [file.file_path for file in added],
+    }  # fmt: skip
+
+
+_ALTERS = ("add_columns", "drop_column", "change_column", "set_properties", "unset_properties")
+
+
+def _alter(statement: Statement, request: Mapping[str, Any], pipe: _Pipe) -> Statement:
+    """Alter an Iceberg table, which leaves the parent nothing to do; return any other statement as it is."""
+    metadata = _metadata_of(pipe, statement)
+    if not metadata:
+        return statement
+    options = dict(statement.options)
+    if statement.action == "set_properties":
+        options["properties"] = iceberg_properties(options["properties"])
+    catalog = _open_catalog(pipe, Path(request["folder"]))
+    from headrace.services.athena import iceberg
+
+    iceberg.alter(catalog.open(statement.table, metadata), statement.action, options)
+    return dataclasses.replace(statement, action="altered")
+
+
 _RUNS: dict[str, Callable[[_Query], dict[str, Any]]] = {
     "query": _select,
     "explain": _explain,
     "insert": _write,
     "create_table_as": _write,
     "unload": _write,
+    "delete": _change_rows,
+    "update": _change_rows,
+    "merge": _change_rows,
+    "optimize": _optimize,
+    "vacuum": _vacuum,
 }
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ Source: docs.aws.amazon.com/athena/latest/ug/ddl-reference.html (documented).
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlglot
@@ -84,7 +86,7 @@ def _parse_create_as(tree: Any, database: str) -> Statement:
         elif isinstance(one, exp.FileFormatProperty):
             options["format"] = str(one.this.name).upper()
         elif isinstance(one, exp.LocationProperty):
-            options["external_location"] = one.this.name
+            options["location"] = one.this.name
         elif isinstance(one, exp.WithDataProperty):
             is_empty = bool(one.args.get("no"))
         elif isinstance(one, exp.Property):
@@ -92,7 +94,10 @@ def _parse_create_as(tree: Any, database: str) -> Statement:
             items = (
                 [item.name for item in value.expressions] if isinstance(value, exp.Array) else None
             )
-            options[one.name.lower()] = value.name if items is None else items
+            text = str(value.this).lower() if isinstance(value, exp.Boolean) else value.name
+            options[one.name.lower()] = text if items is None else items
+    if str(options.get("table_type", "HIVE")).upper() == "ICEBERG":
+        options["iceberg"] = _iceberg_options(options)
     sql, tables = to_duckdb(tree.expression, database)
     if is_empty:
         sql = f"SELECT * FROM ({sql}) AS data LIMIT 0"
@@ -105,6 +110,40 @@ def _parse_create_as(tree: Any, database: str) -> Statement:
         tables,
         options,
     )
+
+
+# What CREATE TABLE AS says of an Iceberg table beside its properties.
+_OF_CREATE_AS = (
+    "location",
+    "external_location",
+    "partitioning",
+    "partitioned_by",
+    "is_external",
+    "if_not_exists",
+)
+
+
+def _iceberg_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the location, the partitions and the properties of an Iceberg table. Raises StatementRefused."""
+    if str(options.get("is_external", "true")).lower() != "false":
+        raise StatementRefused(
+            "INVALID_TABLE_PROPERTY: Iceberg tables need is_external = false in CREATE TABLE AS"
+        )
+    if not options.get("location"):
+        raise StatementRefused(
+            "INVALID_TABLE_PROPERTY: Iceberg tables need the property location in CREATE TABLE AS"
+        )
+    if options.get("partitioned_by") or options.get("external_location"):
+        raise StatementRefused(
+            "INVALID_TABLE_PROPERTY: Iceberg tables take partitioning and location, and neither partitioned_by "
+            "nor external_location"
+        )
+    named = {name: value for name, value in options.items() if name not in _OF_CREATE_AS}
+    return {
+        "location": options["location"],
+        "partitions": [read_partition(text) for text in options.get("partitioning", [])],
+        "properties": iceberg_properties(named),
+    }
 
 
 def _columns(schema: Any) -> list[dict[str, str]]:
@@ -163,8 +202,21 @@ def _table_input(tree: Any) -> dict[str, Any]:
         elif isinstance(one, exp.Property):
             parameters[one.name] = one.args["value"].name
     if parameters.get("table_type", "").upper() == "ICEBERG":
+        if is_external:
+            raise StatementRefused(
+                "FAILED: SemanticException CREATE EXTERNAL TABLE is not supported for Iceberg tables: "
+                "use CREATE TABLE"
+            )
         parameters.pop("EXTERNAL")
-        table["iceberg"] = True
+        parameters.pop("comment", None)
+        names = [column["Name"] for column in storage["Columns"]]
+        table["iceberg"] = {
+            "partitions": [
+                read_partition(key["Name"], names) for key in table.pop("PartitionKeys")
+            ],
+            "properties": iceberg_properties(parameters),
+        }
+        table["PartitionKeys"] = []
     elif not is_external:
         raise StatementRefused(
             "FAILED: SemanticException [Error 10409]: CREATE TABLE without EXTERNAL is for Iceberg tables "
@@ -229,6 +281,81 @@ def _set_format(one: Any, storage: dict[str, Any], serde: dict[str, Any]) -> Non
         raise StatementRefused(f"NOT_SUPPORTED: headrace does not read tables STORED AS {name}")
 
 
+# Documented: querying-iceberg-creating-tables.html; the others are `format` and `write_compression`.
+_OF_ICEBERG = {
+    "optimize_rewrite_min_data_file_size_bytes", "optimize_rewrite_max_data_file_size_bytes",
+    "optimize_rewrite_data_file_threshold", "optimize_rewrite_delete_file_threshold",
+    "vacuum_min_snapshots_to_keep", "vacuum_max_snapshot_age_seconds", "vacuum_max_metadata_files_to_keep",
+    "write_target_data_file_size_bytes",
+}  # fmt: skip
+_ICEBERG_CODECS = {
+    "GZIP": "gzip", "ZSTD": "zstd", "SNAPPY": "snappy", "NONE": "uncompressed", "LZ4": "lz4",
+    "UNCOMPRESSED": "uncompressed",
+}  # fmt: skip
+_TRANSFORM = re.compile(r"(year|month|day|hour|bucket|truncate|void)s?\(([^()]*)\)", re.IGNORECASE)
+
+
+def iceberg_properties(named: Mapping[str, Any]) -> dict[str, str]:
+    """Return the properties of an Iceberg table that a statement names, as its metadata has them.
+
+    Raises StatementRefused.
+    """
+    properties: dict[str, str] = {}
+    for name, value in named.items():
+        key, text = name.lower(), str(value)
+        if key == "table_type":
+            continue
+        if key == "format":
+            if text.upper() != "PARQUET":
+                raise StatementRefused(
+                    f"NOT_SUPPORTED: headrace writes Iceberg tables as PARQUET, and not as {text}"
+                )
+            properties["write.format.default"] = "parquet"
+        elif key == "write_compression":
+            codec = _ICEBERG_CODECS.get(text.upper())
+            if codec is None:
+                raise StatementRefused(
+                    f"INVALID_TABLE_PROPERTY: Unsupported compression codec: {text}"
+                )
+            properties["write.parquet.compression-codec"] = codec
+        elif key in _OF_ICEBERG:
+            properties[key] = text
+        else:
+            raise StatementRefused(f"Unsupported table property key: {name}")
+    return properties
+
+
+def read_partition(text: str, columns: Sequence[str] = ()) -> dict[str, str]:
+    """Return the `column`, Iceberg's `transform` and the `name` of a partition's field. Raises StatementRefused.
+
+    Args:
+        text: a column, or `day(at)`, `bucket(16, id)` or `bucket(id, 16)`, and so on.
+        columns: the table's; empty when they are not known.
+    """
+    text = text.strip()
+    match = _TRANSFORM.fullmatch(text)
+    kind, arguments = (match[1].lower(), match[2].split(",")) if match else ("identity", [text])
+    parts = [part.strip().strip('`"').lower() for part in arguments]
+    number = next((part for part in parts if part.isdecimal()), "")
+    names = [part for part in parts if not part.isdecimal()]
+    takes_number = kind in ("bucket", "truncate")
+    if len(names) != 1 or len(parts) != 1 + takes_number or "(" in names[0]:
+        raise StatementRefused(
+            f"INVALID_TABLE_PROPERTY: Unable to parse partitioning value: {text}"
+        )
+    if columns and names[0] not in columns:
+        raise StatementRefused(
+            "INVALID_TABLE_PROPERTY: Unable to parse partitioning value: Cannot find source column: "
+            f"{names[0]}"
+        )
+    suffix = {"identity": "", "truncate": "_trunc", "void": "_null"}.get(kind, f"_{kind}")
+    return {
+        "column": names[0],
+        "transform": f"{kind}[{number}]" if takes_number else kind,
+        "name": names[0] + suffix,
+    }
+
+
 def _partition_keys(one: Any) -> list[dict[str, str]]:
     keys = one.this.expressions if isinstance(one.this, exp.Schema) else []
     if all(isinstance(key, exp.ColumnDef) for key in keys):
@@ -280,9 +407,56 @@ def parse_alter(tree: Any, text: str, database: str) -> Statement:
         return Statement(
             "add_columns", "DDL", "ALTER_TABLE_ADD_COLUMNS", table, options={"columns": columns}
         )
-    raise StatementRefused(
-        "NOT_SUPPORTED: of ALTER TABLE headrace runs ADD PARTITION, DROP PARTITION and ADD COLUMNS in Athena"
-    )
+    return parse_alter_words(Words(text), database)
+
+
+def parse_alter_words(words: Words, database: str) -> Statement:
+    """Parse what Athena's ALTER TABLE does beside partitions and ADD COLUMNS. Raises StatementRefused."""
+    if not words.skip("ALTER", "TABLE"):
+        verb = words.peek()
+        raise StatementRefused(f"NOT_SUPPORTED: headrace does not run {verb} in Athena")
+    table = words.table(database)
+    options: dict[str, Any] = {}
+    if words.skip("DROP", "COLUMN"):
+        action, options["column"] = "drop_column", words.take().lower()
+    elif words.skip("CHANGE"):
+        words.skip("COLUMN")
+        action, options["column"] = "change_column", words.take().lower()
+        options |= _changed_column(words)
+    elif words.skip("RENAME", "TO"):
+        action, options["to"] = "rename_table", words.table(table[0])
+    elif words.skip("SET", "TBLPROPERTIES", "("):
+        action, options["properties"] = "set_properties", dict[str, str]()
+        while not words.skip(")"):
+            name = words.take()
+            words.skip("=")
+            options["properties"][name] = words.take()
+            words.skip(",")
+    elif words.skip("UNSET", "TBLPROPERTIES", "("):
+        action, options["names"] = "unset_properties", list[str]()
+        while not words.skip(")"):
+            options["names"].append(words.take())
+            words.skip(",")
+    else:
+        raise StatementRefused(
+            "NOT_SUPPORTED: of ALTER TABLE headrace runs ADD and DROP PARTITION, ADD COLUMNS, DROP and CHANGE COLUMN, "
+            "RENAME TO, SET and UNSET TBLPROPERTIES in Athena"
+        )
+    words.end()
+    return Statement(action, "DDL", f"ALTER_{action.upper()}", table, options=options)
+
+
+def _changed_column(words: Words) -> dict[str, Any]:
+    """Read what CHANGE COLUMN makes of a column: its name, type, comment and place."""
+    column = {"Name": words.take().lower(), "Type": words.take().lower()}
+    options: dict[str, Any] = {"to": column}
+    while words.peek() and words.peek() not in ("COMMENT", "FIRST", "AFTER"):
+        column["Type"] += words.take().lower()
+    if words.skip("COMMENT"):
+        column["Comment"] = words.take()
+    options["is_first"] = words.skip("FIRST")
+    options["after"] = words.take().lower() if words.skip("AFTER") else ""
+    return options
 
 
 def _assignments(tree: Any) -> dict[str, str]:

@@ -18,7 +18,13 @@ from sqlglot.errors import ParseError, SqlglotError, TokenError
 from sqlglot.tokenizer_core import TokenType
 
 from headrace.services.athena import ddl
-from headrace.services.athena.statements import Statement, StatementRefused, read_name, to_duckdb
+from headrace.services.athena.statements import (
+    WITH_PATH,
+    Statement,
+    StatementRefused,
+    read_name,
+    to_duckdb,
+)
 
 # It warns of each statement that it keeps as text.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -47,6 +53,8 @@ def parse(text: str, database: str, parameters: Sequence[str] = ()) -> Statement
         return ddl.parse_alter(tree, text, database)
     if isinstance(tree, exp.Insert):
         return _parse_insert(tree, database)
+    if isinstance(tree, exp.Delete | exp.Update | exp.Merge):
+        return _parse_change(tree, database)
     if isinstance(tree, exp.Query | exp.Values):
         return _query(tree, database)
     verb = text.split(None, 1)[0].upper()
@@ -116,6 +124,84 @@ def _parse_insert(tree: Any, database: str) -> Statement:
     )
 
 
+# In the place of the columns of an INSERT of MERGE that names none: all columns of the table, which are known later.
+ALL_COLUMNS = "$columns"
+
+
+def _parse_change(tree: Any, database: str) -> Statement:
+    """Parse DELETE, UPDATE or MERGE: as DuckDB's, on the table that has the rows' files beside them."""
+    kind = type(tree).__name__.lower()
+    target, options = tree.this, dict[str, Any]()
+    if not isinstance(target, exp.Table) or (kind == "delete" and tree.args.get("using")):
+        raise StatementRefused(f"SYNTAX_ERROR: {kind.upper()} takes one table")
+    name = read_name(target, database)
+    if kind == "merge":
+        matched = _check_matches(tree)
+        if matched is not None:
+            options["twice"], _ = to_duckdb(matched, database)
+            hidden = exp.to_identifier(name[1] + WITH_PATH, quoted=True).sql("duckdb")
+            shown = exp.to_identifier(name[1], quoted=True).sql("duckdb")
+            # Its first table is the target: only the rows of a table, not of a view, have numbers.
+            options["twice"] = options["twice"].replace(f".{shown} AS", f".{hidden} AS", 1)
+        for when in tree.args["whens"].expressions:
+            if isinstance(when.args["then"], exp.Insert) and when.args["then"].this is None:
+                columns = [exp.to_identifier(ALL_COLUMNS, quoted=True)]
+                when.args["then"].set("this", exp.Tuple(expressions=columns))
+    returned = '"$path"' if kind != "merge" else '"$path", merge_action'
+    _, tables = to_duckdb(tree, database)
+    target.set("this", exp.to_identifier(name[1] + WITH_PATH, quoted=True))
+    sql = f"{tree.sql('duckdb')} RETURNING {returned}"
+    return Statement(kind, "DML", kind.upper(), name, sql, tables, options)
+
+
+def _check_matches(tree: Any) -> Any:
+    """Return a query for a row of MERGE's table that more than one row of the source changes; None if none can be."""
+    conditions = [
+        when.args.get("condition") or exp.true()
+        for when in tree.args["whens"].expressions
+        if when.args.get("matched")
+    ]
+    if not conditions:
+        return None
+    target = tree.this
+    alias = exp.to_identifier(target.alias or target.name.lower(), quoted=True)
+    number = exp.column("rowid", table=alias)
+    both = exp.and_(tree.args["on"].copy(), exp.or_(*(one.copy() for one in conditions)))
+    return (
+        exp.select(exp.alias_(exp.Literal.number(1), "_col0"))
+        .from_(target.copy())
+        .join(tree.args["using"].copy(), on=both)
+        .group_by(number)
+        .having("count(*) > 1")
+        .limit(1)
+    )
+
+
+def _parse_care(words: ddl.Words, database: str) -> Statement | None:
+    """Parse OPTIMIZE or VACUUM; None for another statement."""
+    if words.skip("VACUUM"):
+        table = words.table(database)
+        words.end()
+        return Statement("vacuum", "DML", "VACUUM", table)
+    if not words.skip("OPTIMIZE"):
+        return None
+    table = words.table(database)
+    for word in ("REWRITE", "DATA", "USING", "BIN_PACK"):
+        if not words.skip(word):
+            raise StatementRefused(
+                "SYNTAX_ERROR: OPTIMIZE takes a table's name and REWRITE DATA USING BIN_PACK"
+            )
+    names = exp.table_(table[1], db=table[0] or None, quoted=True)
+    tree: Any = exp.select('"$path"').distinct().from_(names)
+    if words.peek():
+        (where,) = sqlglot.parse(f"SELECT 1 {words.rest()}", read="athena")
+        if not words.skip("WHERE") or where is None or where.args.get("where") is None:
+            raise StatementRefused("SYNTAX_ERROR: what follows BIN_PACK is WHERE and a predicate")
+        tree.set("where", where.args["where"])
+    sql, tables = to_duckdb(tree, database)
+    return Statement("optimize", "DML", "OPTIMIZE", table, sql, tables)
+
+
 def _parse_command(_tree: Any, text: str, database: str) -> Statement:
     words = ddl.Words(text)
     if words.skip("MSCK REPAIR", "TABLE"):  # one word to sqlglot
@@ -135,11 +221,8 @@ def _parse_command(_tree: Any, text: str, database: str) -> Statement:
         return Statement("explain", "UTILITY", "EXPLAIN", sql=query.sql, tables=query.tables)
     if words.skip("UNLOAD"):
         return _parse_unload(words, database)
-    added = ddl.find_added_partitions(words, database)
-    if added is not None:
-        return added
-    verb = text.split(None, 1)[0].upper()
-    raise StatementRefused(f"NOT_SUPPORTED: headrace does not run {verb} in Athena")
+    found = _parse_care(words, database) or ddl.find_added_partitions(words, database)
+    return found or ddl.parse_alter_words(ddl.Words(text), database)
 
 
 def _parse_unload(words: ddl.Words, database: str) -> Statement:

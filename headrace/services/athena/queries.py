@@ -286,6 +286,8 @@ class _Run:
         self._temp_dir.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=self._temp_dir))
         try:
+            # Before it changes anything.
+            self._catalog.check_output(self.query.output, self.query.id)
             outcome = self._ask(folder)
         except (CatalogRefused, AwsError, KeyRefused) as error:
             outcome = Outcome("FAILED", str(error), 2)
@@ -358,32 +360,42 @@ class _Run:
                 {
                     "query": query.text, "database": query.database, "parameters": query.parameters,
                     "folder": str(folder), "cpu_s": TIMEOUT_S, "memory_bytes": MEMORY_BYTES,
-                    "disk_bytes": DISK_BYTES,
+                    "disk_bytes": DISK_BYTES, "now_ms": self._clock.now_ms(),
                 }
             )  # fmt: skip
             while line := process.stdout.readline():
                 message = json.loads(line)
-                if "tables" in message:
-                    say(
-                        [
-                            self._catalog.describe(database, name)
-                            for database, name in message["tables"]
-                        ]
-                    )
-                elif "object" in message:
-                    say(self._catalog.find_object(message["object"]))
-                elif "catalogue" in message:
-                    say(self._catalog.list_all())
-                elif "target" in message:
-                    say(self._catalog.describe_target(*message["target"]))
-                else:
+                answer = self._answer(message)
+                if answer is None:
                     return self._settle(message, folder)
+                say(answer)
         except BrokenPipeError:
             pass  # the process has ended: what it wrote to its errors says why
         errors = (folder / "errors").read_text("utf-8", "replace").strip().splitlines()
         if errors:
             log.warning("athena %s: %s", query.id, "\n".join(errors[-20:]))
         return Outcome("FAILED", f"EXCEEDED_RESOURCE_LIMIT: {_ENDED}", 2)
+
+    def _answer(self, message: Mapping[str, Any]) -> Any:
+        """Return what the query's process asks for; None when it asks for nothing. Raises CatalogRefused, AwsError."""
+        catalog = self._catalog
+        if "tables" in message:
+            return [catalog.describe(database, name) for database, name in message["tables"]]
+        if "object" in message:
+            return catalog.find_object(message["object"])
+        if "catalogue" in message:
+            return catalog.list_all()
+        if "target" in message:
+            return catalog.describe_target(*message["target"])
+        if "unused" in message:
+            database, name, location = message["unused"]
+            catalog.check_new(database, name)
+            return catalog.check_unused(location)
+        if "commit" in message:
+            return catalog.commit_iceberg(message["commit"])
+        if "delete" in message:
+            return catalog.delete_objects(message["delete"])
+        return None
 
     def _settle(self, message: Mapping[str, Any], folder: Path) -> Outcome:
         if "refused" in message:
@@ -401,7 +413,9 @@ class _Run:
                 folder / "result", "txt" if outcome.is_text else "csv"
             )
             return outcome
-        uris = self._catalog.store(done, self.query.id, self.query.output)
+        uris = done.get("committed")
+        if uris is None:
+            uris = self._catalog.store(done, self.query.id, self.query.output)
         outcome.kind, outcome.substatement = act["kind"], act["substatement"]
         outcome.columns = [{"name": "rows", "type": "bigint"}]
         outcome.update_count = done["rows"]
@@ -427,12 +441,7 @@ class _Run:
 
     def _put(self, file: Path, name: str) -> str:
         bucket, prefix = split_location(self.query.output)
-        try:
-            self._catalog.put(bucket, f"{prefix}{name}", file)
-        except BucketNotFound as error:
-            raise CatalogRefused(
-                f"The S3 bucket of the results does not exist: {self.query.output}"
-            ) from error
+        self._catalog.put(bucket, f"{prefix}{name}", file)
         return f"s3://{bucket}/{prefix}{name}"
 
 

@@ -4,14 +4,13 @@ It runs in the child process of `headrace.services.athena.child` alone, which bo
 
 A table of Glue's catalogue as the parent process describes it to a query's process.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportUnknownParameterType=false
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false, reportUnknownParameterType=false
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
@@ -51,6 +50,10 @@ class Table:
         self.serde = str(described["serde"])
         self.parameters: dict[str, str] = described["parameters"]
         self.metadata: str = described.get("metadata", "")
+        # What a query asks of an Iceberg table beside its rows: `files`, or `version=7`, behind a dollar sign.
+        self.part = split_part(name)[1]
+        # pyiceberg's table, once it is defined.
+        self.stored: Any = None
 
     @property
     def format(self) -> str:
@@ -63,6 +66,12 @@ class Table:
                 f"NOT_SUPPORTED: headrace does not read tables of the SerDe {self.serde}"
             )
         return kind
+
+
+def split_part(name: str) -> tuple[str, str]:
+    """Return a table's name in the catalogue, and which part of it a query names behind a dollar sign."""
+    base, _, part = name.partition("$")
+    return (base, part) if base else (name, "")
 
 
 _WHOLE = {"tinyint": 8, "smallint": 16, "int": 32, "integer": 32, "bigint": 64}
@@ -186,6 +195,13 @@ def to_duckdb(tree: Any, database: str) -> tuple[str, tuple[tuple[str, str], ...
             raise StatementRefused(
                 "MISSING_SCHEMA_NAME: Schema must be specified when session schema is not set"
             )
+        version = table.args.get("version")
+        if version is not None:
+            at = translate(version.expression.copy()).sql("duckdb")
+            name = name[0], f"{name[1]}${str(version.this).lower()}={at}"
+            alias = table.alias or table.name.lower()
+            table.set("version", None)
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
         tables[name] = None
         table.set("catalog", None)
         schema = OWN_INFORMATION if name[0] == INFORMATION else name[0]

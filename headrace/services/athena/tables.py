@@ -32,19 +32,30 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 def define(
-    connection: duckdb.DuckDBPyConnection, table: Table, find_object: Callable[[str], str]
+    connection: duckdb.DuckDBPyConnection, table: Table, open_iceberg: Callable[[Table], Any]
 ) -> None:
     """Define a table in DuckDB, under its database. Raises StatementRefused.
 
-    `find_object` returns the path of the file of an object that a table's metadata names, or raises StatementRefused.
+    `open_iceberg` returns pyiceberg's table, or raises StatementRefused.
     """
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(table.database)}")
     kind = table.format
+    if kind != "iceberg" and table.part:
+        base = table.name.partition("$")[0]
+        raise StatementRefused(
+            f"TABLE_NOT_FOUND: Table 'awsdatacatalog.{table.database}.{table.name}' does not exist"
+            if "=" not in table.part
+            else f"NOT_SUPPORTED: The table {base} has no versions: Iceberg tables have"
+        )
     if kind == "parquet":
         _define_parquet(connection, table)
         return
     if kind == "iceberg":
-        batches = _iceberg_batches(table, find_object)
+        table.stored = open_iceberg(table)
+        if table.part and "=" not in table.part:
+            _define_metadata(connection, table)
+            return
+        batches = _iceberg_batches(connection, table)
     else:
         batches = (_orc_batches if kind == "orc" else _row_batches)(table)
     schema = pa.schema([(name, hive.to_arrow()) for name, hive in [*table.columns, *table.keys]])
@@ -244,27 +255,39 @@ def _cast_columns(table: Table, batch: Any) -> list[Any]:
     ]
 
 
-def _iceberg_batches(table: Table, find_object: Callable[[str], str]) -> Iterator[pa.RecordBatch]:
-    metadata = find_object(table.metadata)
-    try:
-        from pyiceberg.io.pyarrow import PyArrowFileIO
-        from pyiceberg.table import StaticTable
-    except ImportError as error:
+def _iceberg_batches(
+    connection: duckdb.DuckDBPyConnection, table: Table
+) -> Iterator[pa.RecordBatch]:
+    """Return the rows of the version that a query names; the table's columns become those of that version."""
+    from headrace.services.athena import iceberg
+
+    snapshot_id = None
+    if table.part:
+        kind, _, expression = table.part.partition("=")
+        if kind == "timestamp":  # as a number, which no time zone of the machine changes
+            expression = f"epoch_us(CAST({expression} AS TIMESTAMPTZ))"
+        ((value,),) = connection.execute(f"SELECT {expression}").fetchall()
+        snapshot_id = iceberg.find_snapshot(table.stored, kind, value)
+    schema, batches = iceberg.read(table.stored, snapshot_id)
+    table.columns, table.keys = iceberg.columns_of(schema), []
+
+    def pack() -> Iterator[pa.RecordBatch]:
+        for batch, uri in batches:
+            file = {"values": [], "uri": uri}
+            yield _batch(table, file, _cast_columns(table, batch), batch.num_rows)
+
+    return pack()
+
+
+def _define_metadata(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
+    """Define what an Iceberg table says of itself: `"t$files"` and so on. Raises StatementRefused."""
+    from headrace.services.athena.iceberg import METADATA_TABLES
+
+    inspect = METADATA_TABLES.get(table.part)
+    if inspect is None:
         raise StatementRefused(
-            "NOT_SUPPORTED: Iceberg tables need headrace's extra `iceberg`"
-        ) from error
-
-    class LocalFiles(PyArrowFileIO):
-        """Opens objects of S3 where they lie in this machine's file system."""
-
-        def new_input(self, location: str) -> Any:
-            return super().new_input(find_object(location))
-
-        def new_output(self, location: str) -> Any:
-            raise PermissionError(location)
-
-    stored = StaticTable.from_metadata(metadata)
-    stored.io = LocalFiles()
-    nowhere = {"values": [], "uri": ""}
-    for batch in stored.scan().to_arrow_batch_reader():
-        yield _batch(table, nowhere, _cast_columns(table, batch), batch.num_rows)
+            f"TABLE_NOT_FOUND: Table 'awsdatacatalog.{table.database}.{table.name}' does not exist"
+        )
+    connection.register("_rows", inspect(table.stored))
+    connection.execute(f"CREATE TABLE {_full_name(table)} AS SELECT * FROM _rows")
+    connection.unregister("_rows")

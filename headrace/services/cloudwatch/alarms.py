@@ -1,4 +1,4 @@
-"""Evaluates CloudWatch's alarms: of a metric, of metric math, and composite ones.
+"""Evaluates CloudWatch's alarms: of a metric, of metric math, and composite ones (their rules: `alarm_rules`).
 
 Source: docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html, "Evaluating an alarm" and
 "Configuring how CloudWatch alarms treat missing data" (documented, with its tables, which the tests have). How many
@@ -13,7 +13,6 @@ import functools
 import json
 import logging
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,14 +24,13 @@ from headrace.core.clock import Clock
 from headrace.deliveries.schedule_worker import LoadedState
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK
+from headrace.services.cloudwatch.alarm_rules import RuleRefused, decide_rule
 from headrace.services.cloudwatch.metric_math import MathRefused, Metrics, Series, evaluate_all
 
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 10
 EXTRA_PERIODS = 2
-MOST_RULE_CHARACTERS = 10_240
-_MOST_LEVELS = 100
 _COMPARISONS: dict[str, tuple[Callable[[float, float], bool], str]] = {
     "GreaterThanThreshold": (lambda a, b: a > b, "greater than"),
     "GreaterThanOrEqualToThreshold": (lambda a, b: a >= b, "greater than or equal to"),
@@ -214,85 +212,6 @@ def _end(now_s: float, period_s: int) -> int:
     """Return when the last period ended: periods of less than a minute end each ten seconds, others each minute."""
     step = 60 if period_s >= 60 else 10
     return int(now_s // step * step)
-
-
-# Rules of composite alarms
-
-_RULE_TOKEN = re.compile(r'\s*(?:([()])|"([^"]*)"|([^\s()"]+))')
-
-
-class RuleRefused(ValueError):
-    """A composite alarm's rule cannot be read; the message says where."""
-
-
-def decide_rule(rule: str, state_of: Callable[[str], str | None]) -> bool:
-    """Whether a composite alarm's rule holds. Raises RuleRefused.
-
-    Args:
-        rule: such as `ALARM("a") AND NOT (OK(b) OR INSUFFICIENT_DATA(c))`.
-        state_of: returns the state of an alarm by its name or ARN; None for an unknown one, of which nothing holds.
-    """
-    if len(rule) > MOST_RULE_CHARACTERS:
-        raise RuleRefused(f"AlarmRule must not exceed {MOST_RULE_CHARACTERS} characters")
-    tokens = _RULE_TOKEN.findall(rule)
-    words = [bracket or quoted or word for bracket, quoted, word in tokens]
-    if "".join("".join(t) for t in tokens) != re.sub(r'[\s"]', "", rule) and not any(
-        t[1] for t in tokens
-    ):
-        raise RuleRefused(f"AlarmRule cannot be read: {rule[:200]}")
-    holds, end = _any_of(words, 0, state_of, 0)
-    if end < len(words):
-        raise RuleRefused(f"AlarmRule has {words[end]} where it should end or have AND or OR")
-    return holds
-
-
-_States = Callable[[str], str | None]
-
-
-def _any_of(words: Sequence[str], at: int, state_of: _States, level: int) -> tuple[bool, int]:
-    holds, at = _all_of(words, at, state_of, level)
-    while at < len(words) and words[at].upper() == "OR":
-        also, at = _all_of(words, at + 1, state_of, level)
-        holds = holds or also
-    return holds, at
-
-
-def _all_of(words: Sequence[str], at: int, state_of: _States, level: int) -> tuple[bool, int]:
-    holds, at = _term(words, at, state_of, level)
-    while at < len(words) and words[at].upper() == "AND":
-        also, at = _term(words, at + 1, state_of, level)
-        holds = holds and also
-    return holds, at
-
-
-def _term(words: Sequence[str], at: int, state_of: _States, level: int) -> tuple[bool, int]:
-    if at >= len(words) or level > _MOST_LEVELS:
-        raise RuleRefused("AlarmRule ends too early, or has too many levels")
-    word = words[at].upper()
-    if word == "NOT":
-        holds, at = _term(words, at + 1, state_of, level + 1)
-        return not holds, at
-    if word == "(":
-        holds, at = _any_of(words, at + 1, state_of, level + 1)
-        return holds, _closed(words, at)
-    if word in ("TRUE", "FALSE"):
-        return word == "TRUE", at + 1
-    if (
-        word in ("ALARM", "OK", "INSUFFICIENT_DATA")
-        and words[at + 1 : at + 2] == ["("]
-        and at + 2 < len(words)
-    ):
-        return state_of(words[at + 2]) == word, _closed(words, at + 3)
-    raise RuleRefused(f"AlarmRule has {words[at]}, which is no function of it")
-
-
-def _closed(words: Sequence[str], at: int) -> int:
-    if words[at : at + 1] != [")"]:
-        raise RuleRefused("AlarmRule has a bracket that is not closed")
-    return at + 1
-
-
-# The worker
 
 
 @dataclass(frozen=True, slots=True)

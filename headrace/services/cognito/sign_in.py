@@ -8,12 +8,12 @@ Calls the Lambda triggers of user pools.
 Events: docs.aws.amazon.com/cognito/latest/developerguide/cognito-user-pools-working-with-lambda-triggers.html and the
 pages of each trigger (documented); the sentences of failures are those that users report (observed by others).
 """
-
-from __future__ import annotations
-
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportMissingTypeStubs=false
 # pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
 import base64
 import hmac
 import json

@@ -13,13 +13,12 @@ Refuses a Query without a key, a transaction's entry without exactly one action,
 
 The sentences are those that dynalite's and moto's tests observed on AWS.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
 
 from __future__ import annotations
 
 import base64
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false
 import functools
 import json
 import re

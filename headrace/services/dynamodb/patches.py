@@ -9,11 +9,11 @@ Documented: docs.aws.amazon.com/amazondynamodb/latest/developerguide/howitworks-
 time-to-live-ttl-streams.html: the attribute is a number of seconds since 1970, a time more than five years ago does
 not count, and a stream says that the service deleted the item.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 import functools
 import logging
 import uuid

@@ -9,14 +9,13 @@ Reads DynamoDB streams for Lambda: a `StreamReader` on the rows of moto's tables
 A table's changes are seen once they are stored: the reader takes moto's lock, which a write holds until then. A stream
 has one shard for its whole life; switching the stream off ends the shard.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+# pyright: reportMissingTypeStubs=false
 
 from __future__ import annotations
 
 import contextlib
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
-# pyright: reportMissingTypeStubs=false
 import functools
 import json
 import threading

@@ -5,12 +5,12 @@ Stores an EventBridge bus's policy as AWS does: single statements by their ids, 
 moto drops the statements of the same principal, adds to a policy that should be replaced, and cannot store statements
 without an id. AWS's answers are recorded (LocalStack's test_put_permission and test_remove_permission).
 """
-
-from __future__ import annotations
-
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownLambdaType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
 import functools
 import importlib
 import json

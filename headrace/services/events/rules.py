@@ -9,11 +9,11 @@ Computes the input of a rule's target from an event: a constant, a part, a fille
 moto fills a template in repeated passes, so that a value which looks like a placeholder grows without end, and inserts
 strings bare everywhere.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 import functools
 import json
 from collections.abc import Mapping

@@ -5,12 +5,12 @@ EventBridge: connections and API destinations: their members, their secret, upda
 Answers are as recorded from AWS (LocalStack's test_api_destinations_and_connection.py). A connection by OAuth is
 AUTHORIZING for a moment, but its token is fetched with the first call only.
 """
-
-from __future__ import annotations
-
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 # pyright: reportUnknownLambdaType=false
+
+from __future__ import annotations
+
 import copy
 import functools
 import json

@@ -5,12 +5,12 @@ values is converted value by value, which also finds the values to refuse.
 
 Hive column types: the Arrow type of each, and the conversion of JSON values to it. Pure functions.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false, reportUnknownLambdaType=false
 
 from __future__ import annotations
 
 # pyarrow has no types.
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false, reportUnknownLambdaType=false
 import io
 import json
 from collections.abc import Sequence

@@ -4,12 +4,12 @@ Expressions of clients match in bounded time; connections and federated database
 
 classifiers, deletions and updates, which moto lacks.
 """
-
-from __future__ import annotations
-
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportMissingTypeStubs=false
 # pyright: reportPrivateUsage=false, reportUnknownLambdaType=false
+
+from __future__ import annotations
+
 import functools
 import json
 from types import ModuleType

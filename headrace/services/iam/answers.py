@@ -8,10 +8,10 @@ What moto's services accept without acting on it, for `/_headrace/fidelity` and 
 
 Of the others it is what moto certainly drops.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 from collections.abc import Mapping
 from typing import Any, cast
 

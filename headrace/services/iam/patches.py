@@ -11,12 +11,12 @@ Permissions boundaries are allowed on users too, and must be existing managed po
 
 IAM's OpenID Connect providers and service-linked roles: calls that moto lacks, and AWS's refusals.
 """
-
-from __future__ import annotations
-
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 # pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
 import base64
 import functools
 import hashlib

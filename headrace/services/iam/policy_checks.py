@@ -5,11 +5,11 @@ IAM's quotas on attached policies and on groups, which moto lacks.
 Source: docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html; the sentence is the one that users report
 ("Cannot exceed quota for PoliciesPerRole: 10"). Ten is the default; AWS raises it on request.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 import functools
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar

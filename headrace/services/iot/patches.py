@@ -2,12 +2,12 @@
 
 IoT: queries of things match by wildcards in bounded time.
 """
-
-from __future__ import annotations
-
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportMissingTypeStubs=false
 # pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
 import base64
 import functools
 import json

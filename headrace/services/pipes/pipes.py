@@ -7,11 +7,11 @@ Documented: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-pipes.ht
 
 EventBridge Pipes: sources and targets must be ARNs; UpdatePipe keeps the settings that it has no members for.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false
 import contextlib
 import functools
 import logging

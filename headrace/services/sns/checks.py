@@ -4,11 +4,11 @@ Each check runs before a method of moto's responses, which then handles the vali
 
 Refuses messages of SNS as AWS does: attributes, lengths, what only FIFO topics take (sentences recorded).
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 import functools
 import json
 import re

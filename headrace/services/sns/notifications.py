@@ -1,20 +1,14 @@
-"""SNS: what a topic sends to queues, raw or as a notification, and FIFO topics: duplicates and sequence numbers.
+"""SNS: what a topic sends to queues and HTTP endpoints, its signatures, and FIFO topics' duplicates and numbers.
 
-As recorded from AWS (LocalStack's test_sns.py): a FIFO topic finds duplicates itself, whatever its subscribers are; its
-notifications have a sequence number and no signature; a standard queue gets neither group nor deduplication id.
-
-Signs SNS's notifications, with a key and a certificate for each region, created at its first message.
-
-Asks HTTP endpoints to confirm their subscriptions, and gives them no message before, as AWS.
-
-Recorded: LocalStack's tests against AWS, sns/test_sns.py, TestSNSSubscriptionHttp, 2023 and 2024. Documented:
-docs.aws.amazon.com/sns/latest/dg/SendMessageToHttp.prepare.html. The SubscribeURL is this cloud's own.
+As recorded from AWS (LocalStack's test_sns.py): a FIFO topic finds duplicates itself; its notifications have a sequence
+number and no signature; a standard queue gets neither group nor deduplication id; HTTP endpoints confirm first. The
+SubscribeURL is this cloud's own. A region's key and certificate are made at its first message.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 import base64
 import functools
 import hashlib

@@ -5,12 +5,12 @@ https://docs.aws.amazon.com/step-functions/latest/apireference/API_GetActivityTa
 
 Step Functions' activities: creating one again returns the first, and GetActivityTask gives workers their tasks.
 """
-
-from __future__ import annotations
-
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false, reportUnknownParameterType=false
 # pyright: reportMissingParameterType=false
+
+from __future__ import annotations
+
 import threading
 from collections import defaultdict, deque
 from typing import Any

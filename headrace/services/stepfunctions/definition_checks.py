@@ -9,13 +9,12 @@ Step Functions' TestState: runs one state as an execution of its own, and return
 Documented: https://docs.aws.amazon.com/step-functions/latest/dg/test-state-isolation.html. Other inspection levels
 (`inspectionLevel` DEBUG and TRACE) and mocks are refused by name.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
 from __future__ import annotations
 
 import json
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime

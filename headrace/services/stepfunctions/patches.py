@@ -2,12 +2,12 @@
 
 moto's pattern for JSONPath matches in one way.
 """
-
-from __future__ import annotations
-
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 # pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
 import json
 import random
 import uuid

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import threading
 import zipfile
 from typing import Any
@@ -27,12 +28,8 @@ def outputs(cfn: Any, name: str = "s") -> dict[str, str]:
 
 def reasons(cfn: Any, name: str = "s") -> list[str]:
     events = cfn.describe_stack_events(StackName=name)["StackEvents"]
-    told = ("FAILED", "ROLLBACK_IN_PROGRESS")
-    return [
-        e.get("ResourceStatusReason", "")
-        for e in events
-        if any(status in e["ResourceStatus"] for status in told)
-    ]
+    told = [e for e in events if re.search("FAILED|ROLLBACK_IN_PROGRESS", e["ResourceStatus"])]
+    return [e.get("ResourceStatusReason", "") for e in told]
 
 
 def refused(cfn: Any, body: Any, **more: Any) -> tuple[str, str]:

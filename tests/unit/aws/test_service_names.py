@@ -32,3 +32,12 @@ def test_without_a_service_that_never_blocks_no_request_is_inline() -> None:
     requests = InlineRequests(Faults(Ids()), None, lambda _: False)
     assert not requests.has(asked(x_amz_target="Kinesis_20131202.PutRecord"))
     assert not requests.has(asked())
+
+
+def test_a_request_that_may_be_answered_quickly_is_inline_unless_a_fault_may_concern_it() -> None:
+    faults = Faults(Ids())
+    requests = InlineRequests(faults, None, lambda _: True)
+    assert requests.has(asked())
+    # A rule would count the request again on its thread.
+    faults.add({"fault": "error", "service": "kinesis", "error_code": "InternalFailure"})
+    assert not requests.has(asked())

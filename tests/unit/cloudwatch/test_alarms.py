@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.services.cloudwatch.alarms import RuleRefused, decide, decide_rule
+from headrace.services.cloudwatch.alarm_rules import RuleRefused, decide_rule
+from headrace.services.cloudwatch.alarms import decide
 from headrace.services.cloudwatch.metric_math import (
     MathRefused,
     Metrics,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import urlencode
 
 import msgspec
@@ -17,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
+from headrace.aws.gateway.entrance import Entrance
 from headrace.composition.foundation import build_moto
 from headrace.composition.moto_patches import QUICK_CALLS
 from headrace.core.ids import Ids
@@ -25,11 +26,14 @@ from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.moto_lab import ACCOUNT, MotoLab
+from tests.unit.moto.item_requests import (
+    COUNT,
+    REQUESTS,
+)
 
 TARGETS = {"dynamodb": "DynamoDB_20120810", "sqs": "AmazonSQS", "events": "AWSEvents"}
 # Text from which moto may take a region: such a request is not plain.
 MOTOS_WAY = "sdk region/us-east-1"
-COUNT = itertools.count()
 
 
 @pytest.fixture(scope="module")
@@ -76,149 +80,6 @@ def motos_way(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 # --- DynamoDB -------------------------------------------------------------------------------------
-
-TEXTS = st.sampled_from(["", "a", "b", "ü\u2028", "x" * 300])
-NUMBERS = st.sampled_from(["0", "1", "1.0", "-0", "1e3", "007", "x", "", " 1", "9" * 39, "0.10"])
-PLAIN: st.SearchStrategy[Any] = st.one_of(
-    st.sampled_from(["a", "b", "ü"]).map(lambda text: {"S": text}),
-    st.sampled_from(["0", "1", "1.0", "-2.50"]).map(lambda number: {"N": number}),
-    st.booleans().map(lambda truth: {"BOOL": truth}),
-)
-ODD: st.SearchStrategy[Any] = st.one_of(
-    TEXTS.map(lambda text: {"S": text}),
-    NUMBERS.map(lambda number: {"N": number}),
-    st.sampled_from(
-        [
-            *({"NULL": True}, {"NULL": False}, {"B": "aGk="}, {"SS": ["a"]}, {"SS": []}, {}),
-            *(
-                {"NS": ["1", "2"]},
-                {"S": 1},
-                {"N": 1},
-                {"S": "a", "N": "1"},
-                {"X": "a"},
-                {"BOOL": 1},
-            ),
-        ]
-    ),
-)
-VALUES = st.recursive(
-    PLAIN | PLAIN | ODD,
-    lambda inner: (
-        st.lists(inner, max_size=2).map(lambda items: {"L": items})
-        | st.dictionaries(st.sampled_from(["a", "b", ""]), inner, max_size=2).map(
-            lambda parts: {"M": parts}
-        )
-    ),
-    max_leaves=4,
-)
-HASHES = st.sampled_from([{"S": "a"}, {"S": "a"}, {"S": "b"}, {"S": "ü"}]) | ODD
-RANGES = st.sampled_from([{"N": "1"}, {"N": "1.0"}, {"N": "2"}, {"N": "-1"}]) | ODD
-KEYS = st.one_of(
-    st.fixed_dictionaries({"h": HASHES, "r": RANGES}),
-    st.fixed_dictionaries({"h": st.just({"S": "a"}), "r": st.just({"N": "1"})}),
-    st.dictionaries(st.sampled_from(["h", "r", "c"]), PLAIN | ODD, max_size=3),
-)
-MORE = st.sampled_from([{}, {}, {}, {"ReturnConsumedCapacity": "NONE"}, {"ReturnValues": "NONE"},
-    {"ReturnValues": "ALL_OLD"}, {"ReturnConsumedCapacity": "TOTAL"}, {"Unknown": 1},
-    {"ConditionExpression": "attribute_not_exists(h)"}, {"ReturnValues": None}])  # fmt: skip
-ATTRIBUTES = st.dictionaries(st.sampled_from(["c", "n", "size", "g", ""]), VALUES, max_size=3)
-UPDATES = st.sampled_from(
-    [
-        *("SET c = :v", "SET #n = :v", "SET c = :v, #n = :w", "SET c = :v,n=:w", "set c = :v"),
-        *("SET size = :v", "SET h = :v", "SET g = :v", "SET c = c + :v", "REMOVE c", "SET c = :v REMOVE n", ""),
-        *("SET #n = :v, #m = :w", " SET c = :v ", "SET c.d = :v", "SET #p = :v", "SET c = :v, c = :w"),
-    ]
-)  # fmt: skip
-CONDITIONS = st.sampled_from(
-    [
-        *(None, None, "c = :v", "#n = :w", "attribute_exists(h)", "attribute_exists(#n) AND c = :v"),
-        *("attribute_not_exists(c)", "c = :v OR n = :w", "", "size = :v", "attribute_exists(missing)"),
-    ]
-)  # fmt: skip
-NAMES = st.sampled_from(
-    [
-        *(None, None, {"#n": "n"}, {"#n": "n", "#m": "c"}, {}, {"#n": "n", "#x": "n"}),
-        *({"#p": "c.d"}, {"#n": "h"}, {"#n": ""}),
-    ]
-)  # fmt: skip
-
-
-def _expressions(**parts: Any) -> dict[str, Any]:
-    return {name: part for name, part in parts.items() if part is not None}
-
-
-PUTS = st.builds(
-    lambda key, rest, more: ("PutItem", {"Item": {**rest, **key}, **more}), KEYS, ATTRIBUTES, MORE
-)
-GETS = st.builds(
-    lambda key, more: ("GetItem", {"Key": key, **more}),
-    KEYS,
-    MORE | st.just({"ConsistentRead": True}) | st.just({"ProjectionExpression": "c"}),
-)
-DELETES = st.builds(lambda key, more: ("DeleteItem", {"Key": key, **more}), KEYS, MORE)
-CHANGES = st.builds(
-    lambda key, update, condition, names, values, more: (
-        "UpdateItem",
-        {
-            "Key": key,
-            **_expressions(
-                UpdateExpression=update,
-                ConditionExpression=condition,
-                ExpressionAttributeNames=names,
-                ExpressionAttributeValues=values,
-            ),
-            **more,
-        },
-    ),
-    KEYS,
-    UPDATES,
-    CONDITIONS,
-    NAMES,
-    st.dictionaries(st.sampled_from([":v", ":w"]), VALUES, max_size=2) | st.none(),
-    MORE,
-)
-LEGACY = st.builds(
-    lambda key, updates, expected, more: (
-        "UpdateItem",
-        {"Key": key, **_expressions(AttributeUpdates=updates, Expected=expected), **more},
-    ),
-    KEYS,
-    st.dictionaries(
-        st.sampled_from(["c", "n", "h", "g", ""]),
-        st.builds(
-            lambda value, action: {"Value": value, "Action": action},
-            VALUES,
-            st.sampled_from(["PUT", "PUT", "PUT", "ADD", "DELETE"]),
-        ),
-        max_size=2,
-    ),
-    st.dictionaries(
-        st.sampled_from(["c", "h", "missing"]),
-        VALUES.map(lambda value: {"Value": value}) | st.just({"Exists": False}),
-        max_size=2,
-    )
-    | st.none(),
-    MORE,
-)
-QUERIES = st.builds(
-    lambda condition, names, values, more: (
-        "Query",
-        {
-            **_expressions(
-                KeyConditionExpression=condition,
-                ExpressionAttributeNames=names,
-                ExpressionAttributeValues=values,
-            ),
-            **more,
-        },
-    ),
-    st.sampled_from(["h = :v", "#n = :v", "h = :v AND r = :w", "r = :w", "h=:v", "c = :v"]),
-    NAMES,
-    st.fixed_dictionaries({":v": HASHES}, optional={":w": RANGES}) | st.none(),
-    st.sampled_from([{}, {}, {"ScanIndexForward": False}, {"Limit": 1}, {"Select": "COUNT"},
-        {"IndexName": "by-g"}, {"ConsistentRead": True}]),
-)  # fmt: skip
-REQUESTS = st.lists(PUTS | PUTS | GETS | CHANGES | CHANGES | LEGACY | DELETES | QUERIES, max_size=8)
 
 ITEM = {"h": {"S": "a"}, "r": {"N": "1"}, "c": {"S": "x"}, "n": {"L": [{"M": {"a": {"N": "1"}}}]}}
 RENEWAL = {
@@ -295,7 +156,7 @@ def stored(lab: MotoLab, rows_id: int) -> list[Any]:
 
 @given(REQUESTS)
 @example(ROUND)
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_requests_for_items_are_answered_and_stored_as_by_moto(
     lab: MotoLab, requests: list[tuple[str, dict[str, Any]]]
 ):
@@ -381,7 +242,7 @@ class Queue:
 
 
 @given(st.lists(SENDS | SENDS | RECEIVES | REMOVALS | WAITS, max_size=8))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_requests_for_messages_are_answered_and_stored_as_by_moto(
     lab: MotoLab, requests: list[tuple[str, Any]]
 ):
@@ -583,10 +444,28 @@ def test_a_request_on_the_event_loop_that_is_not_plain_needs_a_thread(lab: MotoL
         lab.handle(request)
 
 
+def test_the_entrance_answers_at_once_or_names_what_answers_on_a_thread(lab: MotoLab):
+    url, nobody = make_queue(lab, "d"), cast("Any", None)
+    door = cast("Any", SimpleNamespace(hosts=SimpleNamespace(known={"127.0.0.1:4566"})))
+    parts = {"own_addresses": nobody, "pages": nobody, "page_guard": None, "clock": lab.clock}
+    entrance = Entrance(door, gateway=lab.gateway, **parts)
+    sent = entrance.answer_at_once(
+        request_of("sqs", "SendMessage", {"QueueUrl": url, "MessageBody": "a"})
+    )
+    assert isinstance(sent, HttpResponse)
+    assert sent.status == 200
+    for operation, more in (("GetQueueAttributes", {}), ("SendMessage", {"MessageBody": "\x00"})):
+        request = request_of("sqs", operation, {"QueueUrl": url, **more})
+        handler = entrance.answer_at_once(request)
+        assert callable(handler)
+        assert cast("Any", handler(request)).status in (200, 400)
+
+
 @pytest.mark.parametrize("fsync", [False, True])
 def test_what_waits_for_the_disk_needs_a_thread(tmp_path: Path, fsync: bool):
     database = Database(tmp_path / "state.sqlite", fsync=fsync)
     moto = build_moto(database=database, clock=FakeClock(), ids=Ids(1)).engine
+    moto.warm_up()
     request = request_of("sqs", "SendMessage", {"QueueUrl": "", "MessageBody": "a"})
     assert moto.may_be_quick(request) is not fsync
     database.close()

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from headrace.core.ids import Ids
 from tests.support.clock import FakeClock
 from tests.support.moto_lab import MotoLab
-from tests.unit.moto.reference_model import REQUESTS, Ask, Twin, readable
+from tests.unit.moto.reference_model import Twin, readable
+from tests.unit.moto.reference_requests import REQUESTS, Ask
 
 KILL = None
 

@@ -4,13 +4,12 @@ Finds the REST API resource or HTTP API route that matches a path. Pure function
 
 Who may invoke a method with the authorization AWS_IAM, and how events name them.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false
 from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import unquote

@@ -6,14 +6,13 @@ Runs a template's transforms for a stack, with S3 objects, IAM's managed policie
 
 `AWS::Serverless-2016-10-31`: AWS's own aws-sam-translator converts SAM's resources to CloudFormation's.
 """
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
 
 from __future__ import annotations
 
 import json
 import logging
-
-# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUnknownArgumentType=false
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -6,12 +6,12 @@ Firehose writes delete files; the rows are the same.
 
 Delivers a buffer to Iceberg tables: makes one commit for each table, and returns the outcome of each record.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false
+# pyright: reportUnknownArgumentType=false, reportPrivateUsage=false, reportUnknownParameterType=false
 
 from __future__ import annotations
 
 # pyarrow has no types.
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false
-# pyright: reportUnknownArgumentType=false, reportPrivateUsage=false, reportUnknownParameterType=false
 import functools
 import hashlib
 

@@ -11,12 +11,12 @@ object a record, unknown keys are skipped. Codes are from users' reports (observ
 `iceberg_routing.NOT_JSON`. Assumed: a nullable column may be missing. A record without any known key is refused
 (observed by others).
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportUnknownParameterType=false
 
 from __future__ import annotations
 
 # pyright would need pydantic's plug-in to know pyiceberg's types fully.
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false, reportUnknownParameterType=false
 import base64
 import binascii
 import re

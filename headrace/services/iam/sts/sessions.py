@@ -12,11 +12,11 @@ Sentences: as users report them of STS (github.com/aws/aws-cli/issues/2951 and /
 
 Answers GetCallerIdentity for this cloud's temporary credentials, such as functions', which moto does not know.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportPrivateUsage=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportPrivateUsage=false
 import base64
 import binascii
 import hmac

@@ -6,11 +6,11 @@ thing-policy-variables.html, cert-policy-variables.html. Whoever calls holds mot
 
 What the broker and the connections of clients tell each other, and what AWS grants a client.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false
 import functools
 import json
 import logging

@@ -13,13 +13,12 @@ of deliveries; each entry is written in the transaction of its COPY.
 Functions that write there run as the owner of the schema, who has no other rights and cannot log in, and look names up
 only in PostgreSQL's own schema: a user's function of the same name is never called with their rights.
 """
+# pyright: reportUnknownMemberType=false
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-
-# pyright: reportUnknownMemberType=false
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, cast

@@ -10,11 +10,11 @@ Parameters, ResultSelector and ItemSelector of any JSON type, for moto's interpr
 Parameters may be a number, text, list, boolean or null (documented: github.com/aws/amazon-states-language-service,
 pull request 83); that the other two may be as well is assumed. `mark_expressions` wraps such a value in an object.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 # moto has no public attributes for these patches.
 import functools
 import json

@@ -9,11 +9,11 @@ Evaluates JSONata for moto's interpreter, with a state's variables, and with AWS
 Documented: https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html; the sentences: observed by
 others on AWS (github.com/floci-io/floci, issues 2665 and 2736).
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 # moto has no public attributes for these patches.
 import copy
 

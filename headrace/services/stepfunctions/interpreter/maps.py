@@ -10,6 +10,8 @@ AWS reads objects of gigabytes and starts an execution for each item elsewhere; 
 
 The failure of a Map state, under the name by which its Catch and Retry know it.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
@@ -18,8 +20,6 @@ import csv
 import io
 import itertools
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 # moto has no public attributes for these patches.
 import json
 import uuid

@@ -10,6 +10,8 @@ Writes the events of Step Functions' executions to their machine's log group, at
 Documented: https://docs.aws.amazon.com/step-functions/latest/dg/cw-logs.html; the stream's name is AWS's as users
 show it (observed by others).
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
@@ -19,8 +21,6 @@ import io
 import json
 import logging
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 # moto has no public attributes for these patches.
 import re
 import threading

@@ -202,7 +202,7 @@ def test_what_cannot_become_a_table_fails_the_channel(
     if name == "avro":
         lab.register(name, {"type": "record", "name": "r", "fields": []}, "AVRO")
     if name == "all_of":
-        lab.register(name, {"type": "object", "properties": {"at": {"allOf": []}}})
+        lab.register(name, {"type": "object", "properties": {"at": {"allOf": [{}]}}})
     given = to_table(**change)
     if name:
         records = given["StreamConfigurationList"][0]["RecordConfiguration"]

@@ -1,0 +1,109 @@
+"""Commits of a query's process to an Iceberg table that another changes meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyiceberg")
+pa = pytest.importorskip("pyarrow")
+
+from headrace.services.athena import iceberg  # noqa: E402
+from headrace.services.athena.statements import StatementRefused  # noqa: E402
+
+NAME = ("db", "t")
+
+
+class Store:
+    """The parent process: a catalogue of one table. `overtake` runs before a commit."""
+
+    def __init__(self) -> None:
+        self.paths: dict[str, str] = {}
+        self.current = ""
+        self.overtake: Any = None
+
+    def find_object(self, location: str) -> str:
+        return self.paths[location]
+
+    def ask(self, **message: Any) -> Any:
+        if "tables" in message:
+            return [{"metadata": self.current}]
+        commit = message["commit"]
+        if self.overtake is not None:
+            overtake, self.overtake = self.overtake, None
+            overtake()
+        if commit["base"] != self.current:
+            return {"conflict": True}
+        self.paths.update(commit["files"])
+        self.current = commit["metadata"]
+        return {}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store()
+    catalog = open_catalog(store, tmp_path / "first")
+    options = {"location": "s3://lake/t", "partitions": [], "properties": {}}
+    stored = iceberg.stage(catalog, NAME, [("a", "int")], options)
+    iceberg.create(stored, iceberg.write(stored, batches(1))[0])
+    return store
+
+
+def open_catalog(store: Store, folder: Path) -> iceberg.Catalog:
+    folder.mkdir()
+    return iceberg.Catalog(store, folder)
+
+
+def batches(*values: int) -> list[Any]:
+    return [pa.record_batch([pa.array(values, pa.int32())], names=["a"])]
+
+
+def rows_of(catalog: iceberg.Catalog) -> list[int]:
+    _, batches = iceberg.read(catalog.load_table(NAME), None)
+    return sorted(value for batch, _ in batches for value in batch.column(0).to_pylist())
+
+
+def test_rows_that_another_overtakes_are_committed_again(store: Store, tmp_path: Path):
+    mine, other = open_catalog(store, tmp_path / "mine"), open_catalog(store, tmp_path / "other")
+
+    def add(catalog: iceberg.Catalog, value: int) -> None:
+        stored = catalog.load_table(NAME)
+        iceberg.append(catalog, stored, iceberg.write(stored, batches(value))[0])
+
+    store.overtake = lambda: add(other, 2)
+    add(mine, 3)
+    assert rows_of(mine) == [1, 2, 3]
+    snapshots = mine.load_table(NAME).snapshots()
+    assert len(snapshots) == 3
+    # Of the lost try nothing is stored.
+    assert sum("/metadata/snap-" in location for location in store.paths) == 3
+
+
+def test_a_change_that_another_overtakes_fails(store: Store, tmp_path: Path):
+    mine, other = open_catalog(store, tmp_path / "mine"), open_catalog(store, tmp_path / "other")
+    stored = mine.load_table(NAME)
+    uris = {task.file.file_path for task in stored.scan().plan_files()}
+
+    def overtake() -> None:
+        theirs = other.load_table(NAME)
+        iceberg.append(other, theirs, iceberg.write(theirs, batches(2))[0])
+
+    store.overtake = overtake
+    with pytest.raises(StatementRefused, match=r"ICEBERG_COMMIT_ERROR: .*: db\.t"):
+        iceberg.replace(stored, [], iceberg.data_files(stored, uris))
+    assert rows_of(mine) == [1, 2]
+
+
+def test_a_required_column_takes_no_null(store: Store, tmp_path: Path):
+    catalog = open_catalog(store, tmp_path / "mine")
+    stored = catalog.load_table(NAME)
+    with (
+        stored.transaction() as transaction,
+        transaction.update_schema(allow_incompatible_changes=True) as update,
+    ):
+        update.update_column("a", required=True)
+    stored = catalog.load_table(NAME)
+    with pytest.raises(StatementRefused, match="NULL value not allowed for NOT NULL column: a"):
+        iceberg.write(stored, [pa.record_batch([pa.array([None], pa.int32())], names=["a"])])
