@@ -401,7 +401,7 @@ class MotoEngine:
             raise
         except Exception as error:
             raise refusal(prepared.service, prepared.operation, prepared.request, error) from error
-        fault = find_missing_action(prepared.request, answer)
+        fault = find_missing_action(prepared.service, prepared.request, answer)
         if fault is not None:
             raise fault
         return answer
