@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
 from headrace.aws.gateway.entrance import Entrance
+from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.composition.foundation import build_moto
 from headrace.composition.moto_patches import QUICK_CALLS
 from headrace.core.ids import Ids
@@ -38,7 +39,8 @@ MOTOS_WAY = "sdk region/us-east-1"
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoLab]:
-    with MotoLab(tmp_path_factory.mktemp("quick") / "data", clock=FakeClock()) as lab:
+    folder, sessions = tmp_path_factory.mktemp("quick") / "data", RoleSessions(b"s" * 32)
+    with MotoLab(folder, clock=FakeClock(), sessions=sessions) as lab:
         yield lab
 
 
@@ -63,6 +65,12 @@ def ask(lab: MotoLab, service: str, operation: str, params: Any, agent: str = "s
 def body_of(answer: HttpResponse) -> Any:
     assert isinstance(answer.body, bytes)
     return json.loads(answer.body)
+
+
+def answer_at_once(lab: MotoLab, request: HttpRequest) -> HttpResponse:
+    """Answer as on the event loop. Raises NeedsThread."""
+    request.at_once = True
+    return lab.handle(request)
 
 
 @pytest.fixture
@@ -269,6 +277,19 @@ def test_plain_requests_for_messages_do_not_go_motos_way(lab: MotoLab, motos_way
     assert motos_way == []
 
 
+def test_a_long_poll_waits_past_the_time_of_a_deleted_message(lab: MotoLab):
+    url = make_queue(lab, "deleted")
+    ask(lab, "sqs", "SendMessage", {"QueueUrl": url, "MessageBody": "a"})
+    asked = {"QueueUrl": url, "VisibilityTimeout": 3}
+    (message,) = ask(lab, "sqs", "ReceiveMessage", asked)[2]["Messages"]
+    handle = message["ReceiptHandle"]
+    ask(lab, "sqs", "DeleteMessage", {"QueueUrl": url, "ReceiptHandle": handle})
+    lab.clock.advance(4)
+    poll = {"QueueUrl": url, "WaitTimeSeconds": 20}
+    with pytest.raises(NeedsThread):
+        answer_at_once(lab, request_of("sqs", "ReceiveMessage", poll))
+
+
 # --- SNS, EventBridge, STS ------------------------------------------------------------------------
 
 
@@ -365,8 +386,9 @@ EVENT = {"Source": "a", "DetailType": "b", "Detail": '{"c": "ü"}'}
         [EVENT] * 11,
         [],
         [{**EVENT, "Detail": 1}],
+        [{**EVENT, "Detail": "[" * 30_000}],
     ],
-    ids=["plain", "wrong", "bus", "resources", "part", "many", "none", "type"],
+    ids=["plain", "wrong", "bus", "resources", "part", "many", "none", "type", "deep"],
 )
 def test_events_are_answered_and_sent_as_by_moto(lab: MotoLab, entries: list[Any]):
     url = make_queue(lab, "events")
@@ -394,9 +416,10 @@ def test_events_are_answered_and_sent_as_by_moto(lab: MotoLab, entries: list[Any
         {"RoleSessionName": "session", "DurationSeconds": "x"},
         {"RoleSessionName": "session", "RoleArn": "arn:aws:iam::000000000000:role/none"},
         {"RoleSessionName": "session", "ExternalId": "abc"},
+        {"RoleSessionName": "session", "Version": ""},
         {},
     ],
-    ids=["plain", "short", "half", "long", "word", "missing", "external", "part"],
+    ids=["plain", "short", "half", "long", "word", "missing", "external", "version", "part"],
 )
 def test_a_role_s_credentials_are_those_of_the_long_way(lab: MotoLab, fields: dict[str, str]):
     iam = lab.client("iam")
@@ -405,7 +428,17 @@ def test_a_role_s_credentials_are_those_of_the_long_way(lab: MotoLab, fields: di
         iam.create_role(RoleName="r", AssumeRolePolicyDocument=trust)
     role = {"RoleArn": f"arn:aws:iam::{ACCOUNT}:role/r"}
     whole = {"Action": "AssumeRole", "Version": "2011-06-15", **role, **fields}
+    whole = {name: text for name, text in whole.items() if text}
     assert ask_form(lab, "sts", whole) == ask_form(lab, "sts", whole, MOTOS_WAY)
+
+
+def test_a_plain_request_for_credentials_is_answered_at_once(lab: MotoLab):
+    role = {"RoleArn": f"arn:aws:iam::{ACCOUNT}:role/none", "RoleSessionName": "session"}
+    fields = {"Action": "AssumeRole", "Version": "2011-06-15", **role}
+    ask_form(lab, "sts", fields, MOTOS_WAY)
+    answer = answer_at_once(lab, form_request("sts", fields))
+    assert answer.status == 200
+    assert b":assumed-role/none/session" in cast("bytes", answer.body)
 
 
 # --- when the event loop may answer ---------------------------------------------------------------
