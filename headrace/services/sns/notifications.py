@@ -284,16 +284,28 @@ def sign(subscription: Any, notification: Mapping[str, Any], *, version: str) ->
 _KEYS: dict[int, tuple[Any, str]] = {}
 
 
-def _get_signing_key(region: str) -> tuple[Any, str]:
-    """Return a region's key, and its certificate's name; created at its first message after a start."""
-    from cryptography.hazmat.primitives.asymmetric import rsa
+def has_signing_key(region: str) -> bool:
+    """Whether a region has its key, which takes a tenth of a second to make."""
+    return _known_key(region)[1] is not None
+
+
+def _known_key(region: str) -> tuple[Any, tuple[Any, str] | None]:
     from moto.core.models import DEFAULT_ACCOUNT_ID
     from moto.sns.models import sns_backends
 
     # Certificates are downloaded without credentials, so they are in moto's default account.
     backend: Any = sns_backends[DEFAULT_ACCOUNT_ID][region]
     known = _KEYS.get(id(backend))
-    if known is not None and known[1] in backend._message_public_keys:
+    is_kept = known is not None and known[1] in backend._message_public_keys
+    return backend, known if is_kept else None
+
+
+def _get_signing_key(region: str) -> tuple[Any, str]:
+    """Return a region's key, and its certificate's name; created at its first message after a start."""
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    backend, known = _known_key(region)
+    if known is not None:
         return known
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem, serial_number = _certificate(key)

@@ -24,6 +24,8 @@ from headrace.composition.moto_patches import QUICK_CALLS
 from headrace.core.ids import Ids
 from headrace.moto import engine
 from headrace.moto.storage.changes import MOTO_LOCK
+from headrace.services.dynamodb import quick as dynamodb_quick
+from headrace.services.sns import notifications
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.moto_lab import ACCOUNT, MotoLab
@@ -188,6 +190,24 @@ def test_plain_requests_for_items_do_not_go_motos_way(lab: MotoLab, motos_way: l
     for operation, params in ROUND:
         assert ask(lab, "dynamodb", operation, {"TableName": "plain", **params})[0] == 200
     assert motos_way == []
+
+
+@pytest.mark.parametrize("size", ["items", "values"])
+def test_a_large_answer_is_not_encoded_on_the_event_loop(
+    lab: MotoLab, monkeypatch: pytest.MonkeyPatch, size: str
+):
+    table = f"large-{size}"
+    make_table(lab, table)
+    count, value = {"items": (201, {"S": "x"}), "values": (2, {"L": [{"N": "1"}] * 5_000})}[size]
+    for number in range(count):
+        item = {"h": {"S": "a"}, "r": {"N": str(number)}, "c": value}
+        lab.client("dynamodb").put_item(TableName=table, Item=item)
+    asked = {"TableName": table, **ROUND[4][1]}
+    with monkeypatch.context() as patch:
+        patch.setattr(dynamodb_quick, "_ENCODE", None)
+        with pytest.raises(NeedsThread):
+            answer_at_once(lab, request_of("dynamodb", "Query", asked))
+    assert ask(lab, "dynamodb", "Query", asked)[2]["Count"] == count
 
 
 # --- SQS ------------------------------------------------------------------------------------------
@@ -372,6 +392,19 @@ def test_a_published_message_is_answered_and_sent_as_by_moto(
     assert arrived(lab, "quick") == arrived(lab, "motos")
 
 
+def test_the_event_loop_makes_no_signing_key(
+    lab: MotoLab, topics: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(notifications, "_KEYS", {})
+    arn = topics["quick"]
+    fields = {"Action": "Publish", "Version": "2010-03-31", "TopicArn": arn, "Message": "a"}
+    with pytest.raises(NeedsThread):
+        answer_at_once(lab, form_request("sns", fields))
+    assert ask_form(lab, "sns", fields)[0] == 200
+    assert answer_at_once(lab, form_request("sns", fields)).status == 200
+    arrived(lab, "quick")
+
+
 EVENT = {"Source": "a", "DetailType": "b", "Detail": '{"c": "ü"}'}
 
 
@@ -404,6 +437,25 @@ def test_events_are_answered_and_sent_as_by_moto(lab: MotoLab, entries: list[Any
         bodies = [message["Body"] for message in messages.get("Messages", ())]
         answers.append(RANDOM.sub("", json.dumps([answer, sorted(bodies)])))
     assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize(("targets", "rules"), [("sns", 1), ("events", 1), ("sqs", 3)])
+def test_the_event_loop_does_not_send_events_to_any_number_of_targets(
+    lab: MotoLab, targets: str, rules: int
+):
+    events, bus = lab.client("events"), f"far-{targets}"
+    events.create_event_bus(Name=bus)
+    resource = "event-bus/default" if targets == "events" else "far"
+    arn = f"arn:aws:{targets}:us-east-1:{ACCOUNT}:{resource}"
+    asked = {"Entries": [{**EVENT, "EventBusName": bus}] * (1 if rules == 1 else 10)}
+    assert answer_at_once(lab, request_of("events", "PutEvents", asked)).status == 200
+    for number in range(rules):
+        name = f"r{number}"
+        events.put_rule(Name=name, EventBusName=bus, EventPattern='{"source": ["other"]}')
+        target = {"Id": "t", "Arn": arn}
+        events.put_targets(Rule=name, EventBusName=bus, Targets=[target])
+    with pytest.raises(NeedsThread):
+        answer_at_once(lab, request_of("events", "PutEvents", asked))
 
 
 @pytest.mark.parametrize(
