@@ -218,17 +218,17 @@ def find_snapshot(stored: Table, kind: str, value: Any) -> int:
     return snapshot.snapshot_id
 
 
-def read(stored: Table, snapshot_id: int | None) -> tuple[Schema, Iterator[tuple[Any, str]]]:
-    """Return a snapshot's schema, and its rows in batches with the URI of their file; None for the current one."""
+def read(stored: Table, snapshot_id: int | None) -> tuple[Schema, Iterator[tuple[Any, DataFile]]]:
+    """Return a snapshot's schema, and its rows in batches with their file; None for the current one."""
     scan = stored.scan(snapshot_id=snapshot_id)
     schema = scan.projection()
 
-    def batches() -> Iterator[tuple[Any, str]]:
+    def batches() -> Iterator[tuple[Any, DataFile]]:
         for task in scan.plan_files():
             reader = ArrowScan(stored.metadata, stored.io, schema, AlwaysTrue())
             deletes = _read_all_delete_files(stored.io, [task])
             for batch in reader._record_batches_from_scan_tasks_and_deletes([task], deletes):  # noqa: SLF001 - `to_record_batches` keeps a file's batches in memory
-                yield batch, task.file.file_path
+                yield batch, task.file
 
     return schema, batches()
 

@@ -272,7 +272,11 @@ def _iceberg_batches(
     table.columns, table.keys = iceberg.columns_of(schema), []
 
     def pack() -> Iterator[pa.RecordBatch]:
-        for batch, uri in batches:
+        uri = ""
+        for batch, of in batches:
+            if of.file_path != uri:
+                uri = of.file_path
+                table.read_bytes += of.file_size_in_bytes
             file = {"values": [], "uri": uri}
             yield _batch(table, file, _cast_columns(table, batch), batch.num_rows)
 
