@@ -34,6 +34,8 @@ class SparkCluster(Construct):
     Attributes:
         cluster: the cluster; its Ref is the cluster id.
         role: the nodes' role.
+        release: EMR's release.
+        instance_type: the nodes'.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class SparkCluster(Construct):
         for prefix in prefixes:
             if not prefix.endswith("/") or prefix.startswith("/"):
                 raise ValueError(f"A prefix must end, and not begin, with a slash: {prefix!r}.")
+        self.release, self.instance_type = release, instance_type
         self.role = self._node_role(bucket, [LOG_PREFIX, *prefixes])
         profile = iam.InstanceProfile(self, "Profile", role=self.role)
         service_role = self._service_role()

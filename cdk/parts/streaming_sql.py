@@ -16,6 +16,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
+from cdk.parts import python_packages
 from cdk.parts.spark_cluster import SparkCluster
 from cdk.parts.spark_jobs import READS_STREAM
 from cdk.parts.workspace_bucket import WorkspaceBucket
@@ -35,6 +36,7 @@ WRITES_STREAM = (
     "kinesis:PutRecords",
 )
 RELEASE = "emr-spark-8.0.0"
+REQUIREMENTS = Path(__file__).resolve().parents[2] / "spark_jobs" / "requirements"
 
 
 class StreamingSql(Construct):
@@ -42,7 +44,9 @@ class StreamingSql(Construct):
 
     `source` is the stream that the queries read, or the streams by the names that the SQL gives them. A stream that
     they write is one of `targets`, by its name in the SQL, or is made, on demand. The nodes' role may read the former,
-    write the latter, and use the checkpoint's folder. Without `cluster` and `bucket` it has its own.
+    write the latter, and use the checkpoint's folder. Without `cluster` and `bucket` it has its own. `packages` is an
+    archive (.zip, .tgz) of Python packages for the job; without it the packages that row patterns (MATCH_RECOGNIZE)
+    need, pandas and PyArrow, are fetched for the cluster's Python.
 
     Raises ValueError, with one sentence, for SQL that has a mistake, and for a stream that is missing.
 
@@ -62,6 +66,7 @@ class StreamingSql(Construct):
         cluster: SparkCluster | None = None,
         bucket: s3.IBucket | None = None,
         dialect: str = KSQL,
+        packages: str | Path | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         script = read_queries(Path(sql), dialect)
@@ -103,7 +108,11 @@ class StreamingSql(Construct):
             arn = f"arn:{Aws.PARTITION}:s3:::{bucket_name}"
             _allow(cluster.role, ["s3:ListBucket"], [arn])
             _allow(cluster.role, ["s3:GetObject"], [f"{arn}/{key}*"])
-        self._step(script, Path(sql), cluster, streams)
+        if packages is None and any(query.match is not None for query in script.queries):
+            packages = python_packages.archive_for(
+                REQUIREMENTS, cluster.release, cluster.instance_type
+            )
+        self._step(script, Path(sql), cluster, streams, packages)
 
     def _stream(self, name: str) -> kinesis.Stream:
         return kinesis.Stream(
@@ -120,6 +129,7 @@ class StreamingSql(Construct):
         sql: Path,
         cluster: SparkCluster,
         streams: Mapping[str, kinesis.IStream],
+        packages: str | Path | None,
     ) -> None:
         stage = Stage.of(self)
         assert stage is not None  # every construct is in an app
@@ -127,9 +137,16 @@ class StreamingSql(Construct):
         path = Path(stage.outdir) / f"{self.node.addr}.py"
         path.write_text(compile_script(script, f"Made of {sql.name} by the CDK."), encoding="utf-8")
         job = assets.Asset(self, "Job", path=str(path))
-        key = job.bucket.arn_for_objects(job.s3_object_key)
-        _allow(cluster.role, ["s3:GetObject"], [key])
-        _allow(cluster.role, ["s3:GetBucketLocation", "s3:ListBucket"], [job.bucket.bucket_arn])
+        options: list[str] = []
+        fetched = [job]
+        if packages is not None:
+            fetched.append(assets.Asset(self, "Packages", path=str(packages)))
+            options = python_packages.options(fetched[-1].s3_object_url)
+        for asset in fetched:
+            key = asset.bucket.arn_for_objects(asset.s3_object_key)
+            _allow(cluster.role, ["s3:GetObject"], [key])
+            buckets = ["s3:GetBucketLocation", "s3:ListBucket"]
+            _allow(cluster.role, buckets, [asset.bucket.bucket_arn])
         names = [
             word
             for name, stream in streams.items()
@@ -144,7 +161,7 @@ class StreamingSql(Construct):
             hadoop_jar_step=emr.CfnStep.HadoopJarStepConfigProperty(
                 jar="command-runner.jar",
                 args=[
-                    *("spark-submit", "--jars", CONNECTOR, job.s3_object_url),
+                    *("spark-submit", "--jars", CONNECTOR, *options, job.s3_object_url),
                     *("--region", Stack.of(self).region, "--checkpoint", self.checkpoint, *names),
                 ],
             ),
@@ -167,10 +184,6 @@ def read_queries(path: Path, dialect: str) -> Script:
             raise ValueError(f"{file}: {error.strerror}") from None
     if not analysis.queries:
         raise ValueError(f"{path} has no query: CREATE STREAM .. AS SELECT makes one")
-    if any(query.match is not None for query in analysis.queries):
-        raise ValueError(
-            f"{path}: MATCH_RECOGNIZE needs pandas and PyArrow, which EMR's images lack: `headrace sql run --packages`"
-        )
     return analysis.script()
 
 

@@ -26,7 +26,7 @@ _NOW = _OfThread()
 
 
 @contextmanager
-def stored_with_commit(note: Note) -> Generator[None]:
+def store_with_commit(note: Note) -> Generator[None]:
     """Call `note` in every transaction that this thread commits inside the `with` block, just before the commit.
 
     `note` gets the answer of the call that runs, or None when the service stores before it answers. It writes to the

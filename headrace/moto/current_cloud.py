@@ -10,6 +10,7 @@ import contextlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import ModuleType
@@ -279,6 +280,8 @@ class Connections:
 
 
 NOTHING = Connections()
+# Whether this thread answers a client's request, not a service's call.
+ANSWERS_CLIENT: ContextVar[bool] = ContextVar("answers_client", default=False)
 
 
 class CurrentCloud:

@@ -26,7 +26,7 @@ from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.moto.current_cloud import CURRENT, NOTHING, Connections
+from headrace.moto.current_cloud import ANSWERS_CLIENT, CURRENT, NOTHING, Connections
 from headrace.moto.in_process import ANSWERED, LONG_POLLS, InProcessCalls, wait_for_messages
 from headrace.moto.memory.memory import MotoMemory, account_of
 from headrace.moto.patches.core import new_request_id
@@ -290,13 +290,21 @@ class MotoEngine:
 
     def handle(self, request: HttpRequest, service: str) -> HttpResponse:
         """See `headrace.aws.gateway.dispatch.MotoServices.handle`; never raises."""
-        return self._answer(request, service, is_from_outside=True)
+        token = ANSWERS_CLIENT.set(True)
+        try:
+            return self._answer(request, service, is_from_outside=True)
+        finally:
+            ANSWERS_CLIENT.reset(token)
 
     def call(
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
     ) -> dict[str, Any]:
         """See `headrace.aws.gateway.dispatch.MotoServices.call`."""
-        return self._calls.call(service, operation, params, account=account, region=region)
+        token = ANSWERS_CLIENT.set(False)
+        try:
+            return self._calls.call(service, operation, params, account=account, region=region)
+        finally:
+            ANSWERS_CLIENT.reset(token)
 
     def _answer(
         self, request: HttpRequest, service: str, *, is_from_outside: bool = False
@@ -393,7 +401,7 @@ class MotoEngine:
             raise
         except Exception as error:
             raise refusal(prepared.service, prepared.operation, prepared.request, error) from error
-        fault = find_missing_action(prepared.request, answer)
+        fault = find_missing_action(prepared.service, prepared.request, answer)
         if fault is not None:
             raise fault
         return answer

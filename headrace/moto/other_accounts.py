@@ -20,7 +20,7 @@ from headrace.core.arn import is_account_id, partition_of
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory import principals
 from headrace.moto.memory.memory import policy_in_moto
-from headrace.permissions.decisions.identity import refused
+from headrace.permissions.decisions.identity import build_refusal
 from headrace.permissions.policies.document import UnreadableDocument
 from headrace.permissions.policies.evaluate import denial, evaluate
 from headrace.permissions.policies.model import Access, NamedPolicy, Policies, Principal
@@ -85,7 +85,7 @@ def patch_buses(models: Any, handler: Any) -> None:
             arn = _foreign_bus(self.events_backend, event)
             sentence = refusal_of(self, "events:PutEvents", arn) if arn else ""
             if sentence:
-                raise refused("events", sentence)
+                raise build_refusal("events", sentence)
         return ask(self)
 
     handler.put_events = ask_owner

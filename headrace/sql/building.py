@@ -64,10 +64,12 @@ _LARGEST_INT, _LARGEST_BIGINT = 2**31 - 1, 2**63 - 1
 class Builder(ExpressionBuilder):
     """One method for each rule of the grammar: it takes the rule's place and its parts' values."""
 
-    def build_script(self, meta: Meta, *statements: Statement | None) -> tuple[Statement, ...]:
-        if len(statements) > MOST_STATEMENTS:
-            raise SqlError(f"a text has at most {MOST_STATEMENTS:,} statements", place_of(meta))
-        return tuple(statement for statement in statements if statement is not None)
+    def build_script(self, _meta: Meta, *statements: Statement | None) -> tuple[Statement, ...]:
+        result = tuple(statement for statement in statements if statement is not None)
+        if len(result) > MOST_STATEMENTS:
+            place = result[MOST_STATEMENTS].place
+            raise SqlError(f"a text has at most {MOST_STATEMENTS:,} statements", place)
+        return result
 
     # Statements.
 

@@ -329,7 +329,9 @@ _TABLE: tuple[Function, ...] = (
     Function("IFNULL", "**", _all, "coalesce({0}, {1})", lambda a, b: b if a is None else a, takes_null=True),
     Function("EXTRACTJSONFIELD", "SS", STRING, "get_json_object({0}, {1})", _json_at),
     # Collections.
-    Function("ARRAY_CONTAINS", "A*", BOOLEAN, "array_contains({0}, {1})", lambda a, x: x in a),
+    # Spark does not know whether an array with a NULL has what is not beside it.
+    Function("ARRAY_CONTAINS", "A*", BOOLEAN,
+             "if({0} IS NULL OR {1} IS NULL, NULL, coalesce(array_contains({0}, {1}), false))", lambda a, x: x in a),
     Function("ARRAY_LENGTH", "A", INT, "array_size({0})", len),
     Function("ARRAY_DISTINCT", "A", first, "array_distinct({0})", unique),
     Function("ARRAY_EXCEPT", "AA", first, "array_except({0}, {1})",

@@ -54,6 +54,16 @@ def is_in(value: Any, *others: Any) -> Any:
     return None if None in others else False
 
 
+def is_between(value: Any, low: Any, high: Any) -> Any:
+    """Return BETWEEN of a value and bounds: False beyond one of them, whatever the other is."""
+    pairs = ((value, low), (high, value))
+    try:
+        return all_of(None if None in pair else not less(*pair) for pair in pairs)
+    except (ArithmeticError, TypeError, ValueError):
+        # As of other operators: what cannot be compared is NULL.
+        return None
+
+
 def comparable_pair(left: Any, right: Any) -> tuple[Any, Any]:
     """Return two values as ones that can be compared: a text with a time is a time, milliseconds with a time too."""
     if isinstance(left, datetime) and not isinstance(right, datetime):
@@ -126,7 +136,7 @@ def _mixed(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     )
 
 
-# Of two values (BETWEEN: three) none of which is None.
+# Of two values none of which is None.
 BINARY: dict[str, Callable[..., Any]] = {
     "=": equal,
     "<>": lambda left, right: not equal(left, right),
@@ -134,7 +144,6 @@ BINARY: dict[str, Callable[..., Any]] = {
     ">": lambda left, right: less(right, left),
     "<=": lambda left, right: not less(right, left),
     ">=": lambda left, right: not less(left, right),
-    "BETWEEN": lambda value, low, high: not less(value, low) and not less(high, value),
     "+": _mixed(lambda left, right: left + right),
     "-": _mixed(lambda left, right: left - right),
     "*": lambda left, right: left * right,

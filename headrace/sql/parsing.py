@@ -53,6 +53,23 @@ _REFUSED = {
     "PRINT": "`headrace tail` prints a stream",
     "RUN": "`headrace sql run` runs a file",
 }
+# What other SQL has, by the word that does not belong and the one after it ('' is any).
+_OF_OTHERS = {
+    (
+        "ORDER",
+        "",
+    ): "ORDER BY: a stream's rows come as they arrive; TOPK has a window's largest values",
+    (
+        "ORDER",
+        "BY",
+    ): "ORDER BY: a stream's rows come as they arrive; TOPK has a window's largest values",
+    ("UNION", "SELECT"): "UNION: INSERT INTO one stream .. SELECT, once for each query",
+    ("UNION", "ALL"): "UNION: INSERT INTO one stream .. SELECT, once for each query",
+    ("DELETE", ""): "DELETE: a record without data deletes a table's row of its key",
+    ("UPDATE", ""): "UPDATE: a record replaces a table's row of its key",
+}
+# Words that are no names without quotes, so that a mistake is said where it is.
+_RESERVED = frozenset({"SELECT", "FROM", "WHERE"})
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _DEFINITION = re.compile(
     r"(?:^|(?<=;))\s*(?:DEFINE\s+(\w+)\s*=\s*'((?:[^']|'')*)'|UNDEFINE\s+(\w+))\s*;",
@@ -306,6 +323,8 @@ class _Parse:
         if keywords is None:
             return "NAME"
         actions = self._tables.states[self._states[-1]]
+        if word.upper() in _RESERVED:
+            return next((one for one in keywords if one in actions), keywords[0])
         return next((one for one in (*keywords, "NAME") if one in actions), keywords[0])
 
     def _unknown(self, position: int) -> SqlError:
@@ -319,6 +338,13 @@ class _Parse:
         words = sorted({_WORDS.get(name, name) for name in names if not name.startswith("__")})
         expected = f"; expected {', '.join(words)}" if 0 < len(words) <= 8 else ""
         location = place_of(meta)
+        before, word, start = self._last[0]
+        if (text.upper(), "") in _OF_OTHERS:
+            return SqlError(_OF_OTHERS[text.upper(), ""], location)
+        if (word.upper(), text.upper()) in _OF_OTHERS:
+            return SqlError(_OF_OTHERS[word.upper(), text.upper()], _place_of(self._text, start))
+        if (word.upper(), text.upper()) == ("SELECT", "FROM"):
+            return SqlError("SELECT names nothing before FROM; * is every column", location)
         if text.upper() in _REFUSED and "NAME" not in names:
             return SqlError(f"{text.upper()}: {_REFUSED[text.upper()]}", location)
         if kind == "$END":
@@ -329,7 +355,6 @@ class _Parse:
                 return SqlError(
                     f"{text[:60]!r} does not belong here; did you mean {meant}?", location
                 )
-        before, word, start = self._last[0]
         if before == "NAME":
             # A word that is none of SQL's may have been taken for a name, such as an alias.
             other = _Parse(self._text, dict(self._builder.types))

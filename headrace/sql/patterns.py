@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.sql.operators import BINARY, all_of, distinct, is_in, negate
+from headrace.sql.operators import BINARY, all_of, distinct, is_between, is_in, negate
 
 
 # --- of the job too ---
@@ -110,6 +110,7 @@ _LAZY: dict[Any, Any] = {
     "IS NULL": lambda values: values[0] is None,
     "IS DISTINCT FROM": lambda values: distinct(*values),
     "IN": lambda values: is_in(*values),
+    "BETWEEN": lambda values: is_between(*values),
     "COALESCE": lambda values: next((value for value in values if value is not None), None),
 }
 _STRICT: dict[Any, Any] = {

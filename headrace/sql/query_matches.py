@@ -459,7 +459,7 @@ class _Navigations:
 
 
 _SPECIAL = (*_NAVIGATIONS, "NEXT", "MATCH_NUMBER", "CLASSIFIER")
-_OPERATORS = ("AND", "OR", "NOT", "IN", "IS NULL", "IS DISTINCT FROM")
+_OPERATORS = ("AND", "OR", "NOT", "IN", "BETWEEN", "IS NULL", "IS DISTINCT FROM")
 
 
 def _is_of_several_rows(call: Call) -> bool:

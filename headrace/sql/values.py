@@ -18,7 +18,7 @@ import re2
 
 from headrace.sql.conversions import cast, millis, text
 from headrace.sql.functions import MOST_CHARACTERS, MOST_ITEMS, function_of
-from headrace.sql.operators import BINARY, all_of, distinct, is_in, moment, negate
+from headrace.sql.operators import BINARY, all_of, distinct, is_between, is_in, moment, negate
 from headrace.sql.statements import (
     Array,
     Call,
@@ -264,6 +264,8 @@ def _operation(operation: Operation) -> Evaluator:
             return lambda row: distinct(parts[0](row), parts[1](row))
         case "IN":
             return lambda row: is_in(*[part(row) for part in parts])
+        case "BETWEEN":
+            return lambda row: is_between(*[part(row) for part in parts])
         case "LIKE":
             return _when_there(_like, *parts)
         case operator if len(parts) == 1:

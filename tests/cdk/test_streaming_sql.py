@@ -11,7 +11,8 @@ from aws_cdk import App, Stack
 from aws_cdk import aws_kinesis as kinesis
 from aws_cdk.assertions import Match, Template
 
-from cdk.parts.streaming_sql import StreamingSql, read_queries
+from cdk.parts import python_packages
+from cdk.parts.streaming_sql import StreamingSql
 from headrace.lint.template import Template as LintedTemplate
 
 QUERIES = """
@@ -23,6 +24,7 @@ SET 'errors.stream' = 'bad';
 
 
 def synthesize(folder: Path, text: str = QUERIES, **arguments: Any) -> Template:
+    folder.mkdir(exist_ok=True)
     (folder / "delays.sql").write_text(text)
     stack = Stack(App(outdir=str(folder / "out")), "sql")
     if "source" not in arguments:
@@ -117,14 +119,30 @@ def test_an_object_that_a_query_joins_may_be_read(tmp_path: Path) -> None:
     assert ":s3:::facts/airports.json*" in template
 
 
-def test_a_row_pattern_whose_job_needs_packages_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "q.sql"
-    file.write_text(
-        "CREATE STREAM s (a INT) WITH (stream = 's'); CREATE STREAM x AS SELECT * FROM s"
-        " MATCH_RECOGNIZE (MEASURES a AS b PATTERN (r)) AS m;"
+PATTERN = """CREATE STREAM s (a INT) WITH (stream = 's');
+CREATE STREAM x AS SELECT * FROM s MATCH_RECOGNIZE (MEASURES a AS b PATTERN (r)) AS m;"""
+
+
+def test_a_row_patterns_packages_come_with_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "packages.tgz"
+    archive.write_bytes(b"packages")
+    asked: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(
+        python_packages, "archive_for", lambda *parts: (asked.append(parts), archive)[1]
     )
-    with pytest.raises(ValueError, match="MATCH_RECOGNIZE needs pandas and PyArrow"):
-        read_queries(file, "ksql")
+    template = synthesize(tmp_path, PATTERN)
+    assert [parts[1:] for parts in asked] == [("emr-spark-8.0.0", "m5.xlarge")]
+    (step,) = template.find_resources("AWS::EMR::Step").values()
+    args = step["Properties"]["HadoopJarStep"]["Args"]
+    assert args[3:6] == ["--deploy-mode", "cluster", "--archives"]
+    assert '.tgz"}, "#packages"' in json.dumps(args[6])
+    assert "spark.executorEnv.PYTHONPATH=./packages" in args
+    # Nothing is fetched for what brings its own, and nothing is brought for what needs none.
+    synthesize(tmp_path / "own", PATTERN, packages=archive)
+    assert "--archives" not in json.dumps(synthesize(tmp_path / "none").to_json())
+    assert len(asked) == 1
 
 
 def test_a_queries_own_function_is_read_beside_it_and_a_cloud_is_not_asked(tmp_path: Path) -> None:

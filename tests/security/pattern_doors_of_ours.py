@@ -129,7 +129,7 @@ def lambda_event_filters(cloud: InProcessCloud) -> Any:
 @door
 def lambda_resource_policies(cloud: InProcessCloud) -> Any:
     from headrace.services.lambda_.names import FunctionRef
-    from headrace.services.lambda_.policy import Caller, allows
+    from headrace.services.lambda_.permits import Caller, allows
 
     statements = {
         wildcard: {

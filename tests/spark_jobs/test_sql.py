@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from headrace.sql.analysis import read_script
 from headrace.sql.avro import avro_encoder
-from tests.spark_jobs.sql_job import differences, fold_of, run_job, run_job_on
+from tests.spark_jobs.sql_job import differences, fold_of, in_order, run_job, run_job_on
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
 from tests.unit.sql import test_ksql_facts as ksql_facts
 from tests.unit.sql import test_ksql_lecture as lecture
@@ -211,3 +212,87 @@ def test_the_lectures_queries_have_the_folds_rows(
     records = [(stream, one.key, one.data) for stream, one in lecture.RECORDS]
     read = run_job(script, [records], tmp_path)
     assert not differences(script, fold_of(script, [records]), read)
+
+
+def _expression(draw: random.Random, kind: str, depth: int) -> str:
+    """Return an expression of a type over the columns n INT, m BIGINT, x DOUBLE, s and t VARCHAR, b BOOLEAN, a ARRAY<INT>."""
+    leaves = {
+        "number": ["n", "m", "3", "-7", "0", "a[1]", "LEN(s)"],
+        "double": ["x", "1.5E0", "CAST(n AS DOUBLE)", "CAST(t AS DOUBLE)"],
+        "text": ["s", "t", "'Ab'", "''", "CAST(n AS VARCHAR)", "CAST(b AS VARCHAR)"],
+        "condition": ["b", "n > 2", "s IS NULL", "TRUE", "s LIKE 'a%'", "ARRAY_CONTAINS(a, n)"],
+    }
+    if depth == 0:
+        return draw.choice(leaves[kind])
+
+    def of(other: str) -> str:
+        return _expression(draw, other, draw.randrange(depth))
+
+    one, two, yes = of(kind), of(kind), of("condition")
+    forms = {
+        "number": [
+            f"({one} {draw.choice('+-*/%')} {two})", f"ABS({one})", f"LEN({of('text')})", f"GREATEST({one}, {two})",
+            f"INSTR({of('text')}, {of('text')})", f"SIGN({of('double')})", f"ARRAY_LENGTH(ARRAY[{one}, {two}])",
+        ],
+        "double": [
+            f"({one} {draw.choice('+-*/')} {two})", f"SQRT({one})", f"CAST({of('number')} AS DOUBLE)",
+            f"ABS({one})", f"LEAST({one}, {two})",
+        ],
+        "text": [
+            f"({one} || {two})", f"UCASE({one})", f"SUBSTRING({one}, {draw.randrange(-3, 4)}, {draw.randrange(4)})",
+            f"REPLACE({one}, 'b', {two})", f"CAST({of('number')} AS VARCHAR)", f"LPAD({one}, {draw.randrange(6)}, '*')",
+            f"TRIM({one})", f"SPLIT({one}, 'b')[{draw.choice([1, 2, -1])}]", f"CONCAT({one}, {two})",
+        ],
+        "condition": [
+            f"({one} {draw.choice(['AND', 'OR'])} {two})", f"(NOT {one})", f"({of('number')} BETWEEN {of('number')} AND 5)",
+            f"({of('text')} {draw.choice(['=', '<>', '<', '>='])} {of('text')})", f"({of('double')} IS NULL)",
+            f"({of('number')} IN (1, 2, {of('number')}))", f"({of('text')} IS DISTINCT FROM {of('text')})",
+            f"({of('text')} LIKE '_b%')",
+        ],
+    }[kind]  # fmt: skip
+    forms += [
+        f"CASE WHEN {yes} THEN {one} ELSE {two} END", f"COALESCE({one}, {two})", f"NULLIF({one}, {two})",
+    ]  # fmt: skip
+    return draw.choice(forms)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_random_queries_give_the_same_rows(
+    seed: int, spark: SparkSession, sql_settings: None, tmp_path: Path
+) -> None:
+    draw = random.Random(seed)
+    kinds = ("number", "double", "text", "condition")
+    columns = [f"{_expression(draw, kinds[i % 4], 4)} AS c{i}" for i in range(80)]
+    window = f"TUMBLING (SIZE {draw.randrange(1, 90)} SECONDS, GRACE PERIOD {draw.randrange(60)} SECONDS)"
+    text = f"""CREATE STREAM r (id VARCHAR KEY, n INT, m BIGINT, x DOUBLE, s VARCHAR, t VARCHAR, b BOOLEAN, a ARRAY<INT>, ms BIGINT)
+      WITH (stream = 'r', timestamp = 'ms');
+    CREATE STREAM rows AS SELECT id, {", ".join(columns)} FROM r;
+    CREATE STREAM kept AS SELECT id FROM r WHERE {_expression(draw, "condition", 4)};
+    CREATE TABLE groups AS SELECT s, COUNT(*) AS c, SUM({_expression(draw, "number", 2)}) AS d,
+      MAX({_expression(draw, "text", 2)}) AS e, AVG({_expression(draw, "double", 2)}) AS f,
+      COLLECT_LIST({_expression(draw, "number", 2)}) AS g FROM r WINDOW {window}
+      GROUP BY s HAVING COUNT(*) > {draw.randrange(2)} EMIT FINAL;"""
+
+    def record(number: int) -> tuple[str, str, Any]:
+        values = {
+            "n": [0, 1, 2, 3, -7, 2**31 - 1], "m": [0, 5, -1, 2**40], "x": [0.0, 0.5, -2.25, 1e10], "s": ["", "a", "abA", "b"],
+            "t": ["1", " 2 ", "x b", "Éb"], "b": [True, False], "a": [[], [1, 2], [3, None]],
+        }  # fmt: skip
+        row = {name: draw.choice([*of, None]) for name, of in values.items()}
+        return "r", f"k{number}", row | {"ms": 10**12 + 1000 * draw.randrange(300)}
+
+    batches = [[record(10 * part + number) for number in range(10)] for part in range(4)]
+    batches.append([("r", "end", {"s": "a", "ms": 2 * 10**12})])
+    script = read_script(text)
+    read, fold = run_job(script, batches, tmp_path), fold_of(script, batches)
+    of_job = {row["id"]: row for row in read("rows")}
+    wrong = {
+        columns[int(name[1:])]: (of_job[row.columns["id"]][name], value)
+        for row in fold.results["rows"]
+        for name, value in row.columns.items()
+        if name != "id"
+        and in_order([{"v": of_job[row.columns["id"]][name]}]) != in_order([{"v": value}])
+    }
+    assert not wrong
+    assert not differences(script, fold, read), text

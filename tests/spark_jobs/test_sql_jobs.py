@@ -2,11 +2,14 @@
 
 A month in the runner without Spark; the year with Spark, nightly. SQL has no p95 of departures, does not drop repeated
 events, and joins no Parquet folder, so that `departures` is without its percentile, and `fleet_enrich` is not here.
+`device_sessions` is said as `aircraft_days` is; `sketches` are no rows, `compact` has tables of any columns, and
+`batch_view`, `serve` and `replay` are no streams.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from scripts import reference, reference_streams
 from tests.spark_jobs.feed import Event, cut, flights
 from tests.spark_jobs.sql_job import run_job
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
+from tests.support.flights import weather
 
 QUERIES = """
 CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, origin VARCHAR, tailnum VARCHAR, dep_delay INT,
@@ -36,8 +40,24 @@ CREATE TABLE aircraft_days AS SELECT tailnum, COUNT(*) AS flights, SUM(distance)
   MAX(dep_delay) AS worst_delay
   FROM flights WINDOW SESSION (8 HOURS, GRACE PERIOD 2 HOURS)
   WHERE NOT cancelled AND dep_delay IS NOT NULL AND tailnum IS NOT NULL GROUP BY tailnum EMIT FINAL;
+CREATE TABLE airport_board AS SELECT origin, SUM(CASE WHEN cancelled THEN 0 ELSE 1 END) AS departures,
+  SUM(CASE WHEN cancelled THEN 1 ELSE 0 END) AS cancellations, SPLIT(MAX(event_time || ' ' || event_id), ' ')[2] AS event_id
+  FROM flights GROUP BY origin;
+CREATE TABLE live_view AS SELECT SUBSTRING(event_time, 1, 10) AS day, origin, COUNT(*) AS flights,
+  SUM(CASE WHEN cancelled THEN 1 ELSE 0 END) AS cancellations, SUM(CASE WHEN cancelled THEN 0 ELSE 1 END) AS departures,
+  COALESCE(SUM(CASE WHEN NOT cancelled THEN dep_delay END), 0) AS delay_minutes
+  FROM flights GROUP BY SUBSTRING(event_time, 1, 10), origin;
 """
-NAMES = ("departures", "rolling_delays", "aircraft_days")
+WEATHER = """
+CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, origin VARCHAR)
+  WITH (stream = 'flights', timestamp = 'event_time', timestamp_format = 'yyyy-MM-dd''T''HH:mm:ssX');
+CREATE STREAM weather (event_id VARCHAR KEY, event_time VARCHAR, origin VARCHAR, temp DOUBLE, wind_speed DOUBLE)
+  WITH (stream = 'weather', timestamp = 'event_time', timestamp_format = 'yyyy-MM-dd''T''HH:mm:ssX');
+CREATE STREAM weather_delays AS SELECT f.event_id, f.origin, w.event_time AS reported, w.temp, w.wind_speed
+  FROM flights f LEFT JOIN weather w WITHIN (3599999 MILLISECONDS, 0 MILLISECONDS) GRACE PERIOD 2 HOURS
+  ON f.origin = w.origin;
+"""
+NAMES = ("departures", "rolling_delays", "aircraft_days", "airport_board", "live_view")
 # A day without a flight ends the row; a match is the whole row, where the job writes each flight from the third on.
 CASCADES = """
 CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, tailnum VARCHAR, dep_delay INT, cancelled BOOLEAN)
@@ -78,6 +98,25 @@ def compare(rows: dict[str, Sequence[dict[str, Any]]], events: list[Event]) -> N
     newest = kept[kept["dep_time"].notna() & kept["tailnum"].notna()]["event_time"].max()
     wanted = reference_streams.aircraft_days(kept, newest - pd.Timedelta(hours=2))
     assert reference_streams.differing(wanted, sessions, ["tailnum", "session_start"]).empty
+    board = {row["origin"]: row for row in rows["airport_board"]}
+    flights_of = pd.DataFrame(events)
+    newest_first = flights_of.sort_values(["event_time", "event_id"], ascending=False)
+    for origin, own in newest_first.groupby("origin"):
+        row = board[str(origin)]
+        counts = (row["departures"], row["cancellations"])
+        assert counts == (int((~own["cancelled"]).sum()), int(own["cancelled"].sum()))
+        assert row["event_id"] == own.iloc[0]["event_id"]
+    departed = flights_of["dep_delay"].where(~flights_of["cancelled"])
+    by_day = flights_of.assign(
+        day=flights_of["event_time"].str[:10], delay_minutes=departed, flights=1
+    ).groupby(["day", "origin"], as_index=False)
+    expected = by_day.agg(
+        flights=("flights", "sum"),
+        cancellations=("cancelled", "sum"),
+        delay_minutes=("delay_minutes", "sum"),
+    )
+    view = pd.DataFrame(list(rows["live_view"])).drop_duplicates(["day", "origin"], keep="last")
+    assert reference_streams.differing(expected, view, ["day", "origin"]).empty
 
 
 def test_a_months_flights_have_the_jobs_rows_without_spark() -> None:
@@ -101,6 +140,27 @@ def test_late_flights_in_a_row_are_a_row_pattern() -> None:
     expected = expected.drop_duplicates(["tailnum", "started"], keep="last")
     assert len(expected) > 30
     assert reference_streams.differing(expected, actual, ["tailnum", "started"]).empty
+
+
+def test_a_flight_has_the_weather_of_its_hour() -> None:
+    """`weather_delays`: the report of the hour before, and NULL where the station has sent none."""
+    events = flights(month=1)[:1_600]
+    reports = weather(max(event["event_time"] for event in events))
+    # A station that is silent every fifth time.
+    reports = [one for number, one in enumerate(reports) if number % 5]
+    both = [("weather", one) for one in reports] + [("flights", one) for one in events]
+    fold = Fold(read_script(WEATHER))
+    for stream, one in sorted(both, key=lambda pair: pair[1]["event_time"]):
+        fold.take(stream, Record(one, one["event_id"]))
+    fold.end()
+    actual = pd.DataFrame([row.columns for row in fold.results["weather_delays"]])
+    actual["weather_time"] = pd.to_datetime(actual["reported"], utc=True)
+    kept = [reference_streams.kept([rows], pd.Timedelta(0)) for rows in (events, reports)]
+    # The end closes all.
+    whole = replace(kept[0], closed=kept[0].rows["event_time"].max())
+    expected = reference_streams.weather_delays(whole, kept[1])
+    assert expected["weather_time"].isna().sum() > 10
+    assert reference_streams.differing(expected, actual, ["event_id"]).empty
 
 
 @pytest.mark.slow

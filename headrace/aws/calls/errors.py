@@ -81,7 +81,7 @@ def internal_failure() -> AwsError:
     )
 
 
-def malformed_xml() -> AwsError:
+def build_malformed_xml() -> AwsError:
     """A body that is not XML, or not the XML that the operation takes."""
     return AwsError(
         "MalformedXML",

@@ -36,7 +36,7 @@ from botocore.model import OperationNotFoundError
 
 from headrace.aws.calls.errors import (
     AwsError,
-    malformed_xml,
+    build_malformed_xml,
     serialization_error,
     unknown_operation,
 )
@@ -136,14 +136,14 @@ def check_xml(body: bytes) -> None:
         nonlocal level
         level += 1
         if level > MOST_XML_LEVELS:
-            raise malformed_xml()
+            raise build_malformed_xml()
 
     def end(_: str) -> None:
         nonlocal level
         level -= 1
 
     def refuse(*_: Any) -> None:
-        raise malformed_xml()
+        raise build_malformed_xml()
 
     parser = expat.ParserCreate()
     parser.StartElementHandler, parser.EndElementHandler = start, end

@@ -236,13 +236,18 @@ def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
         raise AwsError(
             "UnknownOperationException", f"moto does not implement {error}", 501
         ) from error
+    kept = {str(k): str(v) for k, v in headers.items() if k.lower() != "content-length"}
+    kind = str(headers.get("Content-Type") or headers.get("content-type") or "")
+    asked = str(request.headers.get("Content-Type") or "").partition(";")[0]
+    if kind in ("", "application/json") and asked.startswith("application/x-amz-json-"):
+        # moto gives some services' answers another type, or none; AWS's is the protocol's.
+        kind = asked
+        kept = {k: v for k, v in kept.items() if k.lower() != "content-type"}
+        kept["Content-Type"] = kind
     return HttpResponse(
         int(status),
-        [(str(k), str(v)) for k, v in headers.items() if k.lower() != "content-length"],
-        without_controls(
-            body.encode() if isinstance(body, str) else bytes(body or b""),
-            str(headers.get("Content-Type") or headers.get("content-type") or ""),
-        ),
+        list(kept.items()),
+        without_controls(body.encode() if isinstance(body, str) else bytes(body or b""), kind),
     )
 
 

@@ -18,7 +18,7 @@ from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Call
 from headrace.aws.protocols import codec_json, codec_moto
 from headrace.aws.protocols.codec_moto import check_body
-from headrace.aws.protocols.validate import find_missing_member
+from headrace.aws.protocols.validate import find_missing_member, validate
 from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.aws.signatures.credential_scopes import token_of
 from headrace.core.arn import partition_of
@@ -269,9 +269,12 @@ _CODES = {
     ),
 }
 
+# The services of which the whole model is checked, patterns of names too (assumed: with the framework's sentences).
+_WHOLE = {"wafv2": "ValidationException"}
+
 
 def check_members(service: str, operation: str, request: HttpRequest) -> None:
-    """Raise AwsError when a request breaks its operation's model in a way that every AWS service refuses.
+    """Raise AwsError when a request breaks its operation's model in a way that every AWS service refuses, or its own.
 
     `service` is botocore's name. moto answers a request that cannot be parsed at all, with its own sentence.
     """
@@ -286,6 +289,8 @@ def check_members(service: str, operation: str, request: HttpRequest) -> None:
     except Exception:
         log.debug("%s:%s cannot be checked", service, operation, exc_info=True)
         return
+    if service in _WHOLE and params is not None:
+        validate(service, operation, params, code=_WHOLE[service])
     code = _CODES.get(service)
     sentence = (
         find_missing_member(service, operation, params) if code and params is not None else ""

@@ -320,15 +320,23 @@ def _read_request(
     return operation, params
 
 
-def find_missing_action(request: HttpRequest, answer: HttpResponse) -> AwsError | None:
-    """Return the error of a form without an Action, for which moto has an empty answer; None for other requests.
+def find_missing_action(
+    service: str, request: HttpRequest, answer: HttpResponse
+) -> AwsError | None:
+    """Return the error of a request for which moto has no operation, and so an empty answer; None for others.
 
-    Source: docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/CommonErrors.html (MissingAction; the
-    sentence is assumed).
+    A form lacks its Action: docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/CommonErrors.html
+    (MissingAction; the sentence is assumed). A path is of no operation that moto has, such as Bedrock's InvokeModel.
     """
-    if answer.status != 404 or answer.body or is_json(request) or request.path != "/":
+    if answer.status != 404 or answer.body or is_json(request) or request.method == "HEAD":
         return None
-    return AwsError("MissingAction", "Missing Action", 400)
+    if request.path == "/":
+        return AwsError("MissingAction", "Missing Action", 400)
+    return AwsError(
+        "UnknownOperationException",
+        f"moto, which serves {service} in headrace, does not implement {request.method} {request.path}",
+        501,
+    )
 
 
 def _model_of(service: str, request: HttpRequest) -> str:

@@ -179,7 +179,13 @@ class Caller:
             if known is None:
                 return None
             identity = known
-        return CallerIdentity(identity.arn, identity.session, identity.source_arn)
+        return CallerIdentity(
+            identity.arn,
+            identity.session,
+            identity.source_arn,
+            policy=identity.policy,
+            policy_arns=identity.policy_arns,
+        )
 
     def ask(
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str

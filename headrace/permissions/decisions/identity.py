@@ -31,10 +31,10 @@ def refusal(service: str, sentence: str, action: str) -> AwsError:
     if sentence.endswith(NOT_IN_IAM):
         return gone(service)
     is_key = action.startswith("kms:") and service != "kms"
-    return refused_key(service, sentence) if is_key else refused(service, sentence)
+    return build_key_refusal(service, sentence) if is_key else build_refusal(service, sentence)
 
 
-def refused(service: str, sentence: str) -> AwsError:
+def build_refusal(service: str, sentence: str) -> AwsError:
     """Return a service's error for an action that IAM denies the caller.
 
     Source: docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot_access-denied.html and each service's page of
@@ -55,10 +55,10 @@ _KEY_CODES = {
 }
 
 
-def refused_key(service: str, sentence: str) -> AwsError:
+def build_key_refusal(service: str, sentence: str) -> AwsError:
     """Return a service's error for a caller who may not use the key of the requested resource."""
     code = _KEY_CODES.get(service)
-    return refused(service, sentence) if code is None else AwsError(code, sentence, 400)
+    return build_refusal(service, sentence) if code is None else AwsError(code, sentence, 400)
 
 
 @functools.cache

@@ -38,6 +38,7 @@ VIEW_MARK = "/* Presto View: "
 _FAILED = "FAILED: Execution Error, return code 1 from org.apache.hadoop.hive.ql.exec.DDLTask. "
 _TEXT_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 # What an INSERT can write, by the end of the SerDe's class.
+_EXISTS = "TABLE_ALREADY_EXISTS"
 _WRITTEN = {"ParquetHiveSerDe": "PARQUET", "JsonSerDe": "JSON", "LazySimpleSerDe": "TEXTFILE"}
 _PARQUET = {
     "InputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
@@ -425,7 +426,12 @@ class Catalog:
         database, name = act["table"]
         options = act["options"]
         location = options.get("external_location") or f"{output}tables/{query_id}/"
-        self.check_new(database, name)
+        try:
+            self.check_new(database, name)
+        except CatalogRefused as error:
+            if options.get("if_not_exists") and str(error).startswith(_EXISTS):
+                return []
+            raise
         uris = self._put_files(written, self.check_empty(location), query_id)
         form = written["format"]
         storage: dict[str, Any] = dict(_PARQUET)
@@ -477,9 +483,7 @@ class Catalog:
             if str(error).startswith("TABLE_NOT_FOUND"):
                 return
             raise
-        raise CatalogRefused(
-            f"TABLE_ALREADY_EXISTS: Table 'awsdatacatalog.{database}.{name}' already exists"
-        )
+        raise CatalogRefused(f"{_EXISTS}: Table 'awsdatacatalog.{database}.{name}' already exists")
 
     def add_partitions(
         self,

@@ -113,7 +113,7 @@ def _parameter(text: str) -> str:
         tree = None
     if tree is None or isinstance(tree, exp.Query | exp.Command | exp.DDL):
         return exp.Literal.string(text).sql("athena")
-    return f"({text})"
+    return f"({text}\n)"  # a comment in it ends with its line
 
 
 def _parse_insert(tree: Any, database: str) -> Statement:

@@ -18,7 +18,7 @@ from headrace.deliveries.outbox import queue_service_event
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory import principals
 from headrace.services.athena.queries import STOPPED_REASON, Outcome, Query
-from headrace.services.athena.results import PAGE_ROWS, render_row
+from headrace.services.athena.results import PAGE_ROWS, NoRow, render_row
 
 # How many finished executions an account keeps in a region; AWS keeps them for 45 days.
 MOST_FINISHED = 1000
@@ -352,6 +352,8 @@ def get_query_results(self: Any) -> str:
             )
         except (BucketNotFound, ObjectNotFound):
             raise _refuse(f"Could not find results at {outcome.location}") from None
+        except NoRow:
+            raise _refuse("Invalid NextToken") from None
     answer: dict[str, Any] = {
         "ResultSet": {
             "Rows": [render_row(row) for row in rows],

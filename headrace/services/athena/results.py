@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 # A value in quotes, in which a quote stands twice; or nothing, which is NULL.
 _FIELD = re.compile(r'"((?:[^"]|"")*)"')
@@ -75,11 +75,25 @@ def csv_line(values: Iterable[str | None]) -> str:
     )
 
 
+class NoRow(ValueError):
+    """No row begins at an offset: the token is not one that an answer gave."""
+
+
+def _seek_row(source: BinaryIO, offset: int) -> None:
+    """Go to where a row may begin: after a line's end. Raises NoRow."""
+    source.seek(max(offset - 1, 0))
+    if offset and source.read(1) != b"\n":
+        raise NoRow(offset)
+
+
 def read_rows(path: Path, offset: int, count: int) -> tuple[list[list[str | None]], int]:
-    """Return at most `count` rows of CSV from a byte's offset on, and where the next begins; -1 at the end."""
+    """Return at most `count` rows of CSV from a byte's offset on, and where the next begins; -1 at the end.
+
+    Raises NoRow.
+    """
     rows: list[list[str | None]] = []
     with path.open("rb") as source:
-        source.seek(offset)
+        _seek_row(source, offset)
         while len(rows) < count:
             line = source.readline()
             if not line:
@@ -110,7 +124,7 @@ def read_lines(path: Path, offset: int, count: int) -> tuple[list[list[str | Non
     """Return the rows of a result of text: a line each. As `read_rows`."""
     rows: list[list[str | None]] = []
     with path.open("rb") as source:
-        source.seek(offset)
+        _seek_row(source, offset)
         while len(rows) < count:
             line = source.readline()
             if not line:

@@ -76,7 +76,7 @@ class CloudControl:
         if not self.types.is_known(kind):
             raise errors.type_not_found(kind)
         if not self.types.knows(kind):
-            raise errors.unsupported_action(kind, action)
+            raise errors.build_unsupported_action(kind, action)
 
     def resources(self, call: Call, kind: str) -> list[KnownResource]:
         """Return the resources of a type, sorted by identifier."""

@@ -22,7 +22,7 @@ def type_not_found(kind: str) -> AwsError:
     return AwsError("TypeNotFoundException", f"The type '{kind}' cannot be found.", 400)
 
 
-def unsupported_action(kind: str, action: str) -> AwsError:
+def build_unsupported_action(kind: str, action: str) -> AwsError:
     """A type that exists but does not support the action in Cloud Control."""
     return AwsError(
         "UnsupportedActionException", f"Resource type {kind} does not support {action} action", 400

@@ -40,8 +40,8 @@ from headrace.services.cloudformation.errors import (
 )
 from headrace.services.cloudformation.fidelity import fidelity_of, log_ignored
 from headrace.services.cloudformation.resources import (
-    coded_types,
-    declared_types,
+    list_coded_types,
+    list_declared_types,
     resource_type,
 )
 from headrace.services.cloudformation.resources.schemas import aws_types
@@ -244,7 +244,7 @@ def _unknown_sentence(unknown: list[str]) -> str:
 
 def _nearest(unknown: list[str]) -> str:
     """Return a suggestion of known types with similar names, as the end of a sentence."""
-    known = [*coded_types(), *declared_types()]
+    known = [*list_coded_types(), *list_declared_types()]
     near = [match for name in unknown for match in difflib.get_close_matches(name, known, 1, 0.85)]
     return f"; nearest: {', '.join(near)}" if near else ""
 

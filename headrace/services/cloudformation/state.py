@@ -297,6 +297,9 @@ class Stack:
     # The caller of the last operation, who creates resources without a role; empty for the account itself.
     caller_arn: str = ""
     caller_session: str = ""
+    # The policies that limit the caller's session.
+    caller_policy: str = ""
+    caller_policy_arns: list[str] = field(default_factory=list[str])
     termination_protection: bool = False
     disable_rollback: bool = False
     on_failure: str = "ROLLBACK"
@@ -330,13 +333,22 @@ class Stack:
         """The identity that creates its resources: its role, else the last caller; None for the account itself."""
         if self.role_arn:
             return CallerIdentity(self.role_arn, ROLE_SESSION)
-        return CallerIdentity(self.caller_arn, self.caller_session) if self.caller_arn else None
+        if not self.caller_arn:
+            return None
+        return CallerIdentity(
+            self.caller_arn,
+            self.caller_session,
+            policy=self.caller_policy,
+            policy_arns=tuple(self.caller_policy_arns),
+        )
 
     def note_caller(self, call: Call) -> None:
         """Store the caller of an operation."""
         acting = None if call.permit is None else call.permit.acting
         self.caller_arn = "" if acting is None else acting.arn
         self.caller_session = "" if acting is None else acting.session
+        self.caller_policy = "" if acting is None else acting.policy
+        self.caller_policy_arns = [] if acting is None else list(acting.policy_arns)
 
     @property
     def in_progress(self) -> bool:

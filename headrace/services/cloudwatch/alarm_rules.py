@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 MOST_RULE_CHARACTERS = 10_240
 _MOST_LEVELS = 100
+_STATES = ("ALARM", "OK", "INSUFFICIENT_DATA")
 
 _RULE_TOKEN = re.compile(r'\s*(?:([()])|"([^"]*)"|([^\s()"]+))')
 
@@ -34,6 +35,16 @@ def decide_rule(rule: str, state_of: Callable[[str], str | None]) -> bool:
     if end < len(words):
         raise RuleRefused(f"AlarmRule has {words[end]} where it should end or have AND or OR")
     return holds
+
+
+def names_in(rule: str) -> set[str]:
+    """Return the names of the alarms that a composite alarm's rule asks for."""
+    words = [bracket or quoted or word for bracket, quoted, word in _RULE_TOKEN.findall(rule)]
+    return {
+        name.rsplit(":alarm:", 1)[-1]
+        for function, bracket, name in zip(words, words[1:], words[2:], strict=False)
+        if function.upper() in _STATES and bracket == "("
+    }
 
 
 _States = Callable[[str], str | None]

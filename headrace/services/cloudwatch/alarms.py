@@ -24,7 +24,7 @@ from headrace.core.clock import Clock
 from headrace.deliveries.schedule_worker import LoadedState
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK
-from headrace.services.cloudwatch.alarm_rules import RuleRefused, decide_rule
+from headrace.services.cloudwatch.alarm_rules import RuleRefused, decide_rule, names_in
 from headrace.services.cloudwatch.metric_math import MathRefused, Metrics, Series, evaluate_all
 
 log = logging.getLogger(__name__)
@@ -269,20 +269,34 @@ def _changes(backend: Any, now_s: float) -> list[_Change]:
     states = {alarm.name: alarm.state_value for alarm in alarms} | {
         c.name: c.state for c in changes
     }
-    composites = [alarm for alarm in alarms if alarm.rule]
-    # A composite alarm may name another: as many rounds as there may be levels.
-    for _ in composites:
-        before = dict(states)
-        for alarm in composites:
-            states[alarm.name] = _state_by_rule(alarm, states)
-        if states == before:
-            break
+    composites = _in_order([alarm for alarm in alarms if alarm.rule])
+    for alarm in composites:
+        states[alarm.name] = _state_by_rule(alarm, states)
     changes += [
         _Change(alarm.name, states[alarm.name], f"{alarm.rule} is {states[alarm.name]}", "{}")
         for alarm in composites
         if states[alarm.name] != alarm.state_value
     ]
     return changes
+
+
+def _in_order(composites: Sequence[Any]) -> list[Any]:
+    """Return composite alarms so that each comes after those that it names; those of a circle last."""
+    by_name = {alarm.name: alarm for alarm in composites}
+    named_by: dict[str, list[str]] = defaultdict(list)
+    waits_for: dict[str, int] = {}
+    for alarm in composites:
+        names = names_in(str(alarm.rule)) & by_name.keys()
+        waits_for[alarm.name] = len(names)
+        for name in names:
+            named_by[name].append(alarm.name)
+    order = [name for name, count in waits_for.items() if not count]
+    for name in order:  # which grows
+        for other in named_by[name]:
+            waits_for[other] -= 1
+            if not waits_for[other]:
+                order.append(other)
+    return [by_name[name] for name in dict.fromkeys([*order, *by_name])]
 
 
 def _state_by_rule(alarm: Any, states: Mapping[str, str]) -> str:

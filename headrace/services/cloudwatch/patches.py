@@ -249,6 +249,12 @@ def _with_math(get: Any) -> Any:
             query.get("Expression", "").lstrip().upper().startswith("SELECT") for query in queries
         ):
             raise ValidationError("headrace does not run queries of CloudWatch Metrics Insights")
+        for query in queries:
+            if ("Expression" in query) is ("MetricStat" in query):
+                # The rule is documented (API_MetricDataQuery), the sentence is assumed.
+                raise ValidationError(
+                    f"The query {query.get('Id')} must have either MetricStat or Expression"
+                )
         expressions = [query for query in queries if "Expression" in query]
         if not expressions:
             return get(self, queries, start_time, end_time, scan_by)

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from headrace.moto.current_cloud import ANSWERS_CLIENT
 from headrace.moto.patching import check_first
 
 log = logging.getLogger(__name__)
@@ -47,12 +48,17 @@ def patch(handler: Any) -> None:
 
 
 def _past_missing_buses(put_events: Any) -> Any:
-    """Take events for a bus that does not exist, and drop them, as AWS does (recorded); the log says so."""
+    """Refuse a client's events that claim to be a service's; take those for a bus that does not exist, and drop them.
+
+    The former was observed by others on AWS (github.com/aws-samples/serverless-patterns, pull request 3089), the latter
+    is recorded; the log says so.
+    """
 
     @functools.wraps(put_events)
     def put(self: Any) -> Any:
         entries: list[Any] = self._get_param("Entries") or []
-        sound = [entry for entry in entries if not _has_no_bus(self, entry)]
+        answers = [_answer_without_bus(self, entry) for entry in entries]
+        sound = [entry for entry, one in zip(entries, answers, strict=True) if one is None]
         if len(sound) == len(entries):
             return put_events(self)
         get_param = self._get_param
@@ -67,13 +73,22 @@ def _past_missing_buses(put_events: Any) -> Any:
             del self._get_param
         answer = json.loads(text)
         results = iter(answer["Entries"])
-        answer["Entries"] = [
-            {"EventId": str(uuid.uuid4())} if _has_no_bus(self, entry) else next(results)
-            for entry in entries
-        ]
+        answer["Entries"] = [next(results) if one is None else one for one in answers]
+        answer["FailedEntryCount"] = sum("ErrorCode" in one for one in answer["Entries"])
         return json.dumps(answer)
 
     return put
+
+
+def _answer_without_bus(response: Any, entry: Any) -> dict[str, str] | None:
+    """Return the answer to an event that reaches no bus; None for one that does."""
+    source = str(entry.get("Source") or "") if isinstance(entry, Mapping) else ""
+    if source.startswith("aws.") and ANSWERS_CLIENT.get():
+        return {
+            "ErrorCode": "NotAuthorizedForSourceException",
+            "ErrorMessage": "Not authorized for the source.",
+        }
+    return {"EventId": str(uuid.uuid4())} if _has_no_bus(response, entry) else None
 
 
 def _has_no_bus(response: Any, entry: Mapping[str, Any]) -> bool:

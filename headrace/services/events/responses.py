@@ -361,7 +361,7 @@ def _put_quickly(request: QuickRequest, asked: _PutEvents) -> bytes:
         raise NotPlain
     for entry in asked.Entries:
         bus = backend.event_buses.get(entry.EventBusName or "default")
-        if bus is None or len(bus.rules) > _MOST_QUICK_RULES:
+        if bus is None or len(bus.rules) > _MOST_QUICK_RULES or entry.Source.startswith("aws."):
             raise NotPlain
     mock_random.seed(request.new_seed())
     results = backend.put_events(msgspec.to_builtins(asked)["Entries"])
@@ -371,6 +371,9 @@ def _put_quickly(request: QuickRequest, asked: _PutEvents) -> bytes:
 
 QUICK_CALLS = (
     QuickCall(
-        "AWSEvents.PutEvents", "events", reader_of(_put_quickly, _PutEvents), content_type=""
+        "AWSEvents.PutEvents",
+        "events",
+        reader_of(_put_quickly, _PutEvents),
+        content_type="application/x-amz-json-1.1",
     ),
 )

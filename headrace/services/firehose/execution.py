@@ -220,6 +220,11 @@ class PendingDelivery:
         """Whether there is nothing to write: no record, no failure, no backup."""
         return not (self.buffer.records or self.buffer.failed or self.buffer.sources)
 
+    def take_back(self, before: tuple[int, int, int]) -> None:
+        """Restore the counts of refused records, bytes and objects: the next try refuses and reports them again."""
+        del self.refused[before[0] :]
+        self.size_bytes, self.objects = before[1:]
+
 
 def execute(
     stream: DeliveryStream,
@@ -270,34 +275,37 @@ def execute(
     try:
         side = put_side_outputs(attempt, destination, pending.buffer, pending.refused)
     except Exception:
-        # The next try refuses the same records again; they are reported only once.
-        del pending.refused[before[0] :]
-        pending.size_bytes, pending.objects = before[1:]
+        pending.take_back(before)
         pending.outcome = stream.version, replace(outcome, measured=[], dropped=[])
         raise
+    _delete_renamed(intent, ports)
+    if failed := [*pending.buffer.failed, *pending.refused]:
+        reports.report_refused(failed)
+    if not is_empty:
+        figures = _figures_of(intent, pending, side)
+        counted = partitions if is_partitioned(intent.destination) else None
+        reports.report_delivered(replace(figures, partitions=counted, exceeded=exceeded))
+    return None
+
+
+def _delete_renamed(intent: Intent, ports: Ports) -> None:
     for bucket, key in intent.renamed:
         with contextlib.suppress(BucketNotFound):
             ports.objects.delete(bucket, key)
-    failed = [*pending.buffer.failed, *pending.refused]
-    if failed:
-        reports.report_refused(failed)
-    if not is_empty:
-        reports.report_delivered(
-            DeliveryFigures(
-                records=len(pending.buffer.records) - len(pending.refused),
-                size_bytes=pending.size_bytes,
-                objects=pending.objects,
-                oldest_ms=intent.oldest_ms,
-                backup_records=side.backup_records,
-                backup_bytes=side.backup_bytes,
-                outputs=side.outputs,
-                partitions=partitions if is_partitioned(intent.destination) else None,
-                exceeded=exceeded,
-                is_backup=intent.partition == BACKUP,
-                refused=len(pending.refused),
-            )
-        )
-    return None
+
+
+def _figures_of(intent: Intent, pending: PendingDelivery, side: SideOutputs) -> DeliveryFigures:
+    return DeliveryFigures(
+        records=len(pending.buffer.records) - len(pending.refused),
+        size_bytes=pending.size_bytes,
+        objects=pending.objects,
+        oldest_ms=intent.oldest_ms,
+        backup_records=side.backup_records,
+        backup_bytes=side.backup_bytes,
+        outputs=side.outputs,
+        is_backup=intent.partition == BACKUP,
+        refused=len(pending.refused),
+    )
 
 
 def _deliver_remaining(

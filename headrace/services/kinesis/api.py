@@ -148,7 +148,7 @@ def _workers(kinesis: Kinesis) -> list[Worker]:
 def kinesis_api(kinesis: Kinesis) -> ServiceApi:
     """Return the service for the gateway."""
     throttle = kinesis.throttle
-    actions = ACTIONS if throttle is None else [_rated(action, throttle) for action in ACTIONS]
+    actions = ACTIONS if throttle is None else [_limit_rate(action, throttle) for action in ACTIONS]
     return ServiceApi(
         name="kinesis",
         backend=kinesis,
@@ -175,7 +175,7 @@ def kinesis_api(kinesis: Kinesis) -> ServiceApi:
     )
 
 
-def _rated(action: Action, throttle: Throttle) -> Action:
+def _limit_rate(action: Action, throttle: Throttle) -> Action:
     """Return `action` with a check of its call rate in front. SubscribeToShard checks its rate itself."""
     operation = operation_name(action)
 

@@ -56,7 +56,7 @@ class StreamKeys:
         arn, state = self._found(key_id, account, region)
         if state == "Enabled":
             return arn
-        raise _refusal(_named(key_id, account, region), arn, state)
+        raise _refusal(_key_arn(key_id, account, region), arn, state)
 
     def arn_of(self, key_id: str, account: str, region: str) -> str:
         """Return the ARN of a key in any state, or "" for the AWS managed key and for a key that does not exist."""
@@ -72,7 +72,7 @@ class StreamKeys:
         return kept[1], kept[2]
 
 
-def _named(key_id: str, account: str, region: str) -> str:
+def _key_arn(key_id: str, account: str, region: str) -> str:
     if key_id.startswith("arn:"):
         return key_id
     return make_arn("kms", region, account, key_id if "alias/" in key_id else f"key/{key_id}")

@@ -335,7 +335,7 @@ class Growth:
             weights = self._weights(stream)
             used = max(arrived_bytes / SHARD_BYTES_PER_S, records / SHARD_RECORDS_PER_S) / MINUTE_S
             self._note_peak(stream, used, now_ms)
-            more = wanted_shards(stream, now_ms) - len(stream.open_shards)
+            more = count_needed_shards(stream, now_ms) - len(stream.open_shards)
             if more > 0 and self._may_grow(stream, now_ms):
                 self._grow(stream, min(more, len(stream.open_shards)), weights, now_ms)
 
@@ -375,7 +375,7 @@ class Growth:
         log.info("%s grew from %d to %d shards", stream.arn, before, len(stream.open_shards))
 
 
-def wanted_shards(stream: Stream, now_ms: int) -> int:
+def count_needed_shards(stream: Stream, now_ms: int) -> int:
     """Return how many shards an on-demand stream needs for twice its peak traffic, within its minimum and maximum."""
     day = now_ms // DAY_MS
     peaks = [peak for d, peak in stream.daily_peaks.items() if day - int(d) < PEAK_DAYS]

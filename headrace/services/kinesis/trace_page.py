@@ -124,7 +124,7 @@ def _shard(stream: Stream, number: int) -> Shard | None:
     return next((shard for shard in stream.shards if shard.number == number), None)
 
 
-def _stored(stream: Stream, record_key: Place) -> tuple[str, StoredRecord | None]:
+def _find_stored(stream: Stream, record_key: Place) -> tuple[str, StoredRecord | None]:
     """Return the shard of a record, and what the log has of it; None when it has expired or is lost."""
     shard = _shard(stream, record_key[0])
     if shard is None or shard.log is None:
@@ -140,7 +140,7 @@ def _stored(stream: Stream, record_key: Place) -> tuple[str, StoredRecord | None
 
 
 def _row(stream: Stream, record_key: Place) -> tuple[dict[str, Any], StoredRecord | None]:
-    shard_id, stored = _stored(stream, record_key)
+    shard_id, stored = _find_stored(stream, record_key)
     row: dict[str, Any] = {"shardId": shard_id}
     if stored is not None:
         row |= {"sequenceNumber": stored.SequenceNumber, "partitionKey": stored.PartitionKey}

@@ -196,6 +196,13 @@ def allows(function: Function, qualifier: str | None, action: str, caller: Calle
     return False
 
 
+def _principals_of(caller: Caller) -> set[str]:
+    """Return a service's names in policies: also that of its region, `logs.us-east-1.amazonaws.com` (recorded)."""
+    region = caller.context.get("aws:sourcearn", ":::").split(":")[3]
+    name, _, suffix = caller.service.partition(".")
+    return {caller.service, f"{name}.{region}.{suffix}"}
+
+
 def _is_named(statement: Statement, caller: Caller) -> bool:
     """Whether the statement applies to the caller. Of a caller of another account only the account is known here."""
     named = statement.principals
@@ -204,7 +211,7 @@ def _is_named(statement: Statement, caller: Caller) -> bool:
     if named.is_everyone:
         is_named = True
     elif caller.service:
-        is_named = caller.service in named.services
+        is_named = not named.services.isdisjoint(_principals_of(caller))
     else:
         is_named = bool(caller.account) and any(
             caller.account in who.split(":") for who in named.aws

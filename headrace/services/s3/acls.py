@@ -45,13 +45,13 @@ _ON_OBJECTS = frozenset({"object", "accesspointobject"})
 def check_bucket_policy(text: str, bucket: str, exists: Exists) -> None:
     """Refuse a policy that S3 does not accept for the bucket. Raises AwsError MalformedPolicy."""
     if len(text.encode()) > MOST_BYTES:
-        raise _build_malformed_error_policies("Policy exceeds the maximum allowed document size.")
+        raise _build_policy_error("Policy exceeds the maximum allowed document size.")
     statements = _parse_statements(text)
     for statement in statements:
         _check_fields(statement)
     _check_grammar(text)
     if find_missing_principal(text, exists):
-        raise _build_malformed_error_policies("Invalid principal in policy")
+        raise _build_policy_error("Invalid principal in policy")
     for statement in statements:
         _check_actions(statement, bucket)
         _check_keys(statement)
@@ -63,26 +63,24 @@ def _parse_statements(text: str) -> list[dict[str, Any]]:
     except (ValueError, TypeError, RecursionError):
         policy = None
     if not isinstance(policy, dict):
-        raise _build_malformed_error_policies(
-            "Policies must be valid JSON and the first byte must be '{'"
-        )
+        raise _build_policy_error("Policies must be valid JSON and the first byte must be '{'")
     if "Statement" not in policy:
-        raise _build_malformed_error_policies("Missing required field Statement")
+        raise _build_policy_error("Missing required field Statement")
     statements = as_list(cast("dict[str, Any]", policy)["Statement"])
     if not statements:
-        raise _build_malformed_error_policies("Could not parse the policy: Statement is empty!")
+        raise _build_policy_error("Could not parse the policy: Statement is empty!")
     if not all(isinstance(statement, dict) for statement in statements):
-        raise _build_malformed_error_policies("Policy has invalid statement")
+        raise _build_policy_error("Policy has invalid statement")
     return [cast("dict[str, Any]", statement) for statement in statements]
 
 
 def _check_fields(statement: dict[str, Any]) -> None:
     for name in _REQUIRED:
         if name not in statement and (name == "Effect" or f"Not{name}" not in statement):
-            raise _build_malformed_error_policies(f"Missing required field {name}")
+            raise _build_policy_error(f"Missing required field {name}")
     effect = statement["Effect"]
     if effect not in ("Allow", "Deny"):
-        raise _build_malformed_error_policies(f"Invalid effect: {effect}")
+        raise _build_policy_error(f"Invalid effect: {effect}")
 
 
 def _check_grammar(text: str) -> None:
@@ -90,12 +88,12 @@ def _check_grammar(text: str) -> None:
         check_policy(text, "resource")
     except PolicyError as error:
         if error.message.startswith("Invalid principal"):
-            raise _build_malformed_error_policies("Invalid principal in policy") from None
+            raise _build_policy_error("Invalid principal in policy") from None
         if "vendor" in error.message.lower() or error.message.startswith("Action"):
-            raise _build_malformed_error_policies("Policy has invalid action") from None
+            raise _build_policy_error("Policy has invalid action") from None
         if "esource" in error.message or "artition" in error.message:
-            raise _build_malformed_error_policies("Policy has invalid resource") from None
-        raise _build_malformed_error_policies("Invalid policy syntax.") from None
+            raise _build_policy_error("Policy has invalid resource") from None
+        raise _build_policy_error("Invalid policy syntax.") from None
 
 
 def _check_actions(statement: dict[str, Any], bucket: str) -> None:
@@ -104,14 +102,12 @@ def _check_actions(statement: dict[str, Any], bucket: str) -> None:
         str(one) for one in as_list(statement.get("Resource", statement.get("NotResource")))
     ]
     if not all(_is_of(bucket, resource) for resource in resources):
-        raise _build_malformed_error_policies("Policy has invalid resource")
+        raise _build_policy_error("Policy has invalid resource")
     if "NotAction" in statement or "NotResource" in statement:
         return
     for named in actions.values():
         if not any(_fits(action, resources) for action in named):
-            raise _build_malformed_error_policies(
-                "Action does not apply to any resource(s) in statement"
-            )
+            raise _build_policy_error("Action does not apply to any resource(s) in statement")
 
 
 def _check_keys(statement: dict[str, Any]) -> None:
@@ -120,7 +116,7 @@ def _check_keys(statement: dict[str, Any]) -> None:
         for key in keys:
             vendor = key.lower().partition(":")[0] if ":" in key else ""
             if vendor not in ("aws", "s3", "saml") and "." not in vendor:
-                raise _build_malformed_error_policies("Policy has an invalid condition key")
+                raise _build_policy_error("Policy has an invalid condition key")
 
 
 def _list_named_actions(action: str) -> tuple[Action, ...]:
@@ -138,7 +134,7 @@ def _list_named_actions(action: str) -> tuple[Action, ...]:
             actions = (one for key, one in prefix.actions.items() if glob_matches(name, key))
     row = tuple(actions)
     if not row:
-        raise _build_malformed_error_policies("Policy has invalid action")
+        raise _build_policy_error("Policy has invalid action")
     return row
 
 
@@ -167,7 +163,7 @@ def _may_be_bucket(resource: str) -> bool:
     return "/" not in resource
 
 
-def _build_malformed_error_policies(message: str) -> AwsError:
+def _build_policy_error(message: str) -> AwsError:
     return AwsError("MalformedPolicy", message)
 
 

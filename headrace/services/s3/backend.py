@@ -32,7 +32,7 @@ from headrace.services.s3 import (
 )
 from headrace.services.s3.checksums import DEFAULT, FULL_OBJECT, Body, compute, verify
 from headrace.services.s3.encryption import AnyKey, Keys
-from headrace.services.s3.errors import is_marker, marked_deleted, no_such_version
+from headrace.services.s3.errors import build_marker_error, is_marker, no_such_version
 from headrace.services.s3.files import ObjectFiles, copy_file
 from headrace.services.s3.history import Histories, Version, check_version_id
 from headrace.services.s3.notifications import (
@@ -153,7 +153,7 @@ class S3:
         stored = self.files.find(bucket, key)
         if stored is None:
             marker = self.histories.latest_marker(bucket, key) if holder.versioning else None
-            raise ObjectNotFound(key) if marker is None else marked_deleted(marker)
+            raise ObjectNotFound(key) if marker is None else build_marker_error(marker)
         return self.histories.add_known(bucket, holder, stored) if holder.versioning else stored
 
     def _version(self, holder: Bucket, bucket: str, key: str, version_id: str) -> StoredObject:

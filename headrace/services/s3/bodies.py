@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 from xml.parsers import expat
 
-from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.errors import AwsError, build_malformed_xml
 from headrace.aws.calls.http import ChunkSignatures, HttpRequest
 from headrace.aws.calls.operation import operation_model
 from headrace.services.s3 import checksums, limits
@@ -68,10 +68,10 @@ def check_required(operation: str, params: dict[str, Any]) -> None:
     for name in shape.required_members:
         if name not in params:
             if name == payload:
-                raise malformed_xml()
+                raise build_malformed_xml()
             raise invalid_argument(f"{name} is required", name, "")
     if payload in params and not _is_complete(shape.members[payload], params[payload]):
-        raise malformed_xml()
+        raise build_malformed_xml()
 
 
 def _is_complete(shape: Any, value: Any) -> bool:
@@ -269,8 +269,8 @@ def check_xml(request: HttpRequest, headers: dict[str, str]) -> None:
     try:
         parser.Parse(request.body, True)
     except expat.ExpatError as error:
-        raise malformed_xml() from error
+        raise build_malformed_xml() from error
 
 
 def _refuse_document_type(*_: Any) -> None:
-    raise malformed_xml()
+    raise build_malformed_xml()

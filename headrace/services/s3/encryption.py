@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.errors import AwsError, build_malformed_xml
 from headrace.aws.shapes.s3 import ServerSideEncryptionConfiguration
 from headrace.core.arn import Arn, InvalidArn, partition_of
 from headrace.core.ports import ControlPlane
@@ -270,12 +270,12 @@ def check_configuration(value: ServerSideEncryptionConfiguration) -> None:
     """Check a bucket's encryption configuration as AWS does. Raises AwsError."""
     rules = value.get("Rules") or []
     if len(rules) != 1:
-        raise malformed_xml()
+        raise build_malformed_xml()
     default = rules[0].get("ApplyServerSideEncryptionByDefault")
     if not default:
         return
     if default.get("SSEAlgorithm") not in (AES256, *_KMS):
-        raise malformed_xml()  # assumed: as other elements that the schema does not allow
+        raise build_malformed_xml()  # assumed: as other elements that the schema does not allow
     if default.get("KMSMasterKeyID") and default.get("SSEAlgorithm") not in _KMS:
         raise AwsError(
             "InvalidArgument",

@@ -84,7 +84,7 @@ class ErrorWithHeaders(AwsError):
         self.headers = headers
 
 
-def marked_deleted(marker: Marker) -> AwsError:
+def build_marker_error(marker: Marker) -> AwsError:
     """The newest version of the key is a delete marker."""
     headers = [("x-amz-delete-marker", "true"), ("x-amz-version-id", marker.version_id)]
     return ErrorWithHeaders(no_such_key(marker.key), headers)

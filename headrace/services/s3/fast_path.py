@@ -472,7 +472,7 @@ def _unreadable(error: AwsError, request: HttpRequest) -> AwsError:
             {"Method": request.method},
         )
     if request.body:
-        return AwsError("MalformedXML", bodies.malformed_xml().message)
+        return AwsError("MalformedXML", bodies.build_malformed_xml().message)
     return invalid_argument("A query parameter or header is not of the type that it must be")
 
 

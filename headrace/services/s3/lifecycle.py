@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any, cast
 from urllib.parse import quote
 
-from headrace.aws.calls.errors import malformed_xml
+from headrace.aws.calls.errors import build_malformed_xml
 from headrace.aws.shapes.s3 import (
     AbortIncompleteMultipartUpload,
     BucketLifecycleConfiguration,
@@ -53,7 +53,7 @@ def check(configuration: BucketLifecycleConfiguration) -> None:
     """Check a lifecycle configuration as AWS does. Raises AwsError MalformedXML, InvalidArgument, InvalidRequest."""
     rules = configuration.get("Rules") or []
     if not rules:
-        raise malformed_xml()
+        raise build_malformed_xml()
     for rule in rules:
         _check_rule(rule)
     ids = [rule.get("ID") for rule in rules if rule.get("ID")]
@@ -65,21 +65,21 @@ def _check_rule(rule: LifecycleRule) -> None:
     rule_filter = rule.get("Filter")
     has_filter = rule_filter is not None
     if rule.get("Status") not in ("Enabled", "Disabled") or has_filter == ("Prefix" in rule):
-        raise malformed_xml()
+        raise build_malformed_xml()
     if len(rule.get("ID") or "") > _ID_CHARACTERS:
         raise invalid_argument("ID length should not exceed allowed limit of 255")
     if rule_filter is not None:
         _check_filter(rule_filter)
     if not any(rule.get(name) for name in _ACTIONS):
-        raise malformed_xml()
+        raise build_malformed_xml()
     expiration = rule.get("Expiration")
     if expiration is not None:
         if len([value for value in expiration.values() if value is not None]) != 1:
-            raise malformed_xml()
+            raise build_malformed_xml()
         _check_days(expiration)
     noncurrent = rule.get("NoncurrentVersionExpiration")
     if noncurrent is not None and not noncurrent.get("NoncurrentDays"):
-        raise malformed_xml()
+        raise build_malformed_xml()
     for transition in rule.get("Transitions") or ():
         _check_days(transition, least=0)
 
@@ -89,7 +89,7 @@ def _check_days(timing: LifecycleExpiration | Transition, least: int = 1) -> Non
     if date is not None:
         parsed = _parse_date(date)
         if parsed is None:
-            raise malformed_xml()
+            raise build_malformed_xml()
         if (parsed.hour, parsed.minute, parsed.second, parsed.microsecond) != (0, 0, 0, 0):
             date_text = parsed.strftime("%Y-%m-%dT%H:%M:%S.") + f"{parsed.microsecond // 1000:03d}Z"
             raise invalid_argument("'Date' must be at midnight GMT", "Date", date_text)
@@ -101,13 +101,13 @@ def _check_days(timing: LifecycleExpiration | Transition, least: int = 1) -> Non
 
 def _check_filter(rule_filter: LifecycleRuleFilter) -> None:
     if sum(value is not None for value in rule_filter.values()) > 1:
-        raise malformed_xml()
+        raise build_malformed_xml()
     both = rule_filter.get("And")
     if both is not None:
         tags = both.get("Tags") or []
         others = [name for name in both if name != "Tags"]
         if len(tags) + len(others) < 2:
-            raise malformed_xml()
+            raise build_malformed_xml()
         keys = [tag["Key"] for tag in tags]
         if len(set(keys)) < len(keys):
             raise invalid_request("Duplicate Tag Keys are not allowed.")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.errors import AwsError, build_malformed_xml
 from headrace.aws.shapes.s3 import DefaultRetention, ObjectLockConfiguration, ObjectLockRule
 from headrace.core.values import moment
 from headrace.services.s3.encryption import is_true
@@ -151,10 +151,10 @@ def check_new_retention(
     """Return a version's retention after PutObjectRetention, or {} when the request removes it. Raises AwsError."""
     mode, until = retention.get("Mode"), retention.get("RetainUntilDate")
     if bool(mode) != bool(until) or (mode and mode not in MODES):
-        raise malformed_xml()
+        raise build_malformed_xml()
     date = parse_date(until) if until else None
     if until and date is None:
-        raise malformed_xml()
+        raise build_malformed_xml()
     if date is not None:
         _check_future(date, now_ms, "RetainUntilDate")
     if _is_retained(stored, now_ms):
@@ -196,13 +196,13 @@ def render_headers(stored: StoredObject) -> list[tuple[str, str]]:
 def check_configuration(value: ObjectLockConfiguration, bucket: Bucket) -> None:
     """Check a bucket's Object Lock configuration as AWS does. Raises AwsError."""
     if value.get("ObjectLockEnabled") != "Enabled":
-        raise malformed_xml()
+        raise build_malformed_xml()
     if "Rule" in value:
         rule: ObjectLockRule = value["Rule"] or {}
         default: DefaultRetention = rule.get("DefaultRetention") or {}
         has_one = bool(default.get("Days")) != bool(default.get("Years"))
         if default.get("Mode") not in MODES or not has_one:
-            raise malformed_xml()
+            raise build_malformed_xml()
         days = int(default.get("Days") or 0) + int(default.get("Years") or 0) * _DAYS_OF_A_YEAR
         if not 0 < days <= _MOST_DAYS:
             raise invalid_argument(

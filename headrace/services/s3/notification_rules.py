@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.errors import AwsError, build_malformed_xml
 from headrace.core.arn import Arn, InvalidArn
 from headrace.core.ports import BusEvent, ControlPlane
 from headrace.services.s3.errors import invalid_argument
@@ -184,7 +184,7 @@ def check(configuration: Mapping[str, Any]) -> None:
 def _check_filter(one: Mapping[str, Any]) -> None:
     rules = _list_rules(one)
     if any(rule.get("Name") is None or rule.get("Value") is None for rule in rules):
-        raise malformed_xml()
+        raise build_malformed_xml()
     for rule in rules:
         if rule["Name"].lower() not in ("prefix", "suffix"):
             raise invalid_argument(

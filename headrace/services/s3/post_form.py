@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.errors import AwsError, build_malformed_xml
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.services.s3 import encryption, lifecycle, limits
 from headrace.services.s3.backend import S3
@@ -359,11 +359,11 @@ def _convert_tags(text: str | None) -> dict[str, str]:
     if text is None:
         return {}
     if "<!" in text:
-        raise malformed_xml()
+        raise build_malformed_xml()
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
-        raise malformed_xml() from error
+        raise build_malformed_xml() from error
     pairs = [
         (tag.findtext("{*}Key", ""), tag.findtext("{*}Value", ""))
         for tag in root.findall("{*}TagSet/{*}Tag")

@@ -270,9 +270,7 @@ def _build_values(stored: StoredObject, *, escaped: bool) -> tuple[str | int, ..
     )
 
 
-_HISTORY_STORE_COLUMNS = (
-    "number, key, version_id, file, size, etag, last_modified_ms, mtime_ns, details"
-)
+_HISTORY_COLUMNS = "number, key, version_id, file, size, etag, last_modified_ms, mtime_ns, details"
 _PAGE = 1000
 
 
@@ -334,7 +332,7 @@ class HistoryIndex:
     def get(self, bucket: str, key: str, version_id: str) -> VersionRow | None:
         """Return a version's row, or None."""
         rows = self._database.query(
-            f"SELECT {_HISTORY_STORE_COLUMNS} FROM s3_versions WHERE bucket = ? AND key = ? AND version_id = ?",
+            f"SELECT {_HISTORY_COLUMNS} FROM s3_versions WHERE bucket = ? AND key = ? AND version_id = ?",
             (bucket, key, version_id),
         )
         return VersionRow(*rows[0]) if rows else None
@@ -342,7 +340,7 @@ class HistoryIndex:
     def of_key(self, bucket: str, key: str) -> list[VersionRow]:
         """Return a key's rows, newest first."""
         rows = self._database.query(
-            f"SELECT {_HISTORY_STORE_COLUMNS} FROM s3_versions WHERE bucket = ? AND key = ? ORDER BY number DESC",
+            f"SELECT {_HISTORY_COLUMNS} FROM s3_versions WHERE bucket = ? AND key = ? ORDER BY number DESC",
             (bucket, key),
         )
         return [VersionRow(*row) for row in rows]
@@ -350,7 +348,7 @@ class HistoryIndex:
     def newest(self, bucket: str, key: str, *, but: str = "") -> VersionRow | None:
         """Return the newest row of a key, ignoring the version `but`, or None."""
         rows = self._database.query(
-            f"SELECT {_HISTORY_STORE_COLUMNS} FROM s3_versions WHERE bucket = ? AND key = ? AND version_id != ?"
+            f"SELECT {_HISTORY_COLUMNS} FROM s3_versions WHERE bucket = ? AND key = ? AND version_id != ?"
             " ORDER BY number DESC LIMIT 1",
             (bucket, key, but),
         )

@@ -21,7 +21,7 @@ from http import HTTPStatus
 from typing import Any, cast
 from urllib.parse import quote, unquote
 
-from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.errors import AwsError, build_malformed_xml
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.gateway.documents import is_admin
 from headrace.aws.shapes.s3 import (
@@ -151,7 +151,7 @@ def check_cors(configuration: CORSConfiguration) -> None:
     """Refuse a CORS configuration that AWS refuses. Raises AwsError MalformedXML, InvalidRequest."""
     rules = configuration.get("CORSRules") or []
     if not rules or len(rules) > limits.CORS_RULES:
-        raise malformed_xml()
+        raise build_malformed_xml()
     for rule in rules:
         for method in rule.get("AllowedMethods", []):
             if method not in _METHODS:
@@ -417,7 +417,7 @@ def check(site: WebsiteConfiguration) -> None:
             "The IndexDocument Suffix is not well formed", "IndexDocument", suffix
         )
     if site.get("RoutingRules", True) in (None, [], ""):
-        raise malformed_xml()
+        raise build_malformed_xml()
     for rule in site.get("RoutingRules", ()):
         _check_rule(rule)
 
@@ -425,7 +425,7 @@ def check(site: WebsiteConfiguration) -> None:
 def _check_rule(rule: RoutingRule) -> None:
     redirect = rule.get("Redirect")
     if not redirect:
-        raise malformed_xml()
+        raise build_malformed_xml()
     _check_protocol(redirect)
     if (
         redirect.get("ReplaceKeyWith") is not None

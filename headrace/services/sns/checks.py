@@ -18,7 +18,7 @@ from typing import Any
 from headrace.core.event_patterns.tokens import explain_syntax
 from headrace.moto.other_accounts import refusal_of
 from headrace.moto.patching import check_first
-from headrace.permissions.decisions.identity import refused
+from headrace.permissions.decisions.identity import build_refusal
 from headrace.services.sns.notifications import find_by_token, find_topic
 
 MOST_BYTES = 256 * 1024
@@ -335,7 +335,7 @@ def _check_target(response: Any) -> None:
     if parts[4] != response.current_account:
         sentence = refusal_of(response, "sns:Publish", arn)
         if sentence:
-            raise refused("sns", sentence)
+            raise build_refusal("sns", sentence)
 
 
 def _check_subscribe(response: Any) -> None:

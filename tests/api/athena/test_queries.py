@@ -154,6 +154,9 @@ def test_a_query_makes_tables_and_adds_to_them(athena: Athena):
     assert athena.reason(f"CREATE TABLE made AS SELECT * FROM {values}").startswith(
         "TABLE_ALREADY_EXISTS"
     )
+    again = athena.run(f"CREATE TABLE IF NOT EXISTS made AS SELECT * FROM {values}")
+    assert again["Status"]["State"] == "SUCCEEDED"
+    assert athena.rows("SELECT count(*) FROM made") == [["3"]]
     athena.run("UNLOAD (SELECT carrier FROM made) TO 's3://lake/unload/' WITH (format = 'JSON')")
     assert athena.reason(
         "UNLOAD (SELECT carrier FROM made) TO 's3://lake/unload/' WITH (format = 'JSON')"

@@ -55,13 +55,6 @@ CASES = [
         "x",
     ),
     Case(
-        "AWS::CloudWatch::Dashboard",
-        called("cloudwatch", "put_dashboard", DashboardName="x", DashboardBody='{"widgets":[]}'),
-        {"DashboardName": "x", "DashboardBody": '{"widgets":[{}]}'},
-        called("cloudwatch", "get_dashboard", DashboardName="x"),
-        "x",
-    ),
-    Case(
         "AWS::DynamoDB::Table",
         called("dynamodb", "create_table", **TABLE),
         TABLE,
@@ -74,13 +67,6 @@ CASES = [
         {**TABLE, "TableName": "global", "Replicas": [{"Region": "us-east-1"}]},
         called("dynamodb", "describe_table", TableName="global"),
         "global",
-    ),
-    Case(
-        "AWS::ECR::Repository",
-        called("ecr", "create_repository", repositoryName="x"),
-        {"RepositoryName": "x"},
-        called("ecr", "describe_repositories", repositoryNames=["x"]),
-        "x",
     ),
     Case(
         "AWS::Events::Rule",
@@ -149,13 +135,6 @@ CASES = [
         "x",
     ),
     Case(
-        "AWS::IAM::InstanceProfile",
-        both(make_role, called("iam", "create_instance_profile", InstanceProfileName="x")),
-        {"InstanceProfileName": "x", "Roles": ["x"]},
-        called("iam", "get_instance_profile", InstanceProfileName="x"),
-        "x",
-    ),
-    Case(
         "AWS::Kinesis::Stream",
         make_stream,
         {"Name": "x", "ShardCount": 2},
@@ -218,16 +197,6 @@ CASES = [
         {"Name": "x", "SecurityConfiguration": {}},
         called("emr", "describe_security_configuration", Name="x"),
         "x",
-    ),
-    Case(
-        "AWS::KMS::Alias",
-        lambda cloud: cloud.client("kms").create_alias(
-            AliasName="alias/x",
-            TargetKeyId=cloud.client("kms").create_key()["KeyMetadata"]["KeyId"],
-        ),
-        {"AliasName": "alias/x", "TargetKeyId": "alias/x"},
-        called("kms", "list_aliases"),
-        "alias/x",
     ),
     Case(
         "AWS::Lambda::Function",

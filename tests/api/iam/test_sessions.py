@@ -14,6 +14,7 @@ from headrace.testing.clock import MovableClock
 from tests.support.clients import client_of
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 from tests.support.iam import allow, as_role, make_role, refusal, statements
+from tests.support.server import wait_until
 
 CONFLICT = (
     "One of the specified transitive tag keys can't be set because it conflicts with a transitive tag key from"
@@ -206,6 +207,45 @@ def test_managed_policies_and_a_text_limit_a_session_together(enforcing: InProce
     client(enforcing, "s3", keys).list_buckets()
     refused = refusal(client(enforcing, "s3", keys).create_bucket, Bucket="made-by-a-session")
     assert "because no session policy allows the s3:CreateBucket action" in refused[2]
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_what_a_limited_session_deploys_is_limited_too(enforcing: InProcessCloud, as_text: bool):
+    make_role(
+        enforcing, f"deployer-{as_text}", allow(["cloudformation:*", "kinesis:*", "sqs:*"], "*")
+    )
+    allowed = statements(allow(["cloudformation:*", "kinesis:*"], "*"))
+    limits: dict[str, Any] = {"Policy": json.dumps(allowed)}
+    if not as_text:
+        managed = enforcing.client("iam").create_policy(
+            PolicyName="streams-only", PolicyDocument=json.dumps(allowed)
+        )
+        limits = {"PolicyArns": [{"arn": managed["Policy"]["Arn"]}]}
+    keys = assume(enforcing.client("sts"), f"deployer-{as_text}", **limits)["Credentials"]
+    stacks = client(enforcing, "cloudformation", keys)
+    name = f"limited-{as_text}".lower()
+    template = {
+        "Resources": {
+            "S": {"Type": "AWS::Kinesis::Stream", "Properties": {"ShardCount": 1}},
+            "Q": {"Type": "AWS::SQS::Queue", "DependsOn": "S"},
+        }
+    }
+    stacks.create_stack(StackName=name, TemplateBody=json.dumps(template), DisableRollback=True)
+
+    def status() -> str:
+        return stacks.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"]
+
+    wait_until(lambda: not status().endswith("PROGRESS"), what="the stack")
+    assert status() == "CREATE_FAILED"
+    (failed,) = [
+        one["ResourceStatusReason"]
+        for one in stacks.describe_stack_events(StackName=name)["StackEvents"]
+        if (one["LogicalResourceId"], one["ResourceStatus"]) == ("Q", "CREATE_FAILED")
+    ]
+    assert "because no session policy allows the sqs:createqueue action" in failed.lower()
+    enforcing.client("cloudformation").delete_stack(StackName=name)
+    kinesis = enforcing.client("kinesis")
+    wait_until(lambda: not kinesis.list_streams()["StreamNames"], what="the stream's end")
 
 
 def test_a_source_identity_stays_that_of_the_first_of_a_chain(enforcing: InProcessCloud):

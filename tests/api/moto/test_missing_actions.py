@@ -48,3 +48,49 @@ def test_both_of_ses_s_apis_answer(cloud: InProcessCloud) -> None:
     newer.create_email_identity(EmailIdentity="two@example.com")
     rows = newer.list_email_identities()["EmailIdentities"]
     assert [row["IdentityName"] for row in rows] == ["one@example.com", "two@example.com"]
+
+
+@pytest.mark.parametrize(
+    ("service", "call", "params", "path"),
+    [
+        (
+            "bedrock-runtime",
+            "invoke_model",
+            {"modelId": "anthropic.claude-v2", "body": b"{}"},
+            "/model/anthropic.claude-v2/invoke",
+        ),
+        (
+            "bedrock-agent-runtime",
+            "retrieve",
+            {"knowledgeBaseId": "ABCDEFGHIJ", "retrievalQuery": {"text": "x"}},
+            "/knowledgebases/ABCDEFGHIJ/retrieve",
+        ),
+    ],
+)
+def test_a_path_of_no_operation_is_refused_by_its_name(
+    cloud: InProcessCloud, service: str, call: str, params: dict[str, Any], path: str
+) -> None:
+    with pytest.raises(ClientError) as refused:
+        getattr(cloud.client(service), call)(**params)
+    error = refused.value.response["Error"]
+    assert error["Code"] == "UnknownOperationException"
+    assert error["Message"].endswith(f"does not implement POST {path}")
+
+
+@pytest.mark.parametrize(
+    ("call", "params"),
+    [
+        ("create_ip_set", {"IPAddressVersion": "IPV4", "Addresses": []}),
+        ("create_regex_pattern_set", {"RegularExpressionList": []}),
+    ],
+)
+def test_a_name_of_wafs_with_other_characters_is_refused(
+    cloud: InProcessCloud, call: str, params: dict[str, Any]
+) -> None:
+    waf = cloud.client("wafv2")
+    with pytest.raises(ClientError) as refused:
+        getattr(waf, call)(Name="a name!", Scope="REGIONAL", **params)
+    error = refused.value.response["Error"]
+    assert error["Code"] == "ValidationException"
+    assert "at 'name' failed to satisfy constraint" in error["Message"]
+    assert getattr(waf, call)(Name="a-name_1", Scope="REGIONAL", **params)["Summary"]

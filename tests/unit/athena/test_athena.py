@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +18,7 @@ from headrace.services.athena import serdes
 from headrace.services.athena.hive_types import NoHiveType, parse_type
 from headrace.services.athena.parsing import parse
 from headrace.services.athena.projection import ProjectionRefused, read_projection
-from headrace.services.athena.results import csv_line, read_rows, render
+from headrace.services.athena.results import NoRow, csv_line, read_lines, read_rows, render
 from headrace.services.athena.statements import StatementRefused, Table
 
 duckdb = pytest.importorskip("duckdb")
@@ -121,6 +122,7 @@ def test_parameters_take_the_places_of_question_marks_in_order():
     assert "('1; DROP" not in parse("SELECT ?", "main", ["1; DROP TABLE t"]).sql
     with pytest.raises(StatementRefused, match="expected 1 but found 2"):
         parse("SELECT ?", "main", ["1", "2"])
+    assert parse("SELECT ? + 1 AS n", "main", ["1 --"]).sql == "SELECT (1) + 1 AS n"
 
 
 @pytest.mark.parametrize(
@@ -304,3 +306,14 @@ def test_executions_of_an_earlier_headrace_are_shown_as_failed():
 )  # fmt: skip
 def test_values_are_written_as_athena_does(value: Any, text: str | None):
     assert render(value) == text
+
+
+@pytest.mark.parametrize("read", [read_rows, read_lines])
+def test_a_token_that_begins_no_row_is_refused(tmp_path: Path, read: Callable[..., Any]):
+    path = tmp_path / "result"
+    path.write_text(csv_line(["é", "b"]) + csv_line(["c", None]))
+    first = len(csv_line(["é", "b"]).encode())
+    assert read(path, first, 1)[1] == -1
+    for offset in (1, 2, first - 1, first + 1):
+        with pytest.raises(NoRow):
+            read(path, offset, 1)

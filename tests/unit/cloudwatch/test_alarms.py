@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.services.cloudwatch import alarms
 from headrace.services.cloudwatch.alarm_rules import RuleRefused, decide_rule
 from headrace.services.cloudwatch.alarms import decide
 from headrace.services.cloudwatch.metric_math import (
@@ -71,6 +73,31 @@ def test_rules_of_composite_alarms(rule: str, holds: bool):
 def test_rules_that_cannot_be_read(rule: str):
     with pytest.raises(RuleRefused):
         decide_rule(rule, lambda _: "OK")
+
+
+def test_composite_alarms_are_judged_once_each_after_those_that_they_name(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    count, judged = 3_000, []
+
+    def alarm(name: str, rule: str) -> Any:
+        return SimpleNamespace(name=name, rule=rule, state_value="OK")
+
+    # The last is the first of a chain; two of a circle, and one that names itself.
+    chain = [alarm(f"c{n}", f'ALARM("c{n + 1}")') for n in range(count)] + [
+        alarm(f"c{count}", "TRUE")
+    ]
+    circle = [alarm("a", "NOT ALARM(b)"), alarm("b", "ALARM(a)"), alarm("self", "NOT ALARM(self)")]
+    by_rule = alarms._state_by_rule
+    monkeypatch.setattr(
+        alarms,
+        "_state_by_rule",
+        lambda one, states: (judged.append(one.name), by_rule(one, states))[1],
+    )
+    backend = SimpleNamespace(alarms={one.name: one for one in [*chain, *circle]})
+    states = {one.name: one.state for one in alarms._changes(backend, 0)}
+    assert all(states[one.name] == "ALARM" for one in chain)
+    assert sorted(judged) == sorted(backend.alarms)
 
 
 M1: Series = {0: 1.0, 60: 2.0, 180: 4.0}
@@ -267,6 +294,13 @@ def test_expressions_of_get_metric_data_and_what_is_refused(
         StartTime=now_s - 120_000, EndTime=now_s + 60,
     )["MetricDataResults"]  # fmt: skip
     assert (len(result["Values"]), sum(result["Values"])) == (2001, 2.0)
+    # Neither a metric nor an expression.
+    for more in ([], [{"Id": "e2", "Expression": "m1 * 2"}]):
+        queries = [{"Id": "m1", "MetricStat": stat}, {"Id": "none"}, *more]
+        with pytest.raises(ClientError, match="MetricStat"):
+            watch.get_metric_data(
+                MetricDataQueries=queries, StartTime=now_s - 120, EndTime=now_s + 60
+            )
     for expression, message in (
         ("m9", "Unknown identifier"),
         ("SELECT SUM(m) FROM n", "Metrics Insights"),
@@ -295,7 +329,8 @@ def test_queues_rules_topics_and_machines_are_measured_and_an_alarm_is_an_event(
     """The commonest alarms: a dead-letter queue that has a message, a state machine that failed."""
     sqs, events, states = (cloud.client(name) for name in ("sqs", "events", "stepfunctions"))
     sqs.create_queue(QueueName="dead")
-    told = sqs.create_queue(QueueName="told")["QueueUrl"]
+    # What was received must not come again when the time is moved.
+    told = sqs.create_queue(QueueName="told", Attributes={"VisibilityTimeout": "43200"})["QueueUrl"]
     topic = cloud.client("sns").create_topic(Name="t")["TopicArn"]
     events.put_rule(
         Name="r",
@@ -327,6 +362,12 @@ def test_queues_rules_topics_and_machines_are_measured_and_an_alarm_is_an_event(
         details.extend(json.loads(one["Body"]) for one in got)
         return len(details) >= count
 
+    # A client cannot send such an event.
+    entry = {"Source": "aws.states", "DetailType": "d", "Detail": "{}"}
+    answer = events.put_events(Entries=[{**entry, "Source": "mine"}, entry])
+    assert answer["FailedEntryCount"] == 1
+    assert "EventId" in answer["Entries"][0]
+    assert answer["Entries"][1]["ErrorCode"] == "NotAuthorizedForSourceException"
     wait_until(lambda: are_told(2), what="the execution's events")
     assert {one["detail-type"] for one in details} == {"Step Functions Execution Status Change"}
     started, failed = sorted(

@@ -321,3 +321,30 @@ def test_a_value_of_no_type_and_a_statement_of_no_kind_are_refused(lab: MotoLab)
     ):
         status, answer = ask(lab, "dynamodb", f"{DYNAMODB}.{operation}", json.dumps(asked).encode())
         assert (status, answer["__type"].rpartition("#")[2]) == (400, "ValidationException")
+
+
+@pytest.mark.parametrize(
+    ("service", "target", "body", "version"),
+    [
+        ("events", "AWSEvents.PutEvents", b'{"Entries": [{"Source": "a", "Detail": "{}", "DetailType": "d"}]}', "1.1"),
+        ("events", "AWSEvents.ListRules", b"{}", "1.1"),
+        ("dynamodb", "DynamoDB_20120810.ListTables", b"{}", "1.0"),
+        ("dynamodb", "DynamoDB_20120810.DescribeTable", b'{"TableName": "none"}', "1.0"),
+        ("states", "AWSStepFunctions.ListStateMachines", b"{}", "1.0"),
+        ("logs", "Logs_20140328.DescribeLogGroups", b"{}", "1.1"),
+        ("sqs", "AmazonSQS.GetQueueUrl", b'{"QueueName": "none"}', "1.0"),
+        ("kms", "TrentService.ListKeys", b"{}", "1.1"),
+    ],
+)  # fmt: skip
+def test_an_answer_in_json_has_its_protocols_type(
+    lab: MotoLab, service: str, target: str, body: bytes, version: str
+):
+    kind = f"application/x-amz-json-{version}"
+    headers = {
+        "x-amz-target": target,
+        "content-type": kind,
+        "authorization": f"AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/{service}/aws4_request, x",
+    }
+    answer = lab.handle(HttpRequest("POST", "/", "", headers, body))
+    kinds = [value for name, value in answer.headers if name.lower() == "content-type"]
+    assert kinds == [kind]

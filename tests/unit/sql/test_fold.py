@@ -264,3 +264,17 @@ def test_what_a_row_cannot_compute_is_null() -> None:
     assert rows(result, "a") == [
         {"s": None, "t": [5, 3, 1], "u": None, "v": {"k": "x"}, "w": ["a", "b"], "x": None, "y": False, "z": "a\\E<b>"}
     ]  # fmt: skip
+
+
+def test_a_bound_that_is_missed_decides_whatever_the_other_one_is() -> None:
+    """As in Spark: FALSE where one bound is missed, NULL where the other one, NULL, would decide."""
+    text = """CREATE STREAM s (n INT, low INT, high INT, a ARRAY<INT>) WITH (stream = 's');
+    CREATE STREAM o AS SELECT n BETWEEN low AND high AS b, ARRAY_CONTAINS(a, n) AS c FROM s;"""
+    rows = [(9, None, 5, [None]), (9, None, 10, [9, None]), (1, 2, None, None), (3, 2, None, [])]
+    fold = run(
+        read_script(text),
+        [("s", Record(dict(zip(("n", "low", "high", "a"), row, strict=True)))) for row in rows],
+    )
+    assert [(row.columns["b"], row.columns["c"]) for row in fold.results["o"]] == [
+        (False, False), (None, True), (False, None), (None, False),
+    ]  # fmt: skip

@@ -15,6 +15,17 @@ from headrace.sql.types import SqlError
     [
         ("SELECT a\nFROM b\nWHERE x >;", "line 3, column 10: ';' does not belong here"),
         ("SELECT a FROM", "line 1, column 14: the statement ends too early"),
+        ("SELECT FROM b;", "line 1, column 8: SELECT names nothing before FROM"),
+        ("SELECT a, FROM b;", "line 1, column 11: 'FROM' does not belong here"),
+        ("SELECT a FROM WHERE a = 1;", "line 1, column 15: 'WHERE' does not belong here"),
+        (
+            "SELECT a FROM b ORDER BY a;",
+            "line 1, column 17: ORDER BY: a stream's rows come as they arrive",
+        ),
+        (
+            "SELECT a FROM b UNION SELECT a FROM c;",
+            "line 1, column 17: UNION: INSERT INTO one stream",
+        ),
         ("SELECT 'abc FROM b;", "line 1, column 8: the ' that begins here has no end"),
         (
             "ALTER STREAM a ADD COLUMN b INT;",

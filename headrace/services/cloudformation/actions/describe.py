@@ -348,7 +348,7 @@ def _checkable(cfn: CloudFormation, call: Call, name: str) -> Stack:
     return stack
 
 
-def _resource_of_stack(stack: Stack, logical_id: str) -> Resource:
+def _find_resource(stack: Stack, logical_id: str) -> Resource:
     resource = stack.resources.get(logical_id)
     if resource is None:
         raise validation_error(
@@ -382,7 +382,7 @@ def detect_stack_drift(
     """Compare a stack's resources with its template, before it returns. Source: API_DetectStackDrift."""
     stack = _checkable(cfn, call, request["StackName"])
     logical_ids = get_list(request, "LogicalResourceIds") or list(stack.resources)
-    resources = [_resource_of_stack(stack, name) for name in logical_ids]
+    resources = [_find_resource(stack, name) for name in logical_ids]
     drifts: list[DetectedDrift] = []
     failed: list[str] = []
     for resource in resources:
@@ -437,7 +437,7 @@ def detect_stack_resource_drift(
 ) -> shapes.DetectStackResourceDriftOutput:
     """Compare one resource with its template. Source: API_DetectStackResourceDrift; its answer is recorded."""
     stack = _checkable(cfn, call, request["StackName"])
-    resource = _resource_of_stack(stack, request["LogicalResourceId"])
+    resource = _find_resource(stack, request["LogicalResourceId"])
     detected = _detect(cfn, call, stack, resource)
     if detected["StackResourceDriftStatus"] == "NOT_CHECKED":  # the words are assumed
         raise validation_error(

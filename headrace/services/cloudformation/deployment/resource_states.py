@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
 
-from headrace.core.commit_notes import stored_with_commit
+from headrace.core.commit_notes import store_with_commit
 from headrace.core.ports import CallerIdentity
 from headrace.services.cloudformation.changes import stack_tags
 from headrace.services.cloudformation.changes.imports import (
@@ -311,7 +311,7 @@ class _CallNotes:
         control = self.states.ports.control
         if self.is_over:
             return control.call(service, operation, params, **where)
-        with stored_with_commit(note):
+        with store_with_commit(note):
             return control.call(service, operation, params, **where)
 
     def set_physical_id(self, physical_id: str) -> None:

@@ -20,11 +20,11 @@ from headrace.services.cloudformation.resources.declaration import DeclaredType
 def __getattr__(name: str) -> Any:
     if name != "TYPES":
         raise AttributeError(f"{__name__} has no {name}")
-    return coded_types()
+    return list_coded_types()
 
 
 @functools.cache
-def coded_types() -> dict[str, ResourceType]:
+def list_coded_types() -> dict[str, ResourceType]:
     """Return the types that are code, by name."""
     from headrace.services.cloudformation.resources import types
 
@@ -32,7 +32,7 @@ def coded_types() -> dict[str, ResourceType]:
 
 
 @functools.cache
-def declared_types() -> dict[str, DeclaredType]:
+def list_declared_types() -> dict[str, DeclaredType]:
     """Return the types that are data, by name."""
     from headrace.services.cloudformation.resources import types
 
@@ -45,13 +45,13 @@ def resource_type(name: str) -> ResourceType | None:
         from headrace.services.cloudformation.resources.types import cloudformation
 
         return cloudformation.custom_resource_type(name)
-    return coded_types().get(name) or _build_declared_type(name)
+    return list_coded_types().get(name) or _build_declared_type(name)
 
 
 @functools.cache
 def type_names() -> list[str]:
     """Return the names of AWS's types that headrace has, sorted."""
-    names = (*coded_types(), *declared_types())
+    names = (*list_coded_types(), *list_declared_types())
     return sorted(name for name in names if name.startswith("AWS::"))
 
 
@@ -60,5 +60,5 @@ def _build_declared_type(name: str) -> ResourceType | None:
     """Return a declared type, built on first use, because that reads botocore's model of its service."""
     from headrace.services.cloudformation.resources.declared import resource_type_of
 
-    declared = declared_types().get(name)
+    declared = list_declared_types().get(name)
     return None if declared is None else resource_type_of(declared)

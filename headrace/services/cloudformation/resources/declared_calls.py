@@ -117,7 +117,7 @@ TAGS = ("Tags", "TagList", "HostedZoneTags", "FileSystemTags", "UserPoolTags")
 def list_updatable(declared: DeclaredType) -> set[str]:
     """Return the properties that update calls change."""
     changed = {name for call in declared.update for name in list_passed(declared, call)}
-    changed |= list_itemized(declared)
+    changed |= list_itemized(declared) | _list_for_deletion(declared)
     return changed | set(TAGS) if declared.tag or declared.ec2_tags else changed
 
 
@@ -141,7 +141,15 @@ def list_kept(declared: DeclaredType) -> set[str]:
         for call in declared.calls()
         for name, member in list_passed(declared, call).items()
         if (f"{call.into}.{member}" if call.into else member) not in dropped.get(call.operation, ())
-    }
+    } | _list_for_deletion(declared)
+
+
+def _list_for_deletion(declared: DeclaredType) -> set[str]:
+    """Return the properties that only say how the resource is deleted, such as whether with its contents."""
+    sources = [source for call in declared.delete for source in call.members.values()]
+    named = {source.partition(".")[0] for source in sources if isinstance(source, str)}
+    passed = {name for call in declared.calls() for name in list_passed(declared, call)}
+    return {name for name in named if name in declared.schema["properties"]} - passed
 
 
 def list_ignored_inside(kind: DeclaredType) -> list[str]:

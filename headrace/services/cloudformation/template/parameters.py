@@ -51,12 +51,12 @@ def check_outputs(template: Template, scope: Scope) -> None:
     for name, output in template.outputs.items():
         if "Condition" in output and not scope.condition(output["Condition"]):
             continue
-        check_output_value(_chosen(output["Value"], scope), template)
+        check_output_value(_choose_branch(output["Value"], scope), template)
         if output.get("Export"):
             check_export_name(name, evaluate(output["Export"]["Name"], scope))
 
 
-def _chosen(value: Any, scope: Scope) -> Any:
+def _choose_branch(value: Any, scope: Scope) -> Any:
     """Return the branch of an output's value that its conditions choose."""
     while isinstance(value, dict) and list(cast("dict[str, Any]", value)) == ["Fn::If"]:
         name, yes, no = cast("list[Any]", value["Fn::If"])
@@ -197,11 +197,11 @@ def _check_value(
     if kind == "Number":
         _check_number(name, declaration, value)
     else:
-        if "MinLength" in declaration and len(value) < _bound(name, declaration, "MinLength"):
+        if "MinLength" in declaration and len(value) < _read_bound(name, declaration, "MinLength"):
             raise _build_refusal(
                 name, declaration, f"must contain at least {declaration['MinLength']} characters"
             )
-        if "MaxLength" in declaration and len(value) > _bound(name, declaration, "MaxLength"):
+        if "MaxLength" in declaration and len(value) > _read_bound(name, declaration, "MaxLength"):
             raise _build_refusal(
                 name, declaration, f"must contain at most {declaration['MaxLength']} characters"
             )
@@ -233,17 +233,17 @@ def _check_number(name: str, declaration: Mapping[str, Any], value: str) -> None
         number = math.nan
     if not math.isfinite(number):
         raise TemplateError(f"Parameter '{name}' must be a number.")
-    if "MinValue" in declaration and number < _bound(name, declaration, "MinValue"):
+    if "MinValue" in declaration and number < _read_bound(name, declaration, "MinValue"):
         raise _build_refusal(
             name, declaration, f"must be a number not less than {declaration['MinValue']}"
         )
-    if "MaxValue" in declaration and number > _bound(name, declaration, "MaxValue"):
+    if "MaxValue" in declaration and number > _read_bound(name, declaration, "MaxValue"):
         raise _build_refusal(
             name, declaration, f"must be a number not greater than {declaration['MaxValue']}"
         )
 
 
-def _bound(name: str, declaration: Mapping[str, Any], key: str) -> float:
+def _read_bound(name: str, declaration: Mapping[str, Any], key: str) -> float:
     try:
         return float(declaration[key])
     except (TypeError, ValueError) as error:

@@ -177,6 +177,18 @@ def list_tags_for_delivery_stream(
 DESTINATION_ID = "destinationId-000000000001"
 
 
+def _check_source(kind: str, request: CreateDeliveryStreamInput) -> None:
+    if kind not in ("DirectPut", "KinesisStreamAsSource"):
+        raise not_built(f"delivery streams of type {kind}")
+    if (kind == "KinesisStreamAsSource") != bool(request.get("KinesisStreamSourceConfiguration")):
+        raise invalid(
+            "KinesisStreamSourceConfig is required for KinesisStreamAsSource, and for no other type."
+        )
+    for unbuilt in ("MSKSourceConfiguration", "DatabaseSourceConfiguration"):
+        if unbuilt in request:
+            raise not_built(f"the source of {unbuilt}")
+
+
 @operation("CreateDeliveryStream")
 def create_delivery_stream(
     firehose: Firehose, call: Call, request: CreateDeliveryStreamInput
@@ -191,15 +203,7 @@ def create_delivery_stream(
     firehose.check_destination(destination_kind, destination)
     kind = request.get("DeliveryStreamType", "DirectPut")
     source = request.get("KinesisStreamSourceConfiguration")
-    if kind not in ("DirectPut", "KinesisStreamAsSource"):
-        raise not_built(f"delivery streams of type {kind}")
-    if (kind == "KinesisStreamAsSource") != bool(source):
-        raise invalid(
-            "KinesisStreamSourceConfig is required for KinesisStreamAsSource, and for no other type."
-        )
-    for unbuilt in ("MSKSourceConfiguration", "DatabaseSourceConfiguration"):
-        if unbuilt in request:
-            raise not_built(f"the source of {unbuilt}")
+    _check_source(kind, request)
     encryption = check_encryption(request.get("DeliveryStreamEncryptionConfigurationInput"))
     if encryption and kind != "DirectPut":
         raise only_direct(kind)

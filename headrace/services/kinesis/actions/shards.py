@@ -69,7 +69,7 @@ def list_shards(kinesis: Kinesis, call: Call, request: ListShardsInput) -> ListS
         after = _number(request.get("ExclusiveStartShardId", ""))
         shard_filter = _filter(request)
     limit = min(request.get("MaxResults", LIST_SHARDS_DEFAULT), LIST_SHARDS_DEFAULT)
-    selected = _selected(stream, shard_filter, call.now_ms)
+    selected = _select_shards(stream, shard_filter, call.now_ms)
     shards = [shard for shard in selected if shard.number > after]
     answer: ListShardsOutput = {"Shards": [shard_description(shard) for shard in shards[:limit]]}
     if len(shards) > limit:
@@ -120,7 +120,7 @@ def _filter(request: ListShardsInput) -> TokenFilter:
     return value
 
 
-def _selected(stream: Stream, shard_filter: TokenFilter, now_ms: int) -> list[Shard]:
+def _select_shards(stream: Stream, shard_filter: TokenFilter, now_ms: int) -> list[Shard]:
     kind = shard_filter["Type"]
     horizon_ms = now_ms - stream.retention_hours * MS_PER_HOUR
     if kind == "AFTER_SHARD_ID":

@@ -125,7 +125,9 @@ def enable_enhanced_monitoring(
     with kinesis.lock:
         stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         return _change(
-            kinesis, stream, {*stream.enhanced_metrics, *_named(request["ShardLevelMetrics"])}
+            kinesis,
+            stream,
+            {*stream.enhanced_metrics, *_expand_metrics(request["ShardLevelMetrics"])},
         )
 
 
@@ -137,11 +139,13 @@ def disable_enhanced_monitoring(
     with kinesis.lock:
         stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         return _change(
-            kinesis, stream, set(stream.enhanced_metrics) - _named(request["ShardLevelMetrics"])
+            kinesis,
+            stream,
+            set(stream.enhanced_metrics) - _expand_metrics(request["ShardLevelMetrics"]),
         )
 
 
-def _named(metrics: list[str]) -> set[str]:
+def _expand_metrics(metrics: list[str]) -> set[str]:
     return set(METRICS) if "ALL" in metrics else set(metrics)
 
 

@@ -88,7 +88,7 @@ def describe_account_settings(
 ) -> DescribeAccountSettingsOutput:
     """Return the account's settings. Source: API_DescribeAccountSettings."""
     commitment = kinesis.account_settings.commitment(call.account, call.region)
-    return {"MinimumThroughputBillingCommitment": _shown(commitment, call.now_ms)}
+    return {"MinimumThroughputBillingCommitment": _describe_commitment(commitment, call.now_ms)}
 
 
 @operation("UpdateAccountSettings")
@@ -109,10 +109,12 @@ def update_account_settings(
             ends_ms = max(call.now_ms, commitment.earliest_end_ms)
             commitment = Commitment(commitment.started_ms, ends_ms)
         settings.set(call.account, call.region, commitment)
-    return {"MinimumThroughputBillingCommitment": _shown(commitment, call.now_ms)}
+    return {"MinimumThroughputBillingCommitment": _describe_commitment(commitment, call.now_ms)}
 
 
-def _shown(commitment: Commitment, now_ms: int) -> MinimumThroughputBillingCommitmentOutput:
+def _describe_commitment(
+    commitment: Commitment, now_ms: int
+) -> MinimumThroughputBillingCommitmentOutput:
     status = commitment.status(now_ms)
     shown: MinimumThroughputBillingCommitmentOutput = {"Status": status}
     if commitment.started_ms:

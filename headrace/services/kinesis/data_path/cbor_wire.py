@@ -139,11 +139,13 @@ def _put_records_answer(stream: Stream, placed: PutResult) -> bytes:
         members.append(_ENCRYPTION + cbor2.dumps(stream.encryption_type))
     head = bytes((0xA1 + len(members),)) + b"".join(members) + cbor2.dumps("Records")
     return head + (
-        _refused(placed) if placed.refused else item_head(ARRAY, count) + _placed(placed)
+        _encode_refused(placed)
+        if placed.refused
+        else item_head(ARRAY, count) + _encode_placed(placed)
     )
 
 
-def _placed(placed: PutResult) -> bytes:
+def _encode_placed(placed: PutResult) -> bytes:
     # A sequence number always has 56 digits and a shard id 20 characters, so their CBOR heads are constants.
     parts = [_MAP_OF_2 + _PUT_NUMBER, "", _PUT_SHARD, ""] * len(placed.numbers)
     parts[1::4] = placed.numbers
@@ -151,7 +153,7 @@ def _placed(placed: PutResult) -> bytes:
     return "".join(parts).encode("latin-1")
 
 
-def _refused(placed: PutResult) -> bytes:
+def _encode_refused(placed: PutResult) -> bytes:
     results: list[dict[str, str]] = [
         {"SequenceNumber": number, "ShardId": shard_id}
         for number, shard_id in zip(placed.numbers, placed.shard_ids, strict=True)

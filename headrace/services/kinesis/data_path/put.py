@@ -162,14 +162,14 @@ def put_many(
     """
     count = len(entries.keys)
     placed = PutResult([""] * count, [""] * count, {}, [])
-    request = _Request(kinesis, stream, entries, _escaped(entries.keys), placed, now_ms)
+    request = _Request(kinesis, stream, entries, _escape_keys(entries.keys), placed, now_ms)
     refuses = may_refuse(kinesis)
     stored_bytes = 0
     groups = _by_shard(stream, range(count), entries)
     while groups:
         again: list[int] = []
         for shard, group in groups:
-            members = _admitted(request, shard, group) if refuses else group
+            members = _select_admitted(request, shard, group) if refuses else group
             if not members:
                 continue
             try:
@@ -199,7 +199,7 @@ def may_refuse(kinesis: Kinesis) -> bool:
     )
 
 
-def _admitted(request: _Request, shard: Shard, members: Sequence[int]) -> Sequence[int]:
+def _select_admitted(request: _Request, shard: Shard, members: Sequence[int]) -> Sequence[int]:
     """Return the positions of the records that may be stored; save the reasons why the others may not."""
     data, keys, _ = request.entries
     sizes = {i: entry_bytes(data[i], keys[i]) for i in members}
@@ -222,7 +222,7 @@ def _count(request: _Request, operation: str, data_bytes: int) -> None:
         counters.put_record(data_bytes, latency_ms)
 
 
-def _escaped(keys: Sequence[str]) -> Sequence[str] | None:
+def _escape_keys(keys: Sequence[str]) -> Sequence[str] | None:
     """Return the keys with JSON's escapes, or None when no key needs any."""
     joined = "".join(keys)
     if len(quote(joined)) == len(joined) + 2:

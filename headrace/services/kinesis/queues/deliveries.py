@@ -417,7 +417,7 @@ class Deliveries:
             self._look_at_time(now_ms)
             part = self._backlog.parts.get(record_key[0])
             was_received = part is None or record_key[1] < part.next_index
-            return was_received, _copied(self._entry(record_key))
+            return was_received, _copy_delivery(self._entry(record_key))
 
     def _is_visible(self, record_key: Place, dead: bool) -> bool:
         entry = self._entry(record_key)
@@ -438,7 +438,7 @@ class Deliveries:
             parts = self._backlog.parts
             return Changes(
                 {n: parts[n].next_index if n in parts else None for n in numbers},
-                {record_key: _copied(self._entry(record_key)) for record_key in places},
+                {record_key: _copy_delivery(self._entry(record_key)) for record_key in places},
             )
 
     def give_back(self, changes: Changes) -> None:
@@ -448,7 +448,7 @@ class Deliveries:
             self._changed.update(changes.entries)
 
 
-def _copied(entry: Delivery | None) -> Delivery | None:
+def _copy_delivery(entry: Delivery | None) -> Delivery | None:
     if entry is None:
         return None
     return Delivery(entry.visible_ms, entry.receives, entry.first_ms, entry.receipt, entry.state)

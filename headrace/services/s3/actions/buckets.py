@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NotRequired, TypedDict, cast
 
-from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.errors import AwsError, build_malformed_xml
 from headrace.aws.calls.operation import Action, Call, operation, operation_model
 from headrace.aws.shapes.s3 import (
     CreateBucketInput,
@@ -92,7 +92,7 @@ def _build_put(kind: ConfigurationKind) -> Action:
         with s3.lock:
             bucket = s3.bucket(request["Bucket"])
             if not _is_of_model(shape, value):
-                raise malformed_xml()
+                raise build_malformed_xml()
             if value["Id"] != request["Id"]:
                 raise AwsError(
                     "IdMismatch", "Document ID does not match the specified configuration ID."

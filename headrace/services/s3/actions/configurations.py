@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.errors import AwsError, build_malformed_xml
 from headrace.aws.calls.operation import Action, Call, operation
 from headrace.aws.shapes import s3 as shapes
 from headrace.aws.shapes.s3 import (
@@ -41,14 +41,14 @@ from headrace.services.s3.state import Bucket, NamesBucket
 def _check_one_rule(value: shapes.OwnershipControls, request: NamesBucket, bucket: Bucket) -> None:
     rules = value.get("Rules") or []
     if len(rules) != 1 or rules[0].get("ObjectOwnership") not in OWNERSHIPS:
-        raise malformed_xml()
+        raise build_malformed_xml()
 
 
 def _check_acceleration(
     value: shapes.AccelerateConfiguration, request: NamesBucket, bucket: Bucket
 ) -> None:
     if value.get("Status") not in ("Enabled", "Suspended"):
-        raise malformed_xml()
+        raise build_malformed_xml()
     if "." in request["Bucket"]:
         raise invalid_request(
             "S3 Transfer Acceleration is not supported for buckets with periods (.) in their names"
@@ -105,7 +105,7 @@ def _check_payer(
     value: shapes.RequestPaymentConfiguration, request: NamesBucket, bucket: Bucket
 ) -> None:
     if value.get("Payer") not in ("Requester", "BucketOwner"):
-        raise malformed_xml()
+        raise build_malformed_xml()
 
 
 def check_logging(s3: S3, value: shapes.BucketLoggingStatus, bucket: Bucket) -> None:
@@ -143,7 +143,7 @@ def check_replication(
         )
     rules = value.get("Rules") or []
     if not rules:
-        raise malformed_xml()
+        raise build_malformed_xml()
     for rule in rules:
         target = str(rule.get("Destination", {}).get("Bucket", "")).rpartition(":::")[2]
         if not s3.has_bucket(target) or s3.bucket(target).versioning != "Enabled":
@@ -370,7 +370,7 @@ def put_bucket_versioning(s3: S3, call: Call, request: PutBucketVersioningInput)
             status not in ("Enabled", "Suspended")
             or configuration.get("MFADelete") not in _MFA_DELETE
         ):
-            raise malformed_xml()
+            raise build_malformed_xml()
         if status == "Suspended" and "ObjectLockConfiguration" in bucket.configurations:
             raise AwsError(
                 "InvalidBucketState",

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import quote
 
-from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.errors import AwsError, build_malformed_xml
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.s3 import (
     AbortMultipartUploadInput,
@@ -202,7 +202,7 @@ def _choose_parts(s3: S3, upload: Upload, requested: list[CompletedPart]) -> lis
     if not requested:
         raise invalid_request("You must specify at least one part")
     if not all(numbers):
-        raise malformed_xml()
+        raise build_malformed_xml()
     if numbers != sorted(set(numbers)):
         raise AwsError(
             "InvalidPartOrder",

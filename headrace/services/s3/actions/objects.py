@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any, TypedDict, cast
 
-from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.errors import AwsError, build_malformed_xml
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.s3 import (
     DeletedObject,
@@ -134,9 +134,9 @@ def delete_objects(s3: S3, call: Call, request: DeleteObjectsInput) -> DeleteObj
     locks.check_bypass(s3.bucket(request["Bucket"]), bypass)
     objects = request["Delete"].get("Objects") or []
     if not 0 < len(objects) <= limits.DELETE_KEYS:
-        raise malformed_xml()
+        raise build_malformed_xml()
     if not all(item.get("Key") for item in objects):
-        raise malformed_xml()
+        raise build_malformed_xml()
     deleted: list[DeletedObject] = []
     errors: list[Error] = []
     for item in objects:
@@ -428,7 +428,7 @@ def put_object_legal_hold(
         stored = _find_lockable(s3, request)
         status = (request.get("LegalHold") or {}).get("Status")
         if status not in ("ON", "OFF"):
-            raise malformed_xml()
+            raise build_malformed_xml()
         s3.update(replace(stored, legal_hold=status))
     return {}
 
@@ -459,7 +459,7 @@ def restore_object(s3: S3, call: Call, request: RestoreObjectInput) -> RestoreOb
         days = int((request.get("RestoreRequest") or {}).get("Days") or 0)
         # AWS does not document its limit; a hundred years is longer than anyone needs.
         if not 1 <= days <= 36_500:
-            raise malformed_xml()
+            raise build_malformed_xml()
         was_restored = bool(stored.restored_until)
         # AWS rounds up to the next midnight.
         until = moment(call.now_ms) + timedelta(days=days + 1)

@@ -46,7 +46,6 @@ _CODED = (
     cloudformation,
     cloudformation_stacks,
     cloudwatch,
-    containers,
     deliveries,
     dynamodb,
     emr,
@@ -66,7 +65,6 @@ _CODED = (
 _READ = (
     application_integration,
     cloudwatch,
-    containers,
     deliveries,
     dynamodb,
     events,
@@ -93,6 +91,7 @@ _DECLARED = (
     ec2_networks,
     events,
     glue,
+    iam,
     identities,
     lambda_access,
     logs,

@@ -42,7 +42,7 @@ _FOR_ORGANIZATIONS = ("PermissionModel", "AutoDeployment", "CallAs")
 Targets = dict[tuple[str, str], str]
 
 
-def _settings_stack_set(context: Context, properties: Properties) -> dict[str, Any]:
+def _stack_set_settings(context: Context, properties: Properties) -> dict[str, Any]:
     settings = {name: properties[name] for name in _SETTINGS if name in properties}
     # Without the system tags: each instance's stack puts its own on its resources.
     if tags := tag_list(properties, replace(context, system_tags={})):
@@ -118,7 +118,7 @@ def _change_instances(
 
 def _create_stack_set(context: Context, properties: Properties) -> ResourceResult:
     targets = _targets(properties)
-    settings = _settings_stack_set(context, properties)
+    settings = _stack_set_settings(context, properties)
     settings.update({name: properties[name] for name in _FOR_ORGANIZATIONS if name in properties})
     name = properties["StackSetName"]
     answer = context.call("cloudformation", "CreateStackSet", {"StackSetName": name, **settings})
@@ -133,8 +133,8 @@ def _update_stack_set(
 ) -> ResourceResult:
     before, after = _targets(old), _targets(new)
     base = {"StackSetName": physical_id}
-    changed = _settings_stack_set(context, new)
-    if changed != _settings_stack_set(context, old):
+    changed = _stack_set_settings(context, new)
+    if changed != _stack_set_settings(context, old):
         preferences = get_mapping(new, "OperationPreferences")
         _run(context, "UpdateStackSet", {**base, **changed, "OperationPreferences": preferences})
     _change_instances(context, new, physical_id, before, after)

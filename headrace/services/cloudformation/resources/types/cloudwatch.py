@@ -87,33 +87,6 @@ def _delete_alarm(context: Context, physical_id: str, properties: Properties) ->
     context.delete_if_exists("cloudwatch", "DeleteAlarms", params, "ResourceNotFound")
 
 
-def _put_dashboard(context: Context, name: str, properties: Properties) -> ResourceResult:
-    params = {"DashboardName": name, "DashboardBody": properties["DashboardBody"]}
-    context.call("cloudwatch", "PutDashboard", params)
-    return ResourceResult(name)
-
-
-def _find_dashboard(context: Context, properties: Properties) -> str | None:
-    name = properties.get("DashboardName")
-    return context.find_identifier("cloudwatch", "GetDashboard", {"DashboardName": name}, name)
-
-
-def _create_dashboard(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("DashboardName") or context.generate_name(255)
-    return _put_dashboard(context, name, properties)
-
-
-def _update_dashboard(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    return _put_dashboard(context, physical_id, new)
-
-
-def _delete_dashboard(context: Context, physical_id: str, properties: Properties) -> None:
-    params = {"DashboardNames": [physical_id]}
-    context.delete_if_exists("cloudwatch", "DeleteDashboards", params, "ResourceNotFound")
-
-
 TYPES = [
     ResourceType(
         "AWS::CloudWatch::Alarm",
@@ -124,16 +97,6 @@ TYPES = [
         replace_on=frozenset({"AlarmName"}),
         named_by=("AlarmName",),
         find=_find_alarm,
-    ),
-    ResourceType(
-        "AWS::CloudWatch::Dashboard",
-        enforced("DashboardBody", "DashboardName"),
-        _create_dashboard,
-        _delete_dashboard,
-        update=_update_dashboard,
-        replace_on=frozenset({"DashboardName"}),
-        named_by=("DashboardName",),
-        find=_find_dashboard,
     ),
 ]
 
@@ -150,6 +113,17 @@ def _has_composite_alarm(values: Values) -> bool:
 
 
 DECLARED = [
+    DeclaredType(
+        "AWS::CloudWatch::Dashboard",
+        "cloudwatch",
+        create=[Call("PutDashboard")],
+        id="DashboardName",
+        name="DashboardName",
+        name_length=255,
+        read=Call("GetDashboard", {"DashboardName": "@id"}),
+        update=[Call("PutDashboard")],
+        delete=[Call("DeleteDashboards", {"DashboardNames": lambda v: [v.id]})],
+    ),
     DeclaredType(
         "AWS::CloudWatch::CompositeAlarm",
         "cloudwatch",
@@ -223,16 +197,5 @@ READINGS = (
             ),
         ),
         {"Arn": "AlarmArn"},
-    ),
-    ReadingRules(
-        "AWS::CloudWatch::Dashboard",
-        "cloudwatch",
-        (
-            ReadCall(
-                "GetDashboard",
-                {"DashboardName": "@id"},
-                properties=same("DashboardBody DashboardName"),
-            ),
-        ),
     ),
 )

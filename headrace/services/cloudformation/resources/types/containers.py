@@ -9,27 +9,18 @@ Batch: compute environments, queues, job definitions.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from typing import Any
 
-from headrace.services.cloudformation.resources.base import (
-    Context,
-    Properties,
-    ResourceResult,
-    ResourceType,
-    enforced,
-    ignored,
-    stored,
-    tag_list,
-)
+from headrace.services.cloudformation.resources.base import Properties
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
+    Source,
     Values,
     declare_sources,
     own_name,
 )
-from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
 
 @declare_sources("State")
@@ -42,88 +33,6 @@ def _state(values: Values) -> str:
 def _type(values: Values) -> str:
     # aws-cdk-lib writes `managed`. Assumed: AWS takes it, as stacks of aws-cdk-lib deploy there.
     return str(values.get("Type")).upper()
-
-
-def _create(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("RepositoryName") or context.generate_name(256, lower=True)
-    params = {"repositoryName": name, "tags": tag_list(properties, context)}
-    repository = context.call("ecr", "CreateRepository", params)["repository"]
-    context.note_made(name)
-    _configure(context, name, properties)
-    return ResourceResult(
-        name, {"Arn": repository["repositoryArn"], "RepositoryUri": repository["repositoryUri"]}
-    )
-
-
-def _configure(context: Context, name: str, properties: Properties) -> None:
-    if "ImageTagMutability" in properties:
-        context.call(
-            "ecr",
-            "PutImageTagMutability",
-            {
-                "repositoryName": name,
-                "imageTagMutability": properties["ImageTagMutability"],
-            },
-        )
-    if "RepositoryPolicyText" in properties:
-        context.call(
-            "ecr",
-            "SetRepositoryPolicy",
-            {
-                "repositoryName": name,
-                "policyText": json.dumps(properties["RepositoryPolicyText"]),
-            },
-        )
-
-
-def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
-    _configure(context, physical_id, new)
-    answer = context.call("ecr", "DescribeRepositories", {"repositoryNames": [physical_id]})
-    repository = answer["repositories"][0]
-    return ResourceResult(
-        physical_id,
-        {"Arn": repository["repositoryArn"], "RepositoryUri": repository["repositoryUri"]},
-    )
-
-
-def _delete(context: Context, physical_id: str, properties: Properties) -> None:
-    params = {"repositoryName": physical_id, "force": bool(properties.get("EmptyOnDelete"))}
-    context.delete_if_exists("ecr", "DeleteRepository", params, "RepositoryNotFoundException")
-
-
-TYPES = [
-    ResourceType(
-        "AWS::ECR::Repository",
-        {
-            **enforced("RepositoryName", "EmptyOnDelete", "Tags"),
-            **stored("ImageTagMutability", "RepositoryPolicyText"),
-            **ignored("LifecyclePolicy", "ImageScanningConfiguration", "EncryptionConfiguration"),
-        },
-        _create,
-        _delete,
-        update=_update,
-        replace_on=frozenset({"RepositoryName"}),
-        named_by=("RepositoryName",),
-    )
-]
-
-
-# How they are read back; see `reading.py`.
-READINGS = (
-    ReadingRules(
-        "AWS::ECR::Repository",
-        "ecr",
-        (
-            ReadCall(
-                "DescribeRepositories",
-                {"repositoryNames": ["@id"]},
-                "repositories.0",
-                same("", RepositoryName="repositoryName", ImageTagMutability="imageTagMutability"),
-            ),
-        ),
-        {"Arn": "repositoryArn", "RepositoryUri": "repositoryUri"},
-    ),
-)
 
 
 def _cluster_settings(values: Values) -> list[Properties]:
@@ -171,7 +80,57 @@ def _has_providers(values: Values) -> bool:
     return any(cluster.get("capacityProviders") for cluster in answer["clusters"])
 
 
+_REPOSITORY: dict[str, Source] = {"repositoryName": "@id"}
+_POLICY: dict[str, Source] = {**_REPOSITORY, "policyText": "RepositoryPolicyText"}
+_LIFECYCLE: dict[str, Source] = {
+    **_REPOSITORY,
+    "lifecyclePolicyText": "LifecyclePolicy.LifecyclePolicyText",
+}
+_OWN = "@answer.repositories.0"
+
+
+def _has_lost(name: str) -> Callable[[Values], bool]:
+    return lambda values: name in values.changed and values.get(name) is None
+
+
 DECLARED = [
+    DeclaredType(
+        "AWS::ECR::Repository",
+        "ecr",
+        create=[
+            Call("CreateRepository"),
+            Call("SetRepositoryPolicy", _POLICY, only=(), when="RepositoryPolicyText"),
+            Call("PutLifecyclePolicy", _LIFECYCLE, only=(), when="LifecyclePolicy"),
+        ],
+        id="RepositoryName",
+        name="RepositoryName",
+        name_length=256,
+        name_lower=True,
+        read=Call("DescribeRepositories", {"repositoryNames": lambda v: [v.id]}),
+        update=[
+            Call("PutImageTagMutability"),
+            Call("PutImageScanningConfiguration"),
+            Call("SetRepositoryPolicy", _POLICY, only=(), when="RepositoryPolicyText"),
+            Call(
+                "DeleteRepositoryPolicy",
+                _REPOSITORY,
+                only=(),
+                only_if=_has_lost("RepositoryPolicyText"),
+                always=True,
+            ),
+            Call("PutLifecyclePolicy", _LIFECYCLE, only=(), when="LifecyclePolicy"),
+            Call(
+                "DeleteLifecyclePolicy",
+                _REPOSITORY,
+                only=(),
+                only_if=_has_lost("LifecyclePolicy"),
+                always=True,
+            ),
+        ],
+        delete=[Call("DeleteRepository", {**_REPOSITORY, "force": "EmptyOnDelete"})],
+        tag=("TagResource", "UntagResource", "resourceArn", f"{_OWN}.repositoryArn"),
+        attributes={"Arn": f"{_OWN}.repositoryArn", "RepositoryUri": f"{_OWN}.repositoryUri"},
+    ),
     DeclaredType(
         "AWS::ECS::Cluster",
         "ecs",

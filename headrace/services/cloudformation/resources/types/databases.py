@@ -25,7 +25,7 @@ from headrace.services.cloudformation.resources.declaration import (
 )
 
 
-def _found_by(name: str) -> Source:
+def _filter_by(name: str) -> Source:
     return lambda values: [{"Name": name, "Values": [values.id]}]
 
 
@@ -347,7 +347,7 @@ DECLARED = [
         name="EndpointIdentifier",
         name_length=63,
         id="@answer.Endpoint.EndpointArn",
-        read=Call("DescribeEndpoints", {"Filters": _found_by("endpoint-arn")}),
+        read=Call("DescribeEndpoints", {"Filters": _filter_by("endpoint-arn")}),
         exists=_has_endpoint,
         delete=[Call("DeleteEndpoint", {"EndpointArn": "@id"})],
         attributes={"EndpointArn": "@id", "ExternalId": lambda v: v.last},
@@ -360,7 +360,7 @@ DECLARED = [
         ],
         id="@answer.ReplicationInstance.ReplicationInstanceArn",
         read=Call(
-            "DescribeReplicationInstances", {"Filters": _found_by("replication-instance-arn")}
+            "DescribeReplicationInstances", {"Filters": _filter_by("replication-instance-arn")}
         ),
         delete=[Call("DeleteReplicationInstance", {"ReplicationInstanceArn": "@id"})],
         attributes={
@@ -378,7 +378,7 @@ DECLARED = [
         "dms",
         create=[Call("CreateReplicationTask", _identifier("ReplicationTaskIdentifier"))],
         id="@answer.ReplicationTask.ReplicationTaskArn",
-        read=Call("DescribeReplicationTasks", {"Filters": _found_by("replication-task-arn")}),
+        read=Call("DescribeReplicationTasks", {"Filters": _filter_by("replication-task-arn")}),
         delete=[Call("DeleteReplicationTask", {"ReplicationTaskArn": "@id"})],
         attributes={"ReplicationTaskArn": "@id"},
     ),

@@ -95,7 +95,7 @@ def _allocation(values: Values) -> list[str]:
 RETAG = _retag(_own_id)
 
 
-def tagged_type(
+def declare_tagged_type(
     kind: str, noun: str, tag: str, attribute: str, members: Mapping[str, Source] | None = None
 ) -> DeclaredType:
     """Return a type whose calls and answers have one noun, such as `RouteTable`, and of which only tags change.
@@ -226,7 +226,7 @@ DECLARED = [
             "VpcId": "VpcId",
         },
     ),
-    tagged_type("AWS::EC2::RouteTable", "RouteTable", "route-table", "RouteTableId"),
+    declare_tagged_type("AWS::EC2::RouteTable", "RouteTable", "route-table", "RouteTableId"),
     DeclaredType(
         "AWS::EC2::Route",
         "ec2",
@@ -255,7 +255,7 @@ DECLARED = [
         delete=[Call("DisassociateRouteTable", {"AssociationId": "@id"})],
         attributes={"Id": "@id"},
     ),
-    tagged_type(
+    declare_tagged_type(
         "AWS::EC2::InternetGateway", "InternetGateway", "internet-gateway", "InternetGatewayId"
     ),
     DeclaredType(
@@ -282,7 +282,7 @@ DECLARED = [
         update=_retag(_allocation),
         attributes={"AllocationId": "@answer.Addresses.0.AllocationId", "PublicIp": "@id"},
     ),
-    tagged_type("AWS::EC2::NatGateway", "NatGateway", "natgateway", "NatGatewayId"),
+    declare_tagged_type("AWS::EC2::NatGateway", "NatGateway", "natgateway", "NatGatewayId"),
     DeclaredType(
         "AWS::EC2::VPCEndpoint",
         "ec2",
@@ -329,7 +329,7 @@ DECLARED = [
         ec2_tags="vpc-flow-log",
         attributes={"Id": "@id"},
     ),
-    tagged_type("AWS::EC2::NetworkAcl", "NetworkAcl", "network-acl", "Id"),
+    declare_tagged_type("AWS::EC2::NetworkAcl", "NetworkAcl", "network-acl", "Id"),
     DeclaredType(
         "AWS::EC2::NetworkAclEntry",
         "ec2",

@@ -17,7 +17,7 @@ from headrace.services.cloudformation.resources.declaration import (
     declare_sources,
     own_name,
 )
-from headrace.services.cloudformation.resources.types.ec2 import RETAG, tagged_type
+from headrace.services.cloudformation.resources.types.ec2 import RETAG, declare_tagged_type
 
 
 def _permission(rule: dict[str, Any], peer: str) -> dict[str, Any]:
@@ -284,7 +284,7 @@ DECLARED = [
             ],
         },
     ),
-    tagged_type(
+    declare_tagged_type(
         "AWS::EC2::DHCPOptions",
         "DhcpOptions",
         "dhcp-options",
@@ -301,8 +301,8 @@ DECLARED = [
         ],
         holds=_has_options,
     ),
-    tagged_type("AWS::EC2::VPNGateway", "VpnGateway", "vpn-gateway", "VPNGatewayId"),
-    tagged_type(
+    declare_tagged_type("AWS::EC2::VPNGateway", "VpnGateway", "vpn-gateway", "VPNGatewayId"),
+    declare_tagged_type(
         "AWS::EC2::CustomerGateway", "CustomerGateway", "customer-gateway", "CustomerGatewayId"
     ),
     DeclaredType(

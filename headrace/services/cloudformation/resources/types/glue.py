@@ -211,7 +211,7 @@ _BY_ID = ("TagResource", "UntagResource", "ResourceArn", "@id")
 _CLASSIFIERS = ("CsvClassifier", "GrokClassifier", "JsonClassifier", "XMLClassifier")
 
 
-def _given_name(properties: Properties) -> tuple[str, str | None]:
+def _find_classifier_name(properties: Properties) -> tuple[str, str | None]:
     """Return the kind of classifier that properties describe, and the name that they give it."""
     for kind in _CLASSIFIERS:
         if properties.get(kind):
@@ -236,14 +236,14 @@ def _classifier_source(kind: str) -> Source:
 
 
 def _has_classifier(values: Values) -> bool:
-    name = _given_name(values.properties)[1]
+    name = _find_classifier_name(values.properties)[1]
     classifiers = values.context.call("glue", "GetClassifiers", {})["Classifiers"]
     return any(name == members["Name"] for one in classifiers for members in one.values())
 
 
 def _is_other_classifier(old: Properties, new: Properties) -> bool:
     """Whether a classifier becomes one of another kind or name, which no update makes of it (documented)."""
-    return _given_name(old) != _given_name(new)
+    return _find_classifier_name(old) != _find_classifier_name(new)
 
 
 _UNENCRYPTED = {
@@ -267,7 +267,7 @@ DECLARED = [
         "AWS::Glue::Classifier",
         "glue",
         create=[Call("CreateClassifier", _CLASSIFIER)],
-        id=lambda v: _given_name(v.properties)[1],
+        id=lambda v: _find_classifier_name(v.properties)[1],
         read=Call("GetClassifier", {"Name": "@id"}),
         exists=_has_classifier,
         update=[Call("UpdateClassifier", _CLASSIFIER)],

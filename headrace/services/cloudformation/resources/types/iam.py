@@ -17,6 +17,7 @@ from headrace.services.cloudformation.resources.base import (
     stored,
     tag_list,
 )
+from headrace.services.cloudformation.resources.declaration import Call, DeclaredType, Source
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, each_of, same
 
 GONE = "NoSuchEntity"
@@ -269,46 +270,6 @@ def _delete_managed(context: Context, physical_id: str, properties: Properties) 
     context.delete_if_exists("iam", "DeletePolicy", {"PolicyArn": physical_id}, GONE)
 
 
-# --- instance profiles ------------------------------------------------------------------------
-
-
-def _create_profile(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("InstanceProfileName") or context.generate_name(128)
-    profile = context.call(
-        "iam",
-        "CreateInstanceProfile",
-        {"InstanceProfileName": name, "Path": properties.get("Path", "/")},
-    )["InstanceProfile"]
-    context.note_made(name)
-    for role in properties["Roles"]:
-        context.call(
-            "iam", "AddRoleToInstanceProfile", {"InstanceProfileName": name, "RoleName": role}
-        )
-    return ResourceResult(name, {"Arn": profile["Arn"]})
-
-
-def _update_profile(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    # A profile has one role: the old one is removed before the new one is added.
-    for role in [role for role in get_list(old, "Roles") if role not in new["Roles"]]:
-        params = {"InstanceProfileName": physical_id, "RoleName": role}
-        context.delete_if_exists("iam", "RemoveRoleFromInstanceProfile", params, GONE)
-    for role in [role for role in new["Roles"] if role not in get_list(old, "Roles")]:
-        params = {"InstanceProfileName": physical_id, "RoleName": role}
-        context.call("iam", "AddRoleToInstanceProfile", params)
-    profile = context.call("iam", "GetInstanceProfile", {"InstanceProfileName": physical_id})
-    return ResourceResult(physical_id, {"Arn": profile["InstanceProfile"]["Arn"]})
-
-
-def _delete_profile(context: Context, physical_id: str, properties: Properties) -> None:
-    for role in properties["Roles"]:
-        params = {"InstanceProfileName": physical_id, "RoleName": role}
-        context.delete_if_exists("iam", "RemoveRoleFromInstanceProfile", params, GONE)
-    params = {"InstanceProfileName": physical_id}
-    context.delete_if_exists("iam", "DeleteInstanceProfile", params, GONE)
-
-
 TYPES = [
     ResourceType(
         "AWS::IAM::Role",
@@ -352,14 +313,30 @@ TYPES = [
         replace_on=frozenset({"ManagedPolicyName", "Path", "Description"}),
         named_by=("ManagedPolicyName",),
     ),
-    ResourceType(
+]
+
+_PROFILE: dict[str, Source] = {"InstanceProfileName": "@id"}
+_ITS_ROLE: dict[str, Source] = {**_PROFILE, "RoleName": "@item"}
+
+DECLARED = [
+    DeclaredType(
         "AWS::IAM::InstanceProfile",
-        {**enforced("InstanceProfileName", "Path"), **stored("Roles")},
-        _create_profile,
-        _delete_profile,
-        update=_update_profile,
-        replace_on=frozenset({"InstanceProfileName", "Path"}),
-        named_by=("InstanceProfileName",),
+        "iam",
+        create=[
+            Call("CreateInstanceProfile"),
+            Call("AddRoleToInstanceProfile", _ITS_ROLE, each="Roles"),
+        ],
+        id="InstanceProfileName",
+        name="InstanceProfileName",
+        name_length=128,
+        read=Call("GetInstanceProfile", _PROFILE),
+        # A profile has one role: the old one is removed before the new one is added.
+        delete=[
+            Call("RemoveRoleFromInstanceProfile", _ITS_ROLE, each="Roles"),
+            Call("DeleteInstanceProfile", _PROFILE),
+        ],
+        # The answer has the roles whole, the template their names.
+        unread=frozenset({"Roles"}),
     ),
 ]
 

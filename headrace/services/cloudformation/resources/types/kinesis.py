@@ -228,7 +228,7 @@ def _create_queue(context: Context, properties: Properties) -> ResourceResult:
         params["Tags"] = tags
     arn = context.call("kinesis", "CreateQueue", params)["QueueDescription"]["QueueARN"]
     context.note_made(arn)
-    return _made_queue(context, arn)
+    return _wait_for_queue(context, arn)
 
 
 def _stream_of_queue(properties: dict[str, Any]) -> dict[str, Any]:
@@ -260,7 +260,7 @@ def _queue_attributes(properties: Properties) -> dict[str, Any]:
     return attributes
 
 
-def _made_queue(context: Context, arn: str) -> ResourceResult:
+def _wait_for_queue(context: Context, arn: str) -> ResourceResult:
     def found() -> dict[str, Any]:
         return dict(context.call("kinesis", "DescribeQueue", {"QueueARN": arn})["QueueDescription"])
 
@@ -298,9 +298,9 @@ def _update_queue(
         }
         params = {"QueueARN": physical_id, "QueueAttributes": attributes}
         context.call("kinesis", "UpdateQueue", params)
-        _made_queue(context, physical_id)
+        _wait_for_queue(context, physical_id)
     retag(context, physical_id, old, new)
-    return _made_queue(context, physical_id)
+    return _wait_for_queue(context, physical_id)
 
 
 def _delete_queue(context: Context, physical_id: str, properties: Properties) -> None:

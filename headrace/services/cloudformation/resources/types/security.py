@@ -140,33 +140,6 @@ def _delete_key(context: Context, physical_id: str, properties: Properties) -> N
     )
 
 
-def _find_alias(context: Context, properties: Properties) -> str | None:
-    name = properties["AliasName"]
-    return context.find_identifier("kms", "DescribeKey", {"KeyId": name}, name)
-
-
-def _create_alias(context: Context, properties: Properties) -> ResourceResult:
-    context.call(
-        "kms",
-        "CreateAlias",
-        {"AliasName": properties["AliasName"], "TargetKeyId": properties["TargetKeyId"]},
-    )
-    return ResourceResult(properties["AliasName"])
-
-
-def _update_alias(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    context.call(
-        "kms", "UpdateAlias", {"AliasName": physical_id, "TargetKeyId": new["TargetKeyId"]}
-    )
-    return ResourceResult(physical_id)
-
-
-def _delete_alias(context: Context, physical_id: str, properties: Properties) -> None:
-    context.delete_if_exists("kms", "DeleteAlias", {"AliasName": physical_id}, "NotFoundException")
-
-
 TYPES = [
     ResourceType(
         "AWS::KMS::Key",
@@ -187,16 +160,6 @@ TYPES = [
         _delete_key,
         update=_update_key,
         replace_on=frozenset({"KeySpec", "KeyUsage", "MultiRegion", "Origin"}),
-    ),
-    ResourceType(
-        "AWS::KMS::Alias",
-        enforced("AliasName", "TargetKeyId"),
-        _create_alias,
-        _delete_alias,
-        update=_update_alias,
-        replace_on=frozenset({"AliasName"}),
-        named_by=("AliasName",),
-        find=_find_alias,
     ),
 ]
 
@@ -260,7 +223,7 @@ def _expressions(values: Values) -> list[dict[str, str]] | None:
     return None if texts is None else [{"RegexString": str(text)} for text in texts]
 
 
-def _named_set(kind: str, **attributes: Source) -> DeclaredType:
+def _declare_set(kind: str, **attributes: Source) -> DeclaredType:
     """Return the type of a part of web ACLs: `IPSet`, `RegexPatternSet` or `RuleGroup`."""
     members = {"RegularExpressionList": _expressions} if kind == "RegexPatternSet" else {}
     return DeclaredType(
@@ -294,6 +257,16 @@ def _named_set(kind: str, **attributes: Source) -> DeclaredType:
 
 
 DECLARED = [
+    DeclaredType(
+        "AWS::KMS::Alias",
+        "kms",
+        create=[Call("CreateAlias")],
+        id="AliasName",
+        name="AliasName",
+        read=Call("DescribeKey", {"KeyId": "@id"}),
+        update=[Call("UpdateAlias")],
+        delete=[Call("DeleteAlias", {"AliasName": "@id"})],
+    ),
     DeclaredType(
         "AWS::WAFv2::WebACL",
         "wafv2",
@@ -336,9 +309,9 @@ DECLARED = [
             "LabelNamespace": "@answer.WebACL.LabelNamespace",
         },
     ),
-    _named_set("IPSet"),
-    _named_set("RegexPatternSet"),
-    _named_set("RuleGroup", LabelNamespace="@answer.RuleGroup.LabelNamespace"),
+    _declare_set("IPSet"),
+    _declare_set("RegexPatternSet"),
+    _declare_set("RuleGroup", LabelNamespace="@answer.RuleGroup.LabelNamespace"),
     DeclaredType(
         "AWS::WAFv2::WebACLAssociation",
         "wafv2",
