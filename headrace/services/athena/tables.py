@@ -285,7 +285,7 @@ def _iceberg_batches(
 
 def _define_metadata(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
     """Define what an Iceberg table says of itself: `"t$files"` and so on. Raises StatementRefused."""
-    from headrace.services.athena.iceberg import METADATA_TABLES
+    from headrace.services.athena.iceberg_metadata import METADATA_TABLES
 
     inspect = METADATA_TABLES.get(table.part)
     if inspect is None:
