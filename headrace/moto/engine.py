@@ -366,9 +366,8 @@ class MotoEngine:
         finally:
             if CHANGES.has_rows or CHANGES.has_made:
                 # New backends are stored as a whole; a service that cannot be stored needs its request.
-                entry = (
-                    self._preparation.entry_of(request, quick.service) if CHANGES.has_made else None
-                )
+                made = CHANGES.has_made
+                entry = self._preparation.entry_of(request, quick.service) if made else None
                 self._save(entry, with_services=False, frees=quick.frees)
         return response_of(quick, body, request_id, call.now_ms)
 

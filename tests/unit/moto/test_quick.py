@@ -4,39 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
-from urllib.parse import urlencode
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
-from headrace.aws.gateway.entrance import Entrance
+from headrace.aws.calls.http import HttpResponse
 from headrace.aws.signatures.access_keys import RoleSessions
-from headrace.composition.foundation import build_moto
 from headrace.composition.moto_patches import QUICK_CALLS
-from headrace.core.ids import Ids
 from headrace.moto import engine
-from headrace.moto.storage.changes import MOTO_LOCK
-from headrace.services.dynamodb import quick as dynamodb_quick
-from headrace.services.sns import notifications
-from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.moto_lab import ACCOUNT, MotoLab
 from tests.unit.moto.item_requests import (
     COUNT,
+    MOTOS_WAY,
     REQUESTS,
+    form_request,
+    request_of,
 )
-
-TARGETS = {"dynamodb": "DynamoDB_20120810", "sqs": "AmazonSQS", "events": "AWSEvents"}
-# Text from which moto may take a region: such a request is not plain.
-MOTOS_WAY = "sdk region/us-east-1"
 
 
 @pytest.fixture(scope="module")
@@ -44,18 +32,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoLab]:
     folder, sessions = tmp_path_factory.mktemp("quick") / "data", RoleSessions(b"s" * 32)
     with MotoLab(folder, clock=FakeClock(), sessions=sessions) as lab:
         yield lab
-
-
-def request_of(service: str, operation: str, params: Any, agent: str = "sdk") -> HttpRequest:
-    scope = f"test/20260101/us-east-1/{service}/aws4_request"
-    headers = {
-        "host": "127.0.0.1:4566",
-        "user-agent": agent,
-        "x-amz-target": f"{TARGETS.get(service)}.{operation}",
-        "content-type": "application/x-amz-json-1.0",
-        "authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0",
-    }
-    return HttpRequest("POST", "/", "", headers, json.dumps(params).encode())
 
 
 def ask(lab: MotoLab, service: str, operation: str, params: Any, agent: str = "sdk") -> Any:
@@ -67,12 +43,6 @@ def ask(lab: MotoLab, service: str, operation: str, params: Any, agent: str = "s
 def body_of(answer: HttpResponse) -> Any:
     assert isinstance(answer.body, bytes)
     return json.loads(answer.body)
-
-
-def answer_at_once(lab: MotoLab, request: HttpRequest) -> HttpResponse:
-    """Answer as on the event loop. Raises NeedsThread."""
-    request.at_once = True
-    return lab.handle(request)
 
 
 @pytest.fixture
@@ -204,24 +174,6 @@ def test_plain_requests_for_items_do_not_go_motos_way(lab: MotoLab, motos_way: l
     assert motos_way == []
 
 
-@pytest.mark.parametrize("size", ["items", "values"])
-def test_a_large_answer_is_not_encoded_on_the_event_loop(
-    lab: MotoLab, monkeypatch: pytest.MonkeyPatch, size: str
-):
-    table = f"large-{size}"
-    make_table(lab, table)
-    count, value = {"items": (201, {"S": "x"}), "values": (2, {"L": [{"N": "1"}] * 5_000})}[size]
-    for number in range(count):
-        item = {"h": {"S": "a"}, "r": {"N": str(number)}, "c": value}
-        lab.client("dynamodb").put_item(TableName=table, Item=item)
-    asked = {"TableName": table, **ROUND[4][1]}
-    with monkeypatch.context() as patch:
-        patch.setattr(dynamodb_quick, "_ENCODE", None)
-        with pytest.raises(NeedsThread):
-            answer_at_once(lab, request_of("dynamodb", "Query", asked))
-    assert ask(lab, "dynamodb", "Query", asked)[2]["Count"] == count
-
-
 # --- SQS ------------------------------------------------------------------------------------------
 
 BODIES = st.sampled_from(["a", "ü", "", "\x00", "x" * 1100, "\ud800"])
@@ -309,28 +261,7 @@ def test_plain_requests_for_messages_do_not_go_motos_way(lab: MotoLab, motos_way
     assert motos_way == []
 
 
-def test_a_long_poll_waits_past_the_time_of_a_deleted_message(lab: MotoLab):
-    url = make_queue(lab, "deleted")
-    ask(lab, "sqs", "SendMessage", {"QueueUrl": url, "MessageBody": "a"})
-    asked = {"QueueUrl": url, "VisibilityTimeout": 3}
-    (message,) = ask(lab, "sqs", "ReceiveMessage", asked)[2]["Messages"]
-    handle = message["ReceiptHandle"]
-    ask(lab, "sqs", "DeleteMessage", {"QueueUrl": url, "ReceiptHandle": handle})
-    lab.clock.advance(4)
-    poll = {"QueueUrl": url, "WaitTimeSeconds": 20}
-    with pytest.raises(NeedsThread):
-        answer_at_once(lab, request_of("sqs", "ReceiveMessage", poll))
-
-
 # --- SNS, EventBridge, STS ------------------------------------------------------------------------
-
-
-def form_request(service: str, fields: Any, agent: str = "sdk") -> HttpRequest:
-    request = request_of(service, "", {}, agent)
-    request.headers["content-type"] = "application/x-www-form-urlencoded; charset=utf-8"
-    del request.headers["x-amz-target"]
-    request.body = urlencode(fields).encode()
-    return request
 
 
 # Of what differs between two equal answers: ids, signatures, credentials, times.
@@ -404,19 +335,6 @@ def test_a_published_message_is_answered_and_sent_as_by_moto(
     assert arrived(lab, "quick") == arrived(lab, "motos")
 
 
-def test_the_event_loop_makes_no_signing_key(
-    lab: MotoLab, topics: dict[str, str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(notifications, "_KEYS", {})
-    arn = topics["quick"]
-    fields = {"Action": "Publish", "Version": "2010-03-31", "TopicArn": arn, "Message": "a"}
-    with pytest.raises(NeedsThread):
-        answer_at_once(lab, form_request("sns", fields))
-    assert ask_form(lab, "sns", fields)[0] == 200
-    assert answer_at_once(lab, form_request("sns", fields)).status == 200
-    arrived(lab, "quick")
-
-
 EVENT = {"Source": "a", "DetailType": "b", "Detail": '{"c": "ü"}'}
 
 
@@ -451,25 +369,6 @@ def test_events_are_answered_and_sent_as_by_moto(lab: MotoLab, entries: list[Any
     assert answers[0] == answers[1]
 
 
-@pytest.mark.parametrize(("targets", "rules"), [("sns", 1), ("events", 1), ("sqs", 3)])
-def test_the_event_loop_does_not_send_events_to_any_number_of_targets(
-    lab: MotoLab, targets: str, rules: int
-):
-    events, bus = lab.client("events"), f"far-{targets}"
-    events.create_event_bus(Name=bus)
-    resource = "event-bus/default" if targets == "events" else "far"
-    arn = f"arn:aws:{targets}:us-east-1:{ACCOUNT}:{resource}"
-    asked = {"Entries": [{**EVENT, "EventBusName": bus}] * (1 if rules == 1 else 10)}
-    assert answer_at_once(lab, request_of("events", "PutEvents", asked)).status == 200
-    for number in range(rules):
-        name = f"r{number}"
-        events.put_rule(Name=name, EventBusName=bus, EventPattern='{"source": ["other"]}')
-        target = {"Id": "t", "Arn": arn}
-        events.put_targets(Rule=name, EventBusName=bus, Targets=[target])
-    with pytest.raises(NeedsThread):
-        answer_at_once(lab, request_of("events", "PutEvents", asked))
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -494,78 +393,6 @@ def test_a_role_s_credentials_are_those_of_the_long_way(lab: MotoLab, fields: di
     whole = {"Action": "AssumeRole", "Version": "2011-06-15", **role, **fields}
     whole = {name: text for name, text in whole.items() if text}
     assert ask_form(lab, "sts", whole) == ask_form(lab, "sts", whole, MOTOS_WAY)
-
-
-def test_a_plain_request_for_credentials_is_answered_at_once(lab: MotoLab):
-    role = {"RoleArn": f"arn:aws:iam::{ACCOUNT}:role/none", "RoleSessionName": "session"}
-    fields = {"Action": "AssumeRole", "Version": "2011-06-15", **role}
-    ask_form(lab, "sts", fields, MOTOS_WAY)
-    answer = answer_at_once(lab, form_request("sts", fields))
-    assert answer.status == 200
-    assert b":assumed-role/none/session" in cast("bytes", answer.body)
-
-
-# --- when the event loop may answer ---------------------------------------------------------------
-
-
-def test_a_request_on_the_event_loop_does_not_wait_for_another_one(lab: MotoLab):
-    request = request_of(
-        "sqs", "SendMessage", {"QueueUrl": make_queue(lab, "b"), "MessageBody": "a"}
-    )
-    request.at_once = True
-    assert lab.handle(request).status == 200
-    is_held, goes_on = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with MOTO_LOCK:
-            is_held.set()
-            goes_on.wait(30)
-
-    other = threading.Thread(target=hold)
-    other.start()
-    try:
-        assert is_held.wait(30)
-        with pytest.raises(NeedsThread):
-            lab.handle(request)
-    finally:
-        goes_on.set()
-        other.join()
-    assert lab.handle(request).status == 200
-
-
-def test_a_request_on_the_event_loop_that_is_not_plain_needs_a_thread(lab: MotoLab):
-    url = make_queue(lab, "c")
-    request = request_of("sqs", "ReceiveMessage", {"QueueUrl": url, "WaitTimeSeconds": 1})
-    request.at_once = True
-    with pytest.raises(NeedsThread):
-        lab.handle(request)
-
-
-def test_the_entrance_answers_at_once_or_names_what_answers_on_a_thread(lab: MotoLab):
-    url, nobody = make_queue(lab, "d"), cast("Any", None)
-    door = cast("Any", SimpleNamespace(hosts=SimpleNamespace(known={"127.0.0.1:4566"})))
-    parts = {"own_addresses": nobody, "pages": nobody, "page_guard": None, "clock": lab.clock}
-    entrance = Entrance(door, gateway=lab.gateway, **parts)
-    sent = entrance.answer_at_once(
-        request_of("sqs", "SendMessage", {"QueueUrl": url, "MessageBody": "a"})
-    )
-    assert isinstance(sent, HttpResponse)
-    assert sent.status == 200
-    for operation, more in (("GetQueueAttributes", {}), ("SendMessage", {"MessageBody": "\x00"})):
-        request = request_of("sqs", operation, {"QueueUrl": url, **more})
-        handler = entrance.answer_at_once(request)
-        assert callable(handler)
-        assert cast("Any", handler(request)).status in (200, 400)
-
-
-@pytest.mark.parametrize("fsync", [False, True])
-def test_what_waits_for_the_disk_needs_a_thread(tmp_path: Path, fsync: bool):
-    database = Database(tmp_path / "state.sqlite", fsync=fsync)
-    moto = build_moto(database=database, clock=FakeClock(), ids=Ids(1)).engine
-    moto.warm_up()
-    request = request_of("sqs", "SendMessage", {"QueueUrl": "", "MessageBody": "a"})
-    assert moto.may_be_quick(request) is not fsync
-    database.close()
 
 
 @pytest.mark.parametrize("call", QUICK_CALLS, ids=lambda call: call.name)
