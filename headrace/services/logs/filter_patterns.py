@@ -396,6 +396,15 @@ def select_text(selector: str, message: str) -> str | None:
 # --- space-delimited fields ----------------------------------------------------------------------
 
 _FIELD = re.compile(r'\[([^\]]*)\]|"([^"]*)"|(\S+)')
+_FIELD_AFTER_BRACKETS = re.compile(r'"([^"]*)"|(\S+)')
+
+
+def _find_fields(message: str) -> Iterator[re.Match[str]]:
+    """Yield a line's fields, in time proportional to it: where no bracket closes, none is looked for."""
+    at, last_bracket = 0, message.rfind("]")
+    while field := (_FIELD if at <= last_bracket else _FIELD_AFTER_BRACKETS).search(message, at):
+        yield field
+        at = field.end()
 
 
 class _FieldsParser(_Scanner):
@@ -449,7 +458,7 @@ def _match_fields(
     fields_count = len(names) - (gap is not None)
 
     def match(message: str) -> Mapping[str, str] | None:
-        found = list(_FIELD.finditer(message))
+        found = list(_find_fields(message))
         values = [next(group for group in one.groups() if group is not None) for one in found]
         if len(values) < fields_count:
             return None

@@ -195,6 +195,12 @@ def test_fields_are_extracted_by_name_or_by_number() -> None:
     }
 
 
+def test_brackets_and_quotation_marks_that_do_not_close_are_fields_and_take_no_time() -> None:
+    assert match("[a, b, c, d]", '[x y] z] [ "') == {"$a": "x y", "$b": "z]", "$c": "[", "$d": '"'}
+    # Looking for each one's end would take a minute.
+    assert match("[a, ...]", "[ " * 120_000) is not None
+
+
 @pytest.mark.parametrize(
     ("pattern", "lines"),
     [
