@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
-from headrace.services.athena.catalog import Catalog, CatalogRefused, input_of, split_location
+from headrace.services.athena.catalog import Catalog
+from headrace.services.athena.glue_tables import CatalogRefused, input_of, split_location
 
 
 class IcebergTables:

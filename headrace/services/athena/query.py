@@ -189,7 +189,8 @@ class Query:
     def scanned_bytes(self) -> int:
         """Return the size of the files that the query has read."""
         return sum(
-            Path(file["path"]).stat().st_size for table in self.tables for file in table.files
+            table.read_bytes + sum(Path(file["path"]).stat().st_size for file in table.files)
+            for table in self.tables
         )
 
 

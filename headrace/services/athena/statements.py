@@ -52,6 +52,8 @@ class Table:
         self.metadata: str = described.get("metadata", "")
         # What a query asks of an Iceberg table beside its rows: `files`, or `version=7`, behind a dollar sign.
         self.part = split_part(name)[1]
+        # What has been read of an Iceberg table's files.
+        self.read_bytes = 0
         # pyiceberg's table, once it is defined.
         self.stored: Any = None
 

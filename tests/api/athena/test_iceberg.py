@@ -133,6 +133,7 @@ def test_a_schema_changes_and_a_table_is_tended(cloud: InProcessCloud, athena: A
     assert athena.reason("ALTER TABLE tended SET TBLPROPERTIES ('some'='x')") == (
         "Unsupported table property key: some"
     )
+    assert athena.run("SELECT a FROM tended")["Statistics"]["DataScannedInBytes"] > 0
     assert athena.rows("SELECT * FROM tended ORDER BY a") == [
         [None, "0", None], [None, "1", None],
     ]  # fmt: skip

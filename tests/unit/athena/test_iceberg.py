@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ import pytest
 pytest.importorskip("pyiceberg")
 pa = pytest.importorskip("pyarrow")
 
+from headrace.aws.calls.errors import AwsError  # noqa: E402
 from headrace.services.athena import iceberg  # noqa: E402
+from headrace.services.athena.iceberg_tables import IcebergTables  # noqa: E402
 from headrace.services.athena.statements import StatementRefused  # noqa: E402
 
 NAME = ("db", "t")
@@ -96,6 +100,18 @@ def test_a_change_that_another_overtakes_fails(store: Store, tmp_path: Path):
     assert rows_of(mine) == [1, 2]
 
 
+def test_without_pyiceberg_one_sentence_says_so(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from headrace.services.athena.query import open_catalog as open_of_query
+
+    monkeypatch.setitem(sys.modules, "headrace.services.athena.iceberg", None)
+    parent: Any = store
+    with pytest.raises(StatementRefused) as refusal:
+        open_of_query(parent, tmp_path)
+    assert str(refusal.value) == "NOT_SUPPORTED: Iceberg tables need headrace's extra `iceberg`"
+
+
 def test_a_required_column_takes_no_null(store: Store, tmp_path: Path):
     catalog = open_catalog(store, tmp_path / "mine")
     stored = catalog.load_table(NAME)
@@ -107,3 +123,38 @@ def test_a_required_column_takes_no_null(store: Store, tmp_path: Path):
     stored = catalog.load_table(NAME)
     with pytest.raises(StatementRefused, match="NULL value not allowed for NOT NULL column: a"):
         iceberg.write(stored, [pa.record_batch([pa.array([None], pa.int32())], names=["a"])])
+
+
+class Glue:
+    """The catalogue of the parent process, in which another commits between a read and an update."""
+
+    def __init__(self) -> None:
+        self.stored: list[str] = []
+
+    def table(self, database: str, name: str) -> dict[str, Any]:
+        return {
+            "Name": name,
+            "VersionId": "7",
+            "Parameters": {"metadata_location": "s3://lake/old"},
+        }
+
+    def put(self, bucket: str, key: str, file: Path) -> None:
+        self.stored.append(f"s3://{bucket}/{key}")
+
+    def call(self, operation: str, **params: Any) -> dict[str, Any]:
+        assert (operation, params["VersionId"]) == ("UpdateTable", "7")
+        raise AwsError("ConcurrentModificationException", "Update table failed due to concurrency")
+
+    def discard(self, uris: Iterable[str]) -> None:
+        self.stored = [uri for uri in self.stored if uri not in set(uris)]
+
+
+@pytest.mark.parametrize("base", ["s3://lake/old", "s3://lake/older"])
+def test_of_a_commit_that_comes_too_late_nothing_is_stored(base: str):
+    glue: Any = Glue()
+    change = {
+        "table": NAME, "base": base, "metadata": "s3://lake/new", "location": "s3://lake", "columns": [],
+        "files": {"s3://lake/data/f": "/tmp/f"},
+    }  # fmt: skip
+    assert IcebergTables(glue).commit(change) == {"conflict": True}
+    assert glue.stored == []
