@@ -9,6 +9,7 @@ gives no value; the default value is given once for the events of a request and 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import logging
@@ -27,7 +28,9 @@ from headrace.services.logs.filter_patterns import (
 
 log = logging.getLogger(__name__)
 
-_MOST_FILTERS = 100  # documented: of a log group
+# Documented: of a log group (PutMetricFilter). What one request may take to match is a multiple of the second.
+_MOST_FILTERS = 100
+_MOST_FILTERS_WITH_REGEX = 5
 _MINUTE_MS = 60_000
 
 
@@ -123,10 +126,33 @@ def _put_metric_filter(
     others = [one for one in before if one["filterName"] != filter_name]
     if len(others) >= _MOST_FILTERS:
         raise _limit_exceeded()
+    group = self.groups[log_group_name]
+    _check_regexes(pattern, [*others, *_subscriptions_of(group)])
     # Documented: a filter of the same name is replaced.
     filters[:] = [one for one in filters if one not in before or one in others]
     put(self, filter_name, filter_pattern, log_group_name, transformations)
     filters[-1]["creationTime"] = CURRENT.clock.now_ms()
+
+
+def _check_regexes(pattern: FilterPattern, others: Iterable[Mapping[str, Any]]) -> None:
+    """Raise moto's LimitExceededException when a group has too many filters with regular expressions."""
+    if not pattern.regexes:
+        return
+    count = 1
+    for one in others:
+        with contextlib.suppress(
+            InvalidFilterPattern
+        ):  # an earlier headrace stored it; it is not applied
+            count += parse_filter_pattern(one["filterPattern"] or "").regexes > 0
+    if count > _MOST_FILTERS_WITH_REGEX:
+        raise _limit_exceeded()
+
+
+def _subscriptions_of(group: Any) -> list[dict[str, Any]]:
+    return [
+        {"filterName": one.name, "filterPattern": one.filter_pattern}
+        for one in group.subscription_filters.values()
+    ]
 
 
 def _limit_exceeded() -> Exception:
@@ -138,7 +164,11 @@ def _limit_exceeded() -> Exception:
 def _put_subscription_filter(
     self: Any, put: Any, log_group_name: str, filter_name: str, filter_pattern: str, *rest: Any
 ) -> None:
-    parse(filter_pattern)
+    pattern = parse(filter_pattern)
+    group = self.groups.get(log_group_name)
+    if group is not None:
+        others = [one for one in _subscriptions_of(group) if one["filterName"] != filter_name]
+        _check_regexes(pattern, [*others, *_filters_of(group)])
     put(self, log_group_name, filter_name, filter_pattern, *rest)
 
 

@@ -129,6 +129,34 @@ def test_a_group_has_a_hundred_filters(logs: Any) -> None:
         filter_by(logs, "")
 
 
+def test_a_group_has_five_filters_with_regular_expressions(logs: Any) -> None:
+    named = [{"metricName": "m", "metricNamespace": "n", "metricValue": "1"}]
+    stream = "arn:aws:kinesis:us-east-1:000000000000:stream/s"
+    subscription = {
+        "logGroupName": "g",
+        "filterName": "s",
+        "destinationArn": stream,
+        "roleArn": "r",
+    }
+    logs.put_subscription_filter(**subscription, filterPattern="%a%")
+    for number in range(4):
+        logs.put_metric_filter(
+            logGroupName="g",
+            filterName=f"f{number}",
+            filterPattern="%a%",
+            metricTransformations=named,
+        )
+    for name, pattern in (("f0", "%b%"), ("f4", "b")):
+        logs.put_metric_filter(
+            logGroupName="g", filterName=name, filterPattern=pattern, metricTransformations=named
+        )
+    logs.put_subscription_filter(**subscription, filterPattern="%b%")
+    with pytest.raises(ClientError, match="LimitExceededException"):
+        filter_by(logs, "[a = %b%]")
+    with pytest.raises(ClientError, match="LimitExceededException"):
+        logs.put_subscription_filter(**{**subscription, "filterName": "t"}, filterPattern="%b%")
+
+
 def test_filter_log_events_returns_what_matches(lab: MotoLab, logs: Any) -> None:
     put(lab, '{"latency": 12}', '{"latency": 5}', "latency")
     for pattern, count in (("{ $.latency > 10 }", 1), ("{ $.latency = * }", 2), ("?latency ?x", 3)):
