@@ -215,7 +215,9 @@ class Catalog:
                     f"headrace reads tables of at most {MOST_FILES} objects in Athena"
                 )
             path = self._readable_path(uri.split("/", 3)[2], info.key)
-            described["files"].append({"path": path, "uri": uri, "values": values})
+            described["files"].append(
+                {"path": path, "uri": uri, "values": values, "size_bytes": info.size_bytes}
+            )
         return described
 
     def _readable_path(self, bucket: str, key: str) -> str:
