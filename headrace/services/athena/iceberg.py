@@ -312,8 +312,10 @@ METADATA_TABLES: dict[str, Any] = {
 # Changes
 
 
-def write(stored: Table, reader: Iterable[Any]) -> tuple[list[DataFile], int]:
+def write(stored: Table, reader: Iterable[Any], most_bytes: int) -> tuple[list[DataFile], int]:
     """Write batches of rows to data files in the query's folder; return the files and the number of rows.
+
+    The files have about `most_bytes` together: more are refused, since no limit of the kernel counts them all.
 
     Raises StatementRefused.
     """
@@ -339,6 +341,10 @@ def write(stored: Table, reader: Iterable[Any]) -> tuple[list[DataFile], int]:
             stored.metadata, rows, stored.io, write_uuid=write_id, counter=counter
         )
         count += len(rows)
+        if sum(file.file_size_in_bytes for file in files) > most_bytes:
+            raise StatementRefused(
+                f"EXCEEDED_RESOURCE_LIMIT: Query writes more than the {most_bytes} bytes that headrace gives it"
+            )
     return files, count
 
 
