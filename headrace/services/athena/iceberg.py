@@ -25,7 +25,7 @@ from pyarrow.fs import LocalFileSystem
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.conversions import from_bytes
-from pyiceberg.exceptions import ValidationException
+from pyiceberg.exceptions import ValidationError, ValidationException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import (
@@ -47,8 +47,11 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import EMPTY_DICT, Properties
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
+from headrace.core.extras import forbid_location_providers
 from headrace.services.athena.hive_types import HiveType, parse_type
 from headrace.services.athena.statements import StatementRefused
+
+forbid_location_providers()
 
 _CHUNK_BYTES = 64 * 1024**2
 # How often rows are committed again when others change the table meanwhile.
@@ -529,7 +532,7 @@ def alter(stored: Table, action: str, options: Mapping[str, Any]) -> None:
         transaction.commit_transaction()
     except LostCommit as error:
         raise _conflict(stored) from error
-    except (ValueError, ValidationException) as error:
+    except (ValueError, ValidationError, ValidationException) as error:
         raise StatementRefused(f"FAILED: SemanticException {error}") from error
 
 

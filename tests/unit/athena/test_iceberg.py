@@ -130,6 +130,22 @@ def test_a_required_column_takes_no_null(store: Store, tmp_path: Path):
         )
 
 
+def test_a_table_names_no_code_that_runs(store: Store, tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    catalog = open_catalog(store, tmp_path / "mine")
+    hostile = catalog.load_table(NAME)
+    named = {
+        "location": str(script),
+        "properties": {"write.py-location-provider.impl": "runpy.run_path"},
+    }
+    hostile.metadata = hostile.metadata.model_copy(update=named)
+    with pytest.raises(ValueError, match=r"LocationProvider: runpy\.run_path"):
+        iceberg.write(hostile, batches(2), MOST_BYTES)
+    assert not (tmp_path / "ran").exists()
+    assert rows_of(catalog) == [1]
+
+
 def test_the_files_of_a_statement_have_a_bound_together(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
