@@ -1,6 +1,6 @@
 """Glue's catalogue as queries need it: describes tables and their objects, and stores what a query writes.
 
-The sentences of refusals are those of Hive and Trino where they are known, else assumed.
+Sentences of refusals: Hive's and Trino's where they are known, else assumed.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
@@ -40,8 +40,8 @@ from headrace.services.athena.projection import (
 MOST_FILES = 200_000
 _FAILED = "FAILED: Execution Error, return code 1 from org.apache.hadoop.hive.ql.exec.DDLTask. "
 _TEXT_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
-# What an INSERT can write, by the end of the SerDe's class.
 _EXISTS = "TABLE_ALREADY_EXISTS"
+# What an INSERT can write, by the end of the SerDe's class.
 _WRITTEN = {"ParquetHiveSerDe": "PARQUET", "JsonSerDe": "JSON", "LazySimpleSerDe": "TEXTFILE"}
 _PARQUET = {
     "InputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
@@ -76,8 +76,6 @@ class Catalog:
         self._clock = clock
         self._guard, self._acting = guard, acting
         self._account, self._region = account, region
-
-    # Glue
 
     def call(self, operation: str, **params: Any) -> dict[str, Any]:
         """Call Glue. Raises AwsError."""
@@ -200,7 +198,9 @@ class Catalog:
                     f"headrace reads tables of at most {MOST_FILES} objects in Athena"
                 )
             path = self._readable_path(uri.split("/", 3)[2], info.key)
-            described["files"].append({"path": path, "uri": uri, "values": values})
+            described["files"].append(
+                {"path": path, "uri": uri, "values": values, "size_bytes": info.size_bytes}
+            )
         return described
 
     def _readable_path(self, bucket: str, key: str) -> str:

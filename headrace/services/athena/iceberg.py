@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyarrow.fs import LocalFileSystem
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.exceptions import ValidationException
+from pyiceberg.exceptions import ValidationError, ValidationException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import (
@@ -46,8 +46,11 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import EMPTY_DICT, Properties
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
+from headrace.core.extras import forbid_location_providers
 from headrace.services.athena.hive_types import HiveType, parse_type
 from headrace.services.athena.statements import StatementRefused
+
+forbid_location_providers()
 
 _CHUNK_BYTES = 64 * 1024**2
 # How often rows are committed again when others change the table meanwhile.
@@ -235,8 +238,10 @@ def read(stored: Table, snapshot_id: int | None) -> tuple[Schema, Iterator[tuple
 # Changes
 
 
-def write(stored: Table, reader: Iterable[Any]) -> tuple[list[DataFile], int]:
+def write(stored: Table, reader: Iterable[Any], most_bytes: int) -> tuple[list[DataFile], int]:
     """Write batches of rows to data files in the query's folder; return the files and the number of rows.
+
+    The files have about `most_bytes` together: more are refused, since no limit of the kernel counts them all.
 
     Raises StatementRefused.
     """
@@ -262,6 +267,10 @@ def write(stored: Table, reader: Iterable[Any]) -> tuple[list[DataFile], int]:
             stored.metadata, rows, stored.io, write_uuid=write_id, counter=counter
         )
         count += len(rows)
+        if sum(file.file_size_in_bytes for file in files) > most_bytes:
+            raise StatementRefused(
+                f"EXCEEDED_RESOURCE_LIMIT: Query writes more than the {most_bytes} bytes that headrace gives it"
+            )
     return files, count
 
 
@@ -446,7 +455,7 @@ def alter(stored: Table, action: str, options: Mapping[str, Any]) -> None:
         transaction.commit_transaction()
     except LostCommit as error:
         raise _conflict(stored) from error
-    except (ValueError, ValidationException) as error:
+    except (ValueError, ValidationError, ValidationException) as error:
         raise StatementRefused(f"FAILED: SemanticException {error}") from error
 
 

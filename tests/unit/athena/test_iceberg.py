@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +14,13 @@ pytest.importorskip("pyiceberg")
 pa = pytest.importorskip("pyarrow")
 
 from headrace.aws.calls.errors import AwsError  # noqa: E402
-from headrace.services.athena import iceberg  # noqa: E402
+from headrace.services.athena import iceberg, iceberg_tables  # noqa: E402
+from headrace.services.athena.catalog import CatalogRefused  # noqa: E402
 from headrace.services.athena.iceberg_tables import IcebergTables  # noqa: E402
 from headrace.services.athena.statements import StatementRefused  # noqa: E402
 
 NAME = ("db", "t")
+MOST_BYTES = 1_000_000
 
 
 class Store:
@@ -51,7 +54,7 @@ def store(tmp_path: Path) -> Store:
     catalog = open_catalog(store, tmp_path / "first")
     options = {"location": "s3://lake/t", "partitions": [], "properties": {}}
     stored = iceberg.stage(catalog, NAME, [("a", "int")], options)
-    iceberg.create(stored, iceberg.write(stored, batches(1))[0])
+    iceberg.create(stored, iceberg.write(stored, batches(1), MOST_BYTES)[0])
     return store
 
 
@@ -74,7 +77,7 @@ def test_rows_that_another_overtakes_are_committed_again(store: Store, tmp_path:
 
     def add(catalog: iceberg.Catalog, value: int) -> None:
         stored = catalog.load_table(NAME)
-        iceberg.append(catalog, stored, iceberg.write(stored, batches(value))[0])
+        iceberg.append(catalog, stored, iceberg.write(stored, batches(value), MOST_BYTES)[0])
 
     store.overtake = lambda: add(other, 2)
     add(mine, 3)
@@ -92,7 +95,7 @@ def test_a_change_that_another_overtakes_fails(store: Store, tmp_path: Path):
 
     def overtake() -> None:
         theirs = other.load_table(NAME)
-        iceberg.append(other, theirs, iceberg.write(theirs, batches(2))[0])
+        iceberg.append(other, theirs, iceberg.write(theirs, batches(2), MOST_BYTES)[0])
 
     store.overtake = overtake
     with pytest.raises(StatementRefused, match=r"ICEBERG_COMMIT_ERROR: .*: db\.t"):
@@ -122,7 +125,59 @@ def test_a_required_column_takes_no_null(store: Store, tmp_path: Path):
         update.update_column("a", required=True)
     stored = catalog.load_table(NAME)
     with pytest.raises(StatementRefused, match="NULL value not allowed for NOT NULL column: a"):
-        iceberg.write(stored, [pa.record_batch([pa.array([None], pa.int32())], names=["a"])])
+        iceberg.write(
+            stored, [pa.record_batch([pa.array([None], pa.int32())], names=["a"])], MOST_BYTES
+        )
+
+
+def test_a_table_names_no_code_that_runs(store: Store, tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    catalog = open_catalog(store, tmp_path / "mine")
+    hostile = catalog.load_table(NAME)
+    named = {
+        "location": str(script),
+        "properties": {"write.py-location-provider.impl": "runpy.run_path"},
+    }
+    hostile.metadata = hostile.metadata.model_copy(update=named)
+    with pytest.raises(ValueError, match=r"LocationProvider: runpy\.run_path"):
+        iceberg.write(hostile, batches(2), MOST_BYTES)
+    assert not (tmp_path / "ran").exists()
+    assert rows_of(catalog) == [1]
+
+
+def test_the_files_of_a_statement_have_a_bound_together(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(iceberg, "_CHUNK_BYTES", 1)  # a file a batch
+    catalog = open_catalog(store, tmp_path / "mine")
+    stored = catalog.load_table(NAME)
+    ((file,), _) = iceberg.write(stored, batches(1), MOST_BYTES)
+    rows = [*batches(1), *batches(2), *batches(3)]
+    with pytest.raises(StatementRefused, match="EXCEEDED_RESOURCE_LIMIT"):
+        iceberg.write(stored, rows, 2 * file.file_size_in_bytes)
+    assert rows_of(catalog) == [1]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"x" * 100_001, "at most 100000 bytes"),
+        (b"no JSON", "ICEBERG_INVALID_METADATA"),
+        (b"[" * 100_000, "ICEBERG_INVALID_METADATA"),
+        (b"7", "ICEBERG_INVALID_METADATA"),
+    ],
+    ids=["large", "text", "deep", "number"],
+)
+def test_metadata_that_cannot_be_shown_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, reason: str
+):
+    monkeypatch.setattr(iceberg_tables, "MOST_METADATA_BYTES", 100_000)
+    path = tmp_path / "metadata.json"
+    path.write_bytes(content)
+    catalog: Any = SimpleNamespace(find_object=lambda _: {"path": str(path)})
+    with pytest.raises(CatalogRefused, match=reason):
+        IcebergTables(catalog).read_metadata({"Parameters": {"metadata_location": "s3://b/k"}})
 
 
 class Glue:
