@@ -55,7 +55,7 @@ log4j.appender.console.layout.ConversionPattern=%d{{yy/MM/dd HH:mm:ss}} %p %c{{1
 log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
 log4j.logger.{resolver}=ERROR
 """
-# Spark's minimum. The files in the middle of a long job's log can then be emptied one by one (see `event_bounds`).
+# Spark's minimum. The files in the middle of a long job's log can then be emptied one by one (see `history.py`).
 ROLL_AT_MIB = 10
 
 _UI_LOGGING = """\

@@ -1,20 +1,13 @@
-"""The logs of one step: files in its folder while it runs, and objects in S3.
+"""What a step leaves to be seen: its logs, the report of YARN's client, and the UIs of its application.
 
-A process writes to `stdout` and `stderr` in its step's folder. In cluster mode these are the logs of the driver's
-container, and the step's own logs are its client's report, in the folder `client`.
+A process writes to `stdout` and `stderr` in its step's folder; at its end the files become objects in S3. With
+`--deploy-mode cluster` the driver runs in a container: these are then the container's logs, and the step's own are the
+report of the client that waits for it, in the folder `client`. headrace has no YARN: it derives ids from the cluster
+and the step, so that they are the same after a restart, and writes the report in the form of Spark's YARN client (Spark
+3.5 and 4, `org.apache.spark.deploy.yarn.Client`).
 
-The YARN application of a step in cluster mode, and the report that Spark's YARN client prints about it.
-
-With `--deploy-mode cluster` the driver runs in a container, and its output is the container's log; the step's own log
-is the report of the client that waits for it. headrace has no YARN: it derives ids from the cluster and the step, so
-that they are the same after a restart, and writes the report in the form of Spark's YARN client (Spark 3.5 and 4,
-`org.apache.spark.deploy.yarn.Client`).
-
-Reads the job from a step and its cluster: the `spark-submit` command and the configuration classifications.
-
-Clusters' persistent application UIs, and the URLs of application UIs in this cloud.
-
-The dependencies of cluster workers: clock, store, metrics, and the jobs' access to the cloud.
+Here too: the job that a step asks for (its `spark-submit` command, the cluster's configuration classifications), and
+what the workers of clusters depend on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Builds Lambda from its parts, and describes it to the gateway and the cloud.
-
-How requests address Lambda, and which errors it returns for injected faults.
-"""
+"""Builds Lambda from its parts, and describes it to the gateway and the cloud."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Operations that change one setting of a cluster: its flags, tags and policies.
-
-CreatePersistentAppUI, DescribePersistentAppUI, and the URLs of application UIs, which are pages of this cloud.
-"""
+"""Settings of a cluster (flags, tags, policies), and its application UIs, which are pages of this cloud."""
 
 from __future__ import annotations
 

@@ -433,7 +433,7 @@ class Mappings:
         ]
 
     def backlogs(self, most: int = MOST_COUNTED) -> list[dict[str, Any]]:
-        """Return every mapping with the number of records that wait for it, at most `most`; see `backlog`."""
+        """Return every mapping with the number of records that wait for it, at most `most`; see `describe_backlog`."""
         ports = self._ports
         with self._lock:
             mappings = list(self._mappings.values())
