@@ -20,11 +20,12 @@ from headrace.core.ports import (
 )
 from headrace.core.workers import Supervisor
 from headrace.services.emr.actions import ACTIONS
+from headrace.services.emr.app_uis import AppUis
 from headrace.services.emr.backend import Announcer, Emr
 from headrace.services.emr.errors import translate
 from headrace.services.emr.fidelity import FIDELITY, FIDELITY_NOTES
 from headrace.services.emr.state import Store
-from headrace.services.emr.step_logs import AppUis, Ports
+from headrace.services.emr.step_logs import Ports
 from headrace.spark_submit.access import AnyAccess, JobAccess, JobContext
 from headrace.spark_submit.sparks import Sparks
 from headrace.store.database import Database
