@@ -30,7 +30,7 @@ from headrace.services.lambda_.errors import invalid_parameter, mapping_in_use, 
 from headrace.services.lambda_.mappings.mapping import Checkpoint, Mapping, Pinned, first_unread
 from headrace.services.lambda_.mappings.poller import ShardPoller, build_mapping_report
 from headrace.services.lambda_.mappings.sqs import QueueRunner
-from headrace.services.lambda_.mappings.trace import MappingStore, Ports
+from headrace.services.lambda_.mappings.store import MappingStore, Ports
 
 # Counting stops here: a large count need not be exact.
 MOST_COUNTED = 10_000
