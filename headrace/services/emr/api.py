@@ -25,7 +25,7 @@ from headrace.services.emr.backend import Announcer, Emr
 from headrace.services.emr.errors import translate
 from headrace.services.emr.fidelity import FIDELITY, FIDELITY_NOTES
 from headrace.services.emr.state import Store
-from headrace.services.emr.step_logs import Ports
+from headrace.services.emr.step_runs import Ports
 from headrace.spark_submit.access import AnyAccess, JobAccess, JobContext
 from headrace.spark_submit.sparks import Sparks
 from headrace.store.database import Database

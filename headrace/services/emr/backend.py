@@ -31,7 +31,7 @@ from headrace.services.emr.state import (
     StepState,
     Store,
 )
-from headrace.services.emr.step_logs import Ports
+from headrace.services.emr.step_runs import Ports
 from headrace.spark_submit.job import JobWorkers
 
 

@@ -6,48 +6,26 @@ report of the client that waits for it, in the folder `client`. headrace has no 
 and the step, so that they are the same after a restart, and writes the report in the form of Spark's YARN client (Spark
 3.5 and 4, `org.apache.spark.deploy.yarn.Client`).
 
-Here too: the job that a step asks for (its `spark-submit` command, the cluster's configuration classifications), and
-what the workers of clusters depend on.
+Here too: the job that a step asks for, which is its `spark-submit` command and the cluster's configuration
+classifications.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from headrace.core.clock import Clock
-from headrace.core.ports import Guard, MetricSink, NoGuard
 from headrace.core.values import get_list, get_mapping
 from headrace.services.emr.nodes import actor_of
-from headrace.services.emr.state import Cluster, Step, StepState, Store
+from headrace.services.emr.state import Cluster, Step, StepState
 from headrace.spark_submit.access import JobContext
 from headrace.spark_submit.arguments import Submission, deploy_mode, parse_submission
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.logs import LOGS, JobLogs, LogPlace, log_location
 from headrace.spark_submit.page_paths import STATUS_PATH
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """What all runners share.
-
-    Attributes:
-        context: how jobs reach this cloud.
-        folder: EMR's folder, with a folder for each cluster.
-        guard: decides what a cluster's service role may do.
-        run_bootstrap_actions: whether clusters run their bootstrap actions on this machine.
-    """
-
-    clock: Clock
-    store: Store
-    context: JobContext
-    metrics: MetricSink
-    folder: Path
-    guard: Guard = field(default_factory=NoGuard)
-    run_bootstrap_actions: bool = False
-
 
 _PRINTED = ("stdout", "stderr")
 _NOTES = ("controller", "syslog")
