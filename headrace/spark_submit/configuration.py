@@ -1,6 +1,4 @@
-"""Writes the configuration folder of a Spark job: `spark-defaults.conf`, logging, and the settings of its UI.
-
-Finds a job's Spark UI while it runs, and its event logs afterwards.
+"""The configuration folder of a Spark job (`spark-defaults.conf`, logging, UI), and where its UI and events then are.
 
 Both are in the job's folder. The driver's log4j settings write its UI's port to `conf/ui.log`, which works for Python
 and JVM programs and adds nothing to their output. The event logs are in `events/`; their names contain the application

@@ -1,4 +1,4 @@
-"""All event source mappings: finds, runs, changes and removes them.
+"""All event source mappings: finds, runs, changes and removes them, shows their states and their backlog.
 
 The states in which an event source mapping is in use: Creating, Updating, Enabling, Disabling, Deleting.
 
