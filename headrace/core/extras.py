@@ -1,4 +1,9 @@
-"""What is installed: headrace's extras and how to install one, and the minor versions of Spark and Python."""
+"""What is installed: headrace's extras and how to install one, and the minor versions of Spark and Python.
+
+Keeps pyiceberg, an extra, from running what a table names.
+"""
+
+# pyright: reportPrivateUsage=false
 
 from __future__ import annotations
 
@@ -46,3 +51,18 @@ def _install_command(extra: str, origin: dict[str, Any]) -> str:
         vcs, commit = origin["vcs_info"]["vcs"], origin["vcs_info"]["commit_id"]
         return f"pip install {shlex.quote(f'{named} @ {vcs}+{url}@{commit}')}"
     return f"pip install {shlex.quote(f'{named} @ {url}' if url else named)}"
+
+
+def forbid_location_providers() -> None:
+    """Keep pyiceberg from calling the function that a table's property `write.py-location-provider.impl` names.
+
+    Whoever can write a table's metadata file would else run any Python in the process that writes the table. Such a
+    table is read; pyiceberg raises ValueError when it is written.
+    """
+    from pyiceberg.table import locations
+
+    def import_nothing(*_: object) -> None:
+        return None
+
+    # pyiceberg has no setting for it.
+    locations._import_location_provider = import_nothing  # noqa: SLF001

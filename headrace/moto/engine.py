@@ -31,7 +31,7 @@ from headrace.moto.in_process import ANSWERED, LONG_POLLS, InProcessCalls, wait_
 from headrace.moto.memory.memory import MotoMemory, account_of
 from headrace.moto.patches.core import new_request_id
 from headrace.moto.patching import Patches, patch_at_start, watch_imports
-from headrace.moto.requests.conversion import PROFILES, run_entry, service_of
+from headrace.moto.requests.conversion import PROFILES, operation_of, run_entry, service_of
 from headrace.moto.requests.preparation import (
     AnswerWithoutMoto,
     CheckStrictly,
@@ -359,12 +359,15 @@ class MotoEngine:
             body = quick.answer(QuickRequest(call, request.body, request_id, self._seed))
         except NotPlain:
             return None
+        except AwsError:
+            raise
+        except Exception as error:
+            raise refusal(quick.service, operation_of(request), request, error) from error
         finally:
             if CHANGES.has_rows or CHANGES.has_made:
                 # New backends are stored as a whole; a service that cannot be stored needs its request.
-                entry = (
-                    self._preparation.entry_of(request, quick.service) if CHANGES.has_made else None
-                )
+                made = CHANGES.has_made
+                entry = self._preparation.entry_of(request, quick.service) if made else None
                 self._save(entry, with_services=False, frees=quick.frees)
         return response_of(quick, body, request_id, call.now_ms)
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.gateway.dispatch import Gateway
+from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.composition.foundation import build_moto
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
@@ -50,11 +51,19 @@ class Outside:
 class MotoLab:
     """moto behind the gateway; a context manager."""
 
-    def __init__(self, folder: Path, *, clock: Clock | None = None, ids: Ids | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        sessions: RoleSessions | None = None,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.clock: Any = clock or FakeClock()
         self.ids = ids or Ids(1)
+        self.sessions = sessions
         self.outside = Outside(self)
         self.invoked: list[tuple[str, bytes]] = []
         self.metrics: list[Metric] = []
@@ -62,7 +71,9 @@ class MotoLab:
 
     def start(self) -> None:
         self.database = Database(self.folder / "state.sqlite")
-        parts = build_moto(database=self.database, clock=self.clock, ids=self.ids)
+        parts = build_moto(
+            database=self.database, clock=self.clock, ids=self.ids, sessions=self.sessions
+        )
         self.moto, self.outbox, self.retention = parts.engine, parts.outbox, parts.retention
         self.executions, self.item_expiry = parts.executions, parts.item_expiry
         self.table_streams = parts.table_streams

@@ -53,13 +53,19 @@ class QuickRequest(NamedTuple):
         return backend
 
     def fields(self, names: Collection[str]) -> dict[str, str]:
-        """Return the parameters of a form. Raises NotPlain if it has one twice, or others than `names`."""
+        """Return the parameters of a form, without what names its operation.
+
+        Raises NotPlain if it has one twice, or others than `names`.
+        """
         try:
             pairs = parse_qsl(self.body.decode(), keep_blank_values=True, strict_parsing=True)
         except ValueError:
             raise NotPlain from None
         fields = dict(pairs)
-        is_plain = len(fields) == len(pairs) and fields.keys() <= {"Action", "Version", *names}
+        for name in ("Action", "Version"):
+            if fields.pop(name, None) is None:
+                raise NotPlain
+        is_plain = len(fields) + 2 == len(pairs) and fields.keys() <= set(names)
         # The parser's mark of what is not UTF-8.
         if not is_plain or any("\ufffd" in text for text in fields.values()):
             raise NotPlain

@@ -1,18 +1,15 @@
 """Glue's catalogue as queries need it: describes tables and their objects, and stores what a query writes.
 
-The sentences of refusals are those of Hive and Trino where they are known, else assumed.
+Sentences of refusals: Hive's and Trino's where they are known, else assumed.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import partition_of
@@ -26,6 +23,13 @@ from headrace.core.ports import (
     ObjectNotFound,
     ObjectStore,
 )
+from headrace.services.athena.glue_tables import (
+    CatalogRefused,
+    folder_values,
+    is_iceberg,
+    split_location,
+    view_query,
+)
 from headrace.services.athena.projection import (
     Projection,
     ProjectionRefused,
@@ -34,11 +38,10 @@ from headrace.services.athena.projection import (
 )
 
 MOST_FILES = 200_000
-VIEW_MARK = "/* Presto View: "
 _FAILED = "FAILED: Execution Error, return code 1 from org.apache.hadoop.hive.ql.exec.DDLTask. "
 _TEXT_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
-# What an INSERT can write, by the end of the SerDe's class.
 _EXISTS = "TABLE_ALREADY_EXISTS"
+# What an INSERT can write, by the end of the SerDe's class.
 _WRITTEN = {"ParquetHiveSerDe": "PARQUET", "JsonSerDe": "JSON", "LazySimpleSerDe": "TEXTFILE"}
 _PARQUET = {
     "InputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
@@ -52,24 +55,6 @@ _TEXT = {
     "InputFormat": "org.apache.hadoop.mapred.TextInputFormat",
     "OutputFormat": "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
 }
-
-
-class CatalogRefused(Exception):
-    """A statement cannot run; the message is Athena's StateChangeReason."""
-
-
-def split_location(location: str) -> tuple[str, str]:
-    """Return the bucket and the key's beginning of a location such as `s3://bucket/folder/`. Raises CatalogRefused."""
-    scheme, _, rest = location.partition("://")
-    bucket, _, prefix = rest.partition("/")
-    if scheme not in ("s3", "s3a", "s3n") or not bucket:
-        raise CatalogRefused(f"INVALID_TABLE_PROPERTY: {location} is no location in S3")
-    return bucket, prefix if not prefix or prefix.endswith("/") else f"{prefix}/"
-
-
-def is_iceberg(table: Mapping[str, Any]) -> bool:
-    """Whether a table of Glue's is an Iceberg table."""
-    return str((table.get("Parameters") or {}).get("table_type", "")).upper() == "ICEBERG"
 
 
 class Catalog:
@@ -91,8 +76,6 @@ class Catalog:
         self._clock = clock
         self._guard, self._acting = guard, acting
         self._account, self._region = account, region
-
-    # Glue
 
     def call(self, operation: str, **params: Any) -> dict[str, Any]:
         """Call Glue. Raises AwsError."""
@@ -215,7 +198,9 @@ class Catalog:
                     f"headrace reads tables of at most {MOST_FILES} objects in Athena"
                 )
             path = self._readable_path(uri.split("/", 3)[2], info.key)
-            described["files"].append({"path": path, "uri": uri, "values": values})
+            described["files"].append(
+                {"path": path, "uri": uri, "values": values, "size_bytes": info.size_bytes}
+            )
         return described
 
     def _readable_path(self, bucket: str, key: str) -> str:
@@ -397,7 +382,7 @@ class Catalog:
         )
         located: dict[str, list[Mapping[str, Any]]] = {}
         for file in written["files"]:
-            values = _folder_values(file["under"])
+            values = folder_values(file["under"])
             location = projection.location_of(values)
             if location is None:
                 raise CatalogRefused(
@@ -415,7 +400,7 @@ class Catalog:
         if not keys:
             return
         folders = sorted({file["under"] for file in written["files"]})
-        added = [[values[key] for key in keys] for values in map(_folder_values, folders)]
+        added = [[values[key] for key in keys] for values in map(folder_values, folders)]
         places = [
             f"{table['StorageDescriptor']['Location'].rstrip('/')}/{folder}/" for folder in folders
         ]
@@ -512,32 +497,3 @@ class Catalog:
                 PartitionInputList=inputs,
             )
         return [values for values, _ in new]
-
-
-def input_of(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of a table of Glue's that UpdateTable takes."""
-    members = (
-        "Name", "Description", "Owner", "PartitionKeys", "TableType", "Parameters", "Retention", "StorageDescriptor",
-        "ViewOriginalText", "ViewExpandedText",
-    )  # fmt: skip
-    return {member: table[member] for member in members if member in table}
-
-
-def _folder_values(folder: str) -> dict[str, str]:
-    """Return the values in a folder's name of Hive's form: `a=1/b=x%2Fy`."""
-    parts = [part.split("=", 1) for part in folder.split("/")]
-    return {key: unquote(value) for key, value in parts}
-
-
-def view_query(table: Mapping[str, Any]) -> dict[str, str]:
-    """Return the `view`'s query, and the `database` of its names that have none. Raises CatalogRefused."""
-    text = str(table.get("ViewOriginalText") or "")
-    try:
-        encoded = text.removeprefix(VIEW_MARK).split(" ", 1)[0]
-        view = json.loads(base64.b64decode(encoded))
-        return {
-            "view": str(view["originalSql"]),
-            "database": str(view.get("schema") or table["DatabaseName"]),
-        }
-    except (ValueError, KeyError, TypeError) as error:
-        raise CatalogRefused(f"INVALID_VIEW: Invalid view JSON: {text[:200]}") from error

@@ -8,9 +8,8 @@ Hive and Trino where they are known, else assumed.
 from __future__ import annotations
 
 import base64
-import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
@@ -18,9 +17,9 @@ from urllib.parse import quote, unquote
 from headrace.aws.calls.errors import AwsError
 from headrace.core.patterns import glob_matches
 from headrace.core.ports import BucketNotFound
-from headrace.services.athena.catalog import (
+from headrace.services.athena.catalog import Catalog
+from headrace.services.athena.glue_tables import (
     VIEW_MARK,
-    Catalog,
     CatalogRefused,
     input_of,
     is_iceberg,
@@ -30,6 +29,12 @@ from headrace.services.athena.catalog import (
 from headrace.services.athena.hive_types import NoHiveType, parse_type
 from headrace.services.athena.iceberg_tables import IcebergTables, create_lines, read_parts
 from headrace.services.athena.projection import ProjectionRefused
+from headrace.services.athena.table_text import (
+    HEADING,
+    create_hive_lines,
+    described_line,
+    detail_lines,
+)
 
 _FAILED = "FAILED: Execution Error, return code 1 from org.apache.hadoop.hive.ql.exec.DDLTask. "
 
@@ -413,17 +418,17 @@ class CatalogStatements:
             columns = [column for column in columns if column["Name"].lower() == name]
             if not columns:
                 raise CatalogRefused(f"{_FAILED}Invalid column reference {name}")
-        lines = [_described_line(column) for column in columns]
+        lines = [described_line(column) for column in columns]
         if style == "FORMATTED":
-            lines = [_described_line(_HEADING), "\t \t ", *lines]
+            lines = [described_line(HEADING), "\t \t ", *lines]
         if table.get("PartitionKeys") and not name:
             lines += [
                 "\t \t ", "# Partition Information\t \t ",
-                _described_line(_HEADING), "\t \t ",
-                *(_described_line(key) for key in table["PartitionKeys"]),
+                described_line(HEADING), "\t \t ",
+                *(described_line(key) for key in table["PartitionKeys"]),
             ]  # fmt: skip
         if style and not name:
-            lines += ["\t \t ", *_detail_lines(table, is_formatted=style == "FORMATTED")]
+            lines += ["\t \t ", *detail_lines(table, is_formatted=style == "FORMATTED")]
         return Shown(("col_name", "data_type", "comment"), tuple(lines))
 
     def _show_create(self, statement: Mapping[str, Any]) -> Shown:
@@ -439,7 +444,7 @@ class CatalogStatements:
         if is_iceberg(table):
             lines = create_lines(table, name, self._iceberg.read_metadata(table))
             return Shown(("createtab_stmt",), tuple(lines))
-        return Shown(("createtab_stmt",), tuple(_create_lines(table, name)))
+        return Shown(("createtab_stmt",), tuple(create_hive_lines(table, name)))
 
 
 def _matching(names: Sequence[str], statement: Mapping[str, Any]) -> tuple[str, ...]:
@@ -448,71 +453,3 @@ def _matching(names: Sequence[str], statement: Mapping[str, Any]) -> tuple[str, 
     return tuple(
         name for name in names if any(glob_matches(pattern, name.lower()) for pattern in patterns)
     )
-
-
-_HEADING = {"Name": "# col_name", "Type": "data_type", "Comment": "comment"}
-
-
-def _detail_lines(table: Mapping[str, Any], *, is_formatted: bool) -> Iterator[str]:
-    """Yield what DESCRIBE EXTENDED or FORMATTED says beside the columns, in Hive's form (assumed)."""
-    storage: Mapping[str, Any] = table.get("StorageDescriptor") or {}
-    serde: Mapping[str, Any] = storage.get("SerdeInfo") or {}
-    details = {
-        "Database:": table["DatabaseName"],
-        "Location:": storage.get("Location", ""),
-        "Table Type:": table.get("TableType", ""),
-    }
-    stored = {
-        "SerDe Library:": serde.get("SerializationLibrary", ""),
-        "InputFormat:": storage.get("InputFormat", ""),
-        "OutputFormat:": storage.get("OutputFormat", ""),
-    }
-    parameters = sorted((table.get("Parameters") or {}).items())
-    if not is_formatted:
-        pairs = {"tableName:": table["Name"], **details, **stored}.items()
-        text = ", ".join(f"{name.replace(' ', '')}{value}" for name, value in pairs)
-        yield f"Detailed Table Information\tTable({text}, parameters:{dict(parameters)})\t "
-        return
-    yield "# Detailed Table Information\t \t "
-    yield from (f"{name:<20}\t{value:<20}\t " for name, value in details.items())
-    yield "Table Parameters:\t \t "
-    yield from (f"\t{name:<20}\t{value:<20}" for name, value in parameters)
-    yield "\t \t "
-    yield "# Storage Information\t \t "
-    yield from (f"{name:<20}\t{value:<20}\t " for name, value in stored.items())
-
-
-def _described_line(column: Mapping[str, str]) -> str:
-    return f"{column['Name']:<20}\t{column.get('Type', ''):<20}\t{column.get('Comment', ''):<20}"
-
-
-def _create_lines(table: Mapping[str, Any], name: str) -> Iterator[str]:
-    storage, serde = table["StorageDescriptor"], table["StorageDescriptor"].get("SerdeInfo") or {}
-
-    def columns(items: Sequence[Mapping[str, str]]) -> Iterator[str]:
-        for number, column in enumerate(items):
-            comment = f" COMMENT '{column['Comment']}'" if column.get("Comment") else ""
-            yield f"  `{column['Name']}` {column['Type']}{comment}{')' if number == len(items) - 1 else ', '}"
-
-    def pairs(items: Mapping[str, str]) -> Iterator[str]:
-        for number, (key, value) in enumerate(sorted(items.items())):
-            yield f"  '{key}'='{value}'{')' if number == len(items) - 1 else ', '}"
-
-    yield f"CREATE EXTERNAL TABLE `{name}`("
-    yield from columns(storage["Columns"])
-    if table.get("PartitionKeys"):
-        yield "PARTITIONED BY ( "
-        yield from columns(table["PartitionKeys"])
-    yield "ROW FORMAT SERDE "
-    yield f"  '{serde.get('SerializationLibrary', '')}' "
-    if serde.get("Parameters"):
-        yield "WITH SERDEPROPERTIES ( "
-        yield from pairs(serde["Parameters"])
-    yield from itertools.chain(
-        ("STORED AS INPUTFORMAT ", f"  '{storage.get('InputFormat', '')}' "),
-        ("OUTPUTFORMAT ", f"  '{storage.get('OutputFormat', '')}'"),
-        ("LOCATION", f"  '{storage.get('Location', '')}'"),
-    )
-    if table.get("Parameters"):
-        yield "TBLPROPERTIES ("
-        yield from pairs(table["Parameters"])

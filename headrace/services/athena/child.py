@@ -264,7 +264,7 @@ def _insert_iceberg(query: Query, metadata: str, names: list[str]) -> dict[str, 
     stored = query.iceberg.open(query.statement.table, metadata)
     columns = [(name, kind.duckdb) for name, kind in iceberg.columns_of(stored.schema())]
     _order_columns(query, columns, names)
-    added, rows = iceberg.write(stored, _batches(query, query.sql))
+    added, rows = iceberg.write(stored, _batches(query, query.sql), query.request["disk_bytes"])
     iceberg.append(query.iceberg, stored, added)
     return _committed(query, rows, added)
 
@@ -286,7 +286,7 @@ def _create_iceberg(query: Query, names: list[str], kinds: Sequence[Any]) -> dic
     )
     aliases = ", ".join(f"c{number}" for number in range(len(names)))
     sql = f"SELECT {casts} FROM ({query.sql}) AS written({aliases})"
-    added, rows = iceberg.write(stored, _batches(query, sql))
+    added, rows = iceberg.write(stored, _batches(query, sql), query.request["disk_bytes"])
     iceberg.create(stored, added)
     return _committed(query, rows, added)
 
@@ -334,7 +334,9 @@ def _rewrite(
     path = quote(PATH)
     sql = f"SELECT {names} FROM {hidden} WHERE {path} IS NULL OR {path} IN {chosen}"
     with query.errors():
-        added, _ = iceberg.write(target.stored, _batches(query, sql, [sorted(uris)]))
+        added, _ = iceberg.write(
+            target.stored, _batches(query, sql, [sorted(uris)]), query.request["disk_bytes"]
+        )
     removed = iceberg.data_files(target.stored, uris)
     if added or removed:
         iceberg.replace(target.stored, added, removed)

@@ -24,8 +24,7 @@ import pyarrow as pa
 from pyarrow.fs import LocalFileSystem
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.conversions import from_bytes
-from pyiceberg.exceptions import ValidationException
+from pyiceberg.exceptions import ValidationError, ValidationException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import (
@@ -47,8 +46,11 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import EMPTY_DICT, Properties
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
+from headrace.core.extras import forbid_location_providers
 from headrace.services.athena.hive_types import HiveType, parse_type
 from headrace.services.athena.statements import StatementRefused
+
+forbid_location_providers()
 
 _CHUNK_BYTES = 64 * 1024**2
 # How often rows are committed again when others change the table meanwhile.
@@ -218,102 +220,28 @@ def find_snapshot(stored: Table, kind: str, value: Any) -> int:
     return snapshot.snapshot_id
 
 
-def read(stored: Table, snapshot_id: int | None) -> tuple[Schema, Iterator[tuple[Any, str]]]:
-    """Return a snapshot's schema, and its rows in batches with the URI of their file; None for the current one."""
+def read(stored: Table, snapshot_id: int | None) -> tuple[Schema, Iterator[tuple[Any, DataFile]]]:
+    """Return a snapshot's schema, and its rows in batches with their file; None for the current one."""
     scan = stored.scan(snapshot_id=snapshot_id)
     schema = scan.projection()
 
-    def batches() -> Iterator[tuple[Any, str]]:
+    def batches() -> Iterator[tuple[Any, DataFile]]:
         for task in scan.plan_files():
             reader = ArrowScan(stored.metadata, stored.io, schema, AlwaysTrue())
             deletes = _read_all_delete_files(stored.io, [task])
             for batch in reader._record_batches_from_scan_tasks_and_deletes([task], deletes):  # noqa: SLF001 - `to_record_batches` keeps a file's batches in memory
-                yield batch, task.file.file_path
+                yield batch, task.file
 
     return schema, batches()
-
-
-def _snapshots(stored: Table) -> pa.Table:
-    return _with_zones(stored.inspect.snapshots())
-
-
-def _history(stored: Table) -> pa.Table:
-    return _with_zones(stored.inspect.history())
-
-
-def _with_zones(rows: pa.Table) -> pa.Table:
-    kinds = [
-        pa.field(field.name, pa.timestamp("us", "UTC"))
-        if pa.types.is_timestamp(field.type)
-        else field
-        for field in rows.schema
-    ]
-    return rows.cast(pa.schema(kinds))
-
-
-def _of_files(stored: Table) -> pa.Table:
-    rows = stored.inspect.files()
-    schema = stored.schema()
-    names = [
-        "content", "file_path", "file_format", "record_count", "file_size_in_bytes", "column_sizes", "value_counts",
-        "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds", "key_metadata", "split_offsets",
-        "equality_ids",
-    ]  # fmt: skip
-    kept = rows.select(names)
-    kind = pa.map_(pa.int32(), pa.string())
-    for name in ("lower_bounds", "upper_bounds"):
-        bounds = [
-            None if items is None else [(key, _bound(schema, key, item)) for key, item in items]
-            for items in kept[name].to_pylist()
-        ]
-        kept = kept.set_column(kept.schema.get_field_index(name), name, pa.array(bounds, kind))
-    return kept
-
-
-def _bound(schema: Schema, field_id: int, value: bytes | None) -> str | None:
-    try:
-        kind: Any = schema.find_type(field_id)
-    except ValueError:  # a column that is no more
-        return None
-    return None if value is None else str(from_bytes(kind, value))
-
-
-def _partitions(stored: Table) -> pa.Table:
-    if stored.current_snapshot() is None:
-        names = ["record_count", "file_count", "total_size"]
-        return pa.table({name: pa.array([], pa.int64()) for name in names})
-    rows = stored.inspect.partitions()
-    names = ["record_count", "file_count", "total_data_file_size_in_bytes"]
-    if "partition" in rows.column_names:
-        names = ["partition", *names]
-    return rows.select(names).rename_columns(
-        [name.replace("total_data_file_size_in_bytes", "total_size") for name in names]
-    )
-
-
-def _manifests(stored: Table) -> pa.Table:
-    return stored.inspect.manifests()
-
-
-def _refs(stored: Table) -> pa.Table:
-    return stored.inspect.refs()
-
-
-METADATA_TABLES: dict[str, Any] = {
-    "files": _of_files,
-    "history": _history,
-    "snapshots": _snapshots,
-    "partitions": _partitions,
-    "manifests": _manifests,
-    "refs": _refs,
-}
 
 
 # Changes
 
 
-def write(stored: Table, reader: Iterable[Any]) -> tuple[list[DataFile], int]:
+def write(stored: Table, reader: Iterable[Any], most_bytes: int) -> tuple[list[DataFile], int]:
     """Write batches of rows to data files in the query's folder; return the files and the number of rows.
+
+    The files have about `most_bytes` together: more are refused, since no limit of the kernel counts them all.
 
     Raises StatementRefused.
     """
@@ -339,6 +267,10 @@ def write(stored: Table, reader: Iterable[Any]) -> tuple[list[DataFile], int]:
             stored.metadata, rows, stored.io, write_uuid=write_id, counter=counter
         )
         count += len(rows)
+        if sum(file.file_size_in_bytes for file in files) > most_bytes:
+            raise StatementRefused(
+                f"EXCEEDED_RESOURCE_LIMIT: Query writes more than the {most_bytes} bytes that headrace gives it"
+            )
     return files, count
 
 
@@ -523,7 +455,7 @@ def alter(stored: Table, action: str, options: Mapping[str, Any]) -> None:
         transaction.commit_transaction()
     except LostCommit as error:
         raise _conflict(stored) from error
-    except (ValueError, ValidationException) as error:
+    except (ValueError, ValidationError, ValidationException) as error:
         raise StatementRefused(f"FAILED: SemanticException {error}") from error
 
 

@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
-from headrace.services.athena.catalog import Catalog, CatalogRefused, input_of, split_location
+from headrace.services.athena.catalog import Catalog
+from headrace.services.athena.glue_tables import CatalogRefused, input_of, split_location
+
+MOST_METADATA_BYTES = 32 * 1024**2
 
 
 class IcebergTables:
@@ -146,10 +149,22 @@ class IcebergTables:
 
     def read_metadata(self, table: Mapping[str, Any]) -> dict[str, Any]:
         """Return what an Iceberg table's metadata file says. Raises CatalogRefused."""
-        read = self._catalog.find_object(table["Parameters"].get("metadata_location", ""))
+        location = table["Parameters"].get("metadata_location", "")
+        read = self._catalog.find_object(location)
         if "missing" in read:
             raise CatalogRefused(read["missing"])
-        return dict(json.loads(Path(read["path"]).read_bytes()))
+        path = Path(read["path"])
+        # It is read in the cloud's own process.
+        if path.stat().st_size > MOST_METADATA_BYTES:
+            raise CatalogRefused(
+                f"NOT_SUPPORTED: headrace shows Iceberg tables whose metadata has at most {MOST_METADATA_BYTES} bytes"
+            )
+        try:
+            return dict(json.loads(path.read_bytes()))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise CatalogRefused(
+                f"ICEBERG_INVALID_METADATA: Error reading metadata file: {location}"
+            ) from error
 
 
 def read_parts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -19,6 +19,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from headrace.services.athena import ddl
 from headrace.services.athena.statements import (
+    PATH,
     WITH_PATH,
     Statement,
     StatementRefused,
@@ -139,8 +140,7 @@ def _parse_change(tree: Any, database: str) -> Statement:
     """Parse DELETE, UPDATE or MERGE: as DuckDB's, on the table that has the rows' files beside them."""
     kind = type(tree).__name__.lower()
     target, options = tree.this, dict[str, Any]()
-    if not isinstance(target, exp.Table) or (kind == "delete" and tree.args.get("using")):
-        raise StatementRefused(f"SYNTAX_ERROR: {kind.upper()} takes one table")
+    _check_change(tree, kind)
     name = read_name(target, database)
     if kind == "merge":
         matched = _check_matches(tree)
@@ -159,6 +159,49 @@ def _parse_change(tree: Any, database: str) -> Statement:
     target.set("this", exp.to_identifier(name[1] + WITH_PATH, quoted=True))
     sql = f"{tree.sql('duckdb')} RETURNING {returned}"
     return Statement(kind, "DML", kind.upper(), name, sql, tables, options)
+
+
+# What DuckDB has beside Trino's grammar of DELETE, UPDATE and MERGE (documented: trino.io/docs/current/sql.html).
+_OF_DUCKDB = ("with_", "from_", "returning", "order", "limit", "tables", "using_cond")
+
+
+def _check_change(tree: Any, kind: str) -> None:
+    """Refuse what DuckDB would run and Athena does not. Raises StatementRefused."""
+    parts = {"this", "db", "catalog", *(("alias",) if kind == "merge" else ())}
+    target, more = tree.this, (*_OF_DUCKDB, *(("using",) if kind == "delete" else ()))
+    if not isinstance(target, exp.Table) or any(target.args[n] for n in target.args.keys() - parts):
+        raise StatementRefused(f"SYNTAX_ERROR: {kind.upper()} takes one table by its name")
+    foreign = next((name for name in more if tree.args.get(name)), "").strip("_").upper()
+    if foreign:
+        raise StatementRefused(f"SYNTAX_ERROR: {kind.upper()} has no {foreign} in Athena")
+    if kind == "update":
+        _check_assigned(tree.expressions)
+    for when in tree.args["whens"].expressions if kind == "merge" else ():
+        then = when.args["then"]
+        if when.args.get("source") or (isinstance(then, exp.Var) and then.name.upper() != "DELETE"):
+            raise StatementRefused(
+                "SYNTAX_ERROR: MERGE takes WHEN MATCHED THEN UPDATE or DELETE, and WHEN NOT MATCHED THEN INSERT"
+            )
+        if isinstance(then, exp.Update):
+            _check_assigned(then.expressions)
+        elif isinstance(then, exp.Insert) and then.this is not None:
+            _check_columns(then.this.expressions)
+
+
+def _check_assigned(assignments: Sequence[Any]) -> None:
+    if not all(isinstance(one, exp.EQ) and isinstance(one.this, exp.Column) for one in assignments):
+        raise StatementRefused("SYNTAX_ERROR: SET takes column = expression")
+    _check_columns([one.this for one in assignments])
+
+
+def _check_columns(columns: Sequence[Any]) -> None:
+    if not columns:
+        raise StatementRefused("SYNTAX_ERROR: INSERT of MERGE takes columns by their names")
+    # By the pseudo column a change finds the files that it rewrites.
+    if any(one.name.lower() == PATH for one in columns):
+        raise StatementRefused(
+            f"COLUMN_NOT_FOUND: Column name does not exist in target table: {PATH}"
+        )
 
 
 def _check_matches(tree: Any) -> Any:

@@ -32,8 +32,9 @@ from headrace.core.ports import (
     KeyRefused,
     ObjectStore,
 )
-from headrace.services.athena.catalog import Catalog, CatalogRefused, split_location
+from headrace.services.athena.catalog import Catalog
 from headrace.services.athena.catalog_statements import CatalogStatements
+from headrace.services.athena.glue_tables import CatalogRefused, split_location
 from headrace.services.athena.iceberg_tables import IcebergTables
 from headrace.services.athena.results import read_lines, read_rows
 

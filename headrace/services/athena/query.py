@@ -184,12 +184,17 @@ class Query:
         table = next(one for one in self.tables if (one.database, one.name) == self.statement.table)
         if table.stored is None:
             raise StatementRefused(_NOT_ICEBERG)
+        if table.part:
+            raise StatementRefused(
+                "NOT_SUPPORTED: This connector does not support modifying table rows"
+            )
         return table
 
     def scanned_bytes(self) -> int:
         """Return the size of the files that the query has read."""
         return sum(
-            Path(file["path"]).stat().st_size for table in self.tables for file in table.files
+            table.read_bytes + sum(file["size_bytes"] for file in table.files)
+            for table in self.tables
         )
 
 

@@ -1,7 +1,6 @@
 """Athena's calls about queries, on moto's executions: moto stores them, and runs nothing.
 
-Source: docs.aws.amazon.com/athena/latest/APIReference (documented); the sentences of refusals are observed in public
-reports where they are known, else assumed.
+Source: docs.aws.amazon.com/athena/latest/APIReference (documented); sentences: observed in public reports, or assumed.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
@@ -25,8 +24,8 @@ MOST_FINISHED = 1000
 MOST_TEXT_BYTES = 262_144
 _ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 _PRECISIONS = {
-    "boolean": 0, "tinyint": 3, "smallint": 5, "integer": 10, "bigint": 19, "float": 17, "double": 17,
-    "date": 0, "timestamp": 3, "timestamp with time zone": 3, "decimal": 38,
+    "boolean": 0, "tinyint": 3, "smallint": 5, "integer": 10, "bigint": 19, "float": 17, "double": 17, "date": 0,
+    "timestamp": 3, "timestamp with time zone": 3, "decimal": 38,
 }  # fmt: skip
 _TEXTS = ("varchar", "string", "char", "json")
 
@@ -46,9 +45,6 @@ def _refuse(message: str, code: str = "InvalidRequestException") -> Any:
     from moto.core.exceptions import JsonRESTError
 
     return JsonRESTError(code, message)
-
-
-# Start
 
 
 def start_query_execution(self: Any) -> str:

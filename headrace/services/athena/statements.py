@@ -37,7 +37,8 @@ class Table:
     Attributes:
         columns: the names and types of its columns.
         keys: those of its partition keys.
-        files: its objects: `path` in this machine's file system, `uri` in S3, `values` of the partition keys.
+        files: its objects: `path` in this machine's file system, `uri` in S3, `values` of the partition keys,
+            `size_bytes`.
         parameters: those of its SerDe, and then those of the table.
         metadata: where an Iceberg table's metadata lies in S3; empty for others.
     """
@@ -52,6 +53,8 @@ class Table:
         self.metadata: str = described.get("metadata", "")
         # What a query asks of an Iceberg table beside its rows: `files`, or `version=7`, behind a dollar sign.
         self.part = split_part(name)[1]
+        # What has been read of an Iceberg table's files.
+        self.read_bytes = 0
         # pyiceberg's table, once it is defined.
         self.stored: Any = None
 
@@ -196,6 +199,11 @@ def to_duckdb(tree: Any, database: str) -> tuple[str, tuple[tuple[str, str], ...
                 "MISSING_SCHEMA_NAME: Schema must be specified when session schema is not set"
             )
         version = table.args.get("version")
+        if version is None and "=" in split_part(name[1])[1]:
+            # A version is an expression that runs: it comes from FOR VERSION and FOR TIMESTAMP alone, and not by name.
+            raise StatementRefused(
+                f"TABLE_NOT_FOUND: Table '{CATALOG}.{name[0]}.{name[1]}' does not exist"
+            )
         if version is not None:
             at = translate(version.expression.copy()).sql("duckdb")
             name = name[0], f"{name[1]}${str(version.this).lower()}={at}"

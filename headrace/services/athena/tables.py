@@ -272,7 +272,11 @@ def _iceberg_batches(
     table.columns, table.keys = iceberg.columns_of(schema), []
 
     def pack() -> Iterator[pa.RecordBatch]:
-        for batch, uri in batches:
+        uri = ""
+        for batch, of in batches:
+            if of.file_path != uri:
+                uri = of.file_path
+                table.read_bytes += of.file_size_in_bytes
             file = {"values": [], "uri": uri}
             yield _batch(table, file, _cast_columns(table, batch), batch.num_rows)
 
@@ -281,7 +285,7 @@ def _iceberg_batches(
 
 def _define_metadata(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
     """Define what an Iceberg table says of itself: `"t$files"` and so on. Raises StatementRefused."""
-    from headrace.services.athena.iceberg import METADATA_TABLES
+    from headrace.services.athena.iceberg_metadata import METADATA_TABLES
 
     inspect = METADATA_TABLES.get(table.part)
     if inspect is None:

@@ -12,6 +12,7 @@ import json
 import re
 from typing import Any
 
+from headrace.permissions.requests.others import partiql_target
 from headrace.services.dynamodb.partiql import Condition, Statement, parse, refuse
 
 _MOST_IN_BATCH = 25
@@ -237,6 +238,10 @@ def _batch_execute_statement(self: Any) -> Any:
     statements = self.body.get("Statements") or []
     if len(statements) > _MOST_IN_BATCH:
         raise refuse(f"Member must have length less than or equal to {_MOST_IN_BATCH}")
+    targets = [partiql_target(one["Statement"]) for one in statements]
+    if len({target[0] == "SELECT" for target in targets if target is not None}) > 1:
+        # Documented: BatchExecuteStatement. The sentence is assumed: a transaction's.
+        raise refuse("Batches cannot have both reads and writes")
     responses: list[dict[str, Any]] = []
     for one in statements:
         response: dict[str, Any] = {}

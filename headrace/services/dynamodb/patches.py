@@ -20,7 +20,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -140,12 +140,17 @@ class TableRows(Rows):
             place(table, item)
 
 
+# Numbers have up to 38 digits; Python's own context rounds to 28.
+_EXACT = Context(prec=64)
+
+
 def _canonical(key: Any) -> tuple[str, str | bytes]:
     """Return a key's type and value, in which equal numbers are the same."""
     if key.type != "N":
         return key.type, key.value
     try:
-        return key.type, str(Decimal(key.value).normalize())
+        # Zero has a sign.
+        return key.type, str(Decimal(key.value).normalize(_EXACT) or Decimal())
     except InvalidOperation:
         return key.type, key.value
 

@@ -25,10 +25,12 @@ _NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,10})?", re.ASCII)
 _MOST_LEVELS = 8
 # A key's limits are 2,048 and 1,024 bytes; a character has at most four.
 _LONGEST_KEY = 256
-# Of an item that is updated: with the request's body it stays below 400 KB.
-_MOST_ITEM_BYTES = 256 * 1024
-# A page of a Query ends at a megabyte of items, which have fewer bytes than their JSON.
-_MOST_PAGE_BYTES = 512 * 1024
+# Of an item that is updated: at four bytes a character, and with the request's body, it stays below 400 KB.
+_MOST_ITEM_CHARACTERS = 80 * 1024
+# Of an answer: larger ones take long. A page of a Query ends at a megabyte of items.
+_MOST_ANSWER_CHARACTERS = 256 * 1024
+# What a value, whatever its length, takes as long as.
+_CHARACTERS_OF_A_VALUE = 32
 _MOST_PAGE_ITEMS = 200
 
 
@@ -162,14 +164,36 @@ _ENCODE = msgspec.json.Encoder(enc_hook=lambda typed: {typed.type: typed.value})
 def _get(request: QuickRequest, asked: _Get) -> bytes:
     table = _table_of(request, asked.TableName)
     item = get_item(table, *_whole_key(table, asked.Key))
-    return b"{}" if item is None else _ENCODE({"Item": _shown(item)})
+    return b"{}" if item is None else _ENCODE({"Item": _shown([item])[0]})
 
 
-def _shown(item: Any) -> dict[str, Any]:
-    """Return an item's attributes; not those of one with an empty name, which AWS refuses, and moto shows oddly."""
-    if "" in item.attrs:
+def _shown(items: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return items' attributes. Raises NotPlain if they are large."""
+    shown = [item.attrs for item in items]
+    _take(_MOST_ANSWER_CHARACTERS, shown)
+    return shown
+
+
+def _take(left: int, part: Any) -> int:
+    """Return how many of `left` characters stay after a part of an item.
+
+    Raises NotPlain if it has more; and for an empty name, which AWS refuses, and moto shows oddly.
+    """
+    part = getattr(part, "value", part)
+    left -= _CHARACTERS_OF_A_VALUE
+    if isinstance(part, str | bytes):
+        left -= len(part)
+    elif isinstance(part, dict):
+        if "" in part:
+            raise NotPlain
+        for name, inner in part.items():
+            left = _take(left - len(name), inner)
+    elif isinstance(part, list | set):
+        for inner in part:
+            left = _take(left, inner)
+    if left < 0:
         raise NotPlain
-    return item.attrs
+    return left
 
 
 def _put(request: QuickRequest, asked: _Put) -> bytes:
@@ -207,8 +231,8 @@ def _update(request: QuickRequest, asked: _Update | _LegacyUpdate) -> bytes:
     table = _table_of(request, asked.TableName)
     key = _whole_key(table, asked.Key)
     current = get_item(table, *key)
-    if current is not None and current.size() > _MOST_ITEM_BYTES:
-        raise NotPlain
+    if current is not None:
+        _take(_MOST_ITEM_CHARACTERS, current.attrs)
     is_legacy = isinstance(asked, _LegacyUpdate)
     changed, expected = _by_members(asked) if is_legacy else _by_expressions(asked)
     keys = {*table.attribute_keys, *(attribute["AttributeName"] for attribute in table.attr)}
@@ -220,7 +244,9 @@ def _update(request: QuickRequest, asked: _Update | _LegacyUpdate) -> bytes:
             raise NotPlain
     parts = {table.hash_key_attr: key[0], table.range_key_attr: key[1]}
     before = {name: parts[name] for name in asked.Key} if current is None else current.attrs
-    change_to(table, current, _item(key, {**before, **changed}))
+    # A number may be written in several ways; the item keeps its key's.
+    kept = key if current is None else (current.hash_key, current.range_key)
+    change_to(table, current, _item(kept, {**before, **changed}))
     return _ENCODE({"ConsumedCapacity": {"TableName": asked.TableName, "CapacityUnits": 0.5}})
 
 
@@ -285,20 +311,12 @@ def _query(request: QuickRequest, asked: _Query) -> bytes:
     hash_key = values[conditions[0][1]]
     _check_key(hash_key, table.hash_key_type)
     held = table.items.get(hash_key)
-    items = [] if held is None else list(held.values()) if table.has_range_key else [held]
-    if len(items) > _MOST_PAGE_ITEMS:
+    if held is not None and table.has_range_key and len(held) > _MOST_PAGE_ITEMS:
         raise NotPlain
+    items = [] if held is None else list(held.values()) if table.has_range_key else [held]
     if table.has_range_key:
         items.sort(key=lambda item: item.range_key, reverse=not asked.ScanIndexForward)
-    shown = {
-        "Items": [_shown(item) for item in items],
-        "Count": len(items),
-        "ScannedCount": len(items),
-    }
-    answer = _ENCODE(shown)
-    if len(answer) > _MOST_PAGE_BYTES:
-        raise NotPlain
-    return answer
+    return _ENCODE({"Items": _shown(items), "Count": len(items), "ScannedCount": len(items)})
 
 
 def _call(

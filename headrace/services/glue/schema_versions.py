@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import base64
 import functools
+import itertools
 import json
+import math
+import time
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -21,6 +24,9 @@ from headrace.moto.current_cloud import utcnow
 
 _AVAILABLE, _FAILURE = "AVAILABLE", "FAILURE"
 _MOST_COMPARISONS = 20_000  # under a second; a schema of 170,000 characters can ask for millions
+_MOST_S = 2.0  # processor time, of one version's comparisons with all others
+# The values of an enumeration times its characters: jsonschema compares those of several types each with each.
+_MOST_OF_ENUM = 50_000_000
 
 
 class SchemaTooLarge(Exception):
@@ -72,15 +78,16 @@ def compare_versions(module: Any) -> None:
 def _is_allowed(compatibility: str, definition: str, others: list[str]) -> bool:
     """Say whether a version may follow others, oldest first. Raises AwsError when they are too large to compare."""
     direction, _, reach = compatibility.partition("_")
-    # State of an earlier headrace can hold what is no schema.
-    others = [other for other in others if not schema_error("AVRO", other)]
-    if direction in ("NONE", "DISABLED") or not others:
+    if direction in ("NONE", "DISABLED"):
         return True
+    # State of an earlier headrace can hold what is no schema.
+    schemas = (other for other in reversed(others) if not schema_error("AVRO", other))
+    end_s = time.thread_time() + _MOST_S
     try:
         return all(
-            (direction == "FORWARD" or can_read(reader=definition, writer=other))
-            and (direction == "BACKWARD" or can_read(reader=other, writer=definition))
-            for other in (others if reach == "ALL" else others[-1:])
+            (direction == "FORWARD" or can_read(reader=definition, writer=other, end_s=end_s))
+            and (direction == "BACKWARD" or can_read(reader=other, writer=definition, end_s=end_s))
+            for other in (schemas if reach == "ALL" else itertools.islice(schemas, 1))
         )
     except SchemaTooLarge:
         raise _refuse(
@@ -88,8 +95,11 @@ def _is_allowed(compatibility: str, definition: str, others: list[str]) -> bool:
         ) from None
 
 
-def can_read(*, reader: str, writer: str) -> bool:
-    """Say whether records that are written with one Avro schema can be read with another. Raises SchemaTooLarge."""
+def can_read(*, reader: str, writer: str, end_s: float = math.inf) -> bool:
+    """Say whether records that are written with one Avro schema can be read with another.
+
+    Raises SchemaTooLarge, also when the thread's processor time reaches `end_s`.
+    """
     from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
 
     class Bounded(ReaderWriterCompatibilityChecker):
@@ -97,7 +107,7 @@ def can_read(*, reader: str, writer: str) -> bool:
 
         def get_compatibility(self, *args: Any, **named: Any) -> Any:
             self.comparisons += 1
-            if self.comparisons > _MOST_COMPARISONS:
+            if self.comparisons > _MOST_COMPARISONS or time.thread_time() > end_s:
                 raise SchemaTooLarge
             return super().get_compatibility(*args, **named)
 
@@ -126,6 +136,10 @@ def schema_error(data_format: str, definition: str) -> str:
             _parse_avro(definition)
         elif data_format == "JSON":
             schema = json.loads(definition)
+            if _size_of_enums(schema) > _MOST_OF_ENUM:
+                return (
+                    "headrace does not compare so many values of an enum that are of several types"
+                )
             # Documented: Draft-04, Draft-06 and Draft-07.
             validator: Any = jsonschema.validators.validator_for(
                 schema, default=jsonschema.validators.Draft7Validator
@@ -135,9 +149,24 @@ def schema_error(data_format: str, definition: str) -> str:
         return error.message[:200]
     except RecursionError:
         return "the schema is nested too deeply"
-    except (AvroException, ValueError, TypeError, LookupError, AttributeError) as error:
+    except (
+        AvroException, ValueError, TypeError, LookupError, AttributeError, ArithmeticError,
+    ) as error:  # fmt: skip
         return str(error).partition("\n")[0][:200] or type(error).__name__
     return ""
+
+
+def _size_of_enums(schema: Any) -> int:
+    """Return the sum over enumerations, but those of texts, of their values times their characters."""
+    if isinstance(schema, list):
+        return sum(map(_size_of_enums, schema))
+    if not isinstance(schema, dict):
+        return 0
+    size = sum(map(_size_of_enums, schema.values()))
+    values = schema.get("enum")
+    if isinstance(values, list) and not all(isinstance(value, str) for value in values):
+        size += len(values) * len(json.dumps(values))
+    return size
 
 
 def _refuse_invalid(data_format: str, definition: str) -> None:

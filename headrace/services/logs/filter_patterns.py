@@ -22,7 +22,7 @@ from typing import Any, cast
 from headrace.core.patterns import MatchingBudget, PatternRefused, java_pattern
 
 MOST_CHARACTERS = 1024
-_MOST_REGEXES = 2
+_MOST_REGEXES = 2  # documented: of a pattern (PutMetricFilter)
 _MOST_WILDCARDS = 3
 _DEEPEST = 100
 _REGEX_CHARACTERS = re.compile(r"[A-Za-z0-9:_#=@/;,\-^$?\[\]{}|\\*+. ]*")
@@ -42,10 +42,12 @@ class FilterPattern:
 
     Attributes:
         kind: terms, json or fields.
+        regexes: how many regular expressions it has.
         extract: as `match`, of a message within the current budget.
     """
 
     kind: str
+    regexes: int
     extract: Callable[[str], Mapping[str, str] | None]
 
     def match(self, message: str, budget: MatchingBudget) -> Mapping[str, str] | None:
@@ -165,6 +167,14 @@ class _Scanner:
         compare = _ORDERS[operator]
         return lambda text: (given := _number(text)) is not None and compare(given, limit)
 
+    def finish(
+        self, kind: str, extract: Callable[[str], Mapping[str, str] | None]
+    ) -> FilterPattern:
+        """Return the pattern, when the text ends here. Raises InvalidFilterPattern."""
+        if self.peek() or self.at < len(self.text) or self.regexes > _MOST_REGEXES:
+            self.fail()
+        return FilterPattern(kind, self.regexes, extract)
+
     def fail(self) -> Any:
         """Raises InvalidFilterPattern."""
         raise InvalidFilterPattern("Invalid filter pattern")
@@ -230,7 +240,7 @@ def _parse_terms(text: str) -> FilterPattern:
             return {} if all(test(message) for test in required) else None
         return {} if not optional or any(test(message) for test in optional) else None
 
-    return FilterPattern("terms", match)
+    return scanner.finish("terms", match)
 
 
 def _contains(term: str, message: str) -> bool:
@@ -264,8 +274,6 @@ class _JsonParser(_Scanner):
         self.need("{")
         test = self.alternatives()
         self.need("}")
-        if self.peek() or self.at < len(self.text) or self.regexes > _MOST_REGEXES:
-            self.fail()
         selectors = self.selectors
 
         def match(message: str) -> Mapping[str, str] | None:
@@ -282,7 +290,7 @@ class _JsonParser(_Scanner):
                 if text is not None
             }
 
-        return FilterPattern("json", match)
+        return self.finish("json", match)
 
     def alternatives(self) -> _Test:
         tests = [self.conjunction()]
@@ -396,6 +404,15 @@ def select_text(selector: str, message: str) -> str | None:
 # --- space-delimited fields ----------------------------------------------------------------------
 
 _FIELD = re.compile(r'\[([^\]]*)\]|"([^"]*)"|(\S+)')
+_FIELD_AFTER_BRACKETS = re.compile(r'"([^"]*)"|(\S+)')
+
+
+def _find_fields(message: str) -> Iterator[re.Match[str]]:
+    """Yield a line's fields, in time proportional to it: where no bracket closes, none is looked for."""
+    at, last_bracket = 0, message.rfind("]")
+    while field := (_FIELD if at <= last_bracket else _FIELD_AFTER_BRACKETS).search(message, at):
+        yield field
+        at = field.end()
 
 
 class _FieldsParser(_Scanner):
@@ -417,9 +434,7 @@ class _FieldsParser(_Scanner):
                 tests.append(test)
             if self.need(",", "]") == "]":
                 break
-        if self.peek() or self.at < len(self.text) or self.regexes > _MOST_REGEXES:
-            self.fail()
-        return FilterPattern("fields", _match_fields(names, tests))
+        return self.finish("fields", _match_fields(names, tests))
 
     def field(self) -> tuple[str, Callable[[str], bool] | None]:
         name = self.name()
@@ -449,7 +464,7 @@ def _match_fields(
     fields_count = len(names) - (gap is not None)
 
     def match(message: str) -> Mapping[str, str] | None:
-        found = list(_FIELD.finditer(message))
+        found = list(_find_fields(message))
         values = [next(group for group in one.groups() if group is not None) for one in found]
         if len(values) < fields_count:
             return None

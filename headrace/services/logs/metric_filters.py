@@ -9,10 +9,11 @@ gives no value; the default value is given once for the events of a request and 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from headrace.core.patterns import MatchingBudget, MatchTooLong
@@ -27,7 +28,9 @@ from headrace.services.logs.filter_patterns import (
 
 log = logging.getLogger(__name__)
 
-_MOST_FILTERS = 100  # documented: of a log group
+# Documented: of a log group (PutMetricFilter). What one request may take to match is a multiple of the second.
+_MOST_FILTERS = 100
+_MOST_FILTERS_WITH_REGEX = 5
 _MINUTE_MS = 60_000
 
 
@@ -123,10 +126,33 @@ def _put_metric_filter(
     others = [one for one in before if one["filterName"] != filter_name]
     if len(others) >= _MOST_FILTERS:
         raise _limit_exceeded()
+    group = self.groups[log_group_name]
+    _check_regexes(pattern, [*others, *_subscriptions_of(group)])
     # Documented: a filter of the same name is replaced.
     filters[:] = [one for one in filters if one not in before or one in others]
     put(self, filter_name, filter_pattern, log_group_name, transformations)
     filters[-1]["creationTime"] = CURRENT.clock.now_ms()
+
+
+def _check_regexes(pattern: FilterPattern, others: Iterable[Mapping[str, Any]]) -> None:
+    """Raise moto's LimitExceededException when a group has too many filters with regular expressions."""
+    if not pattern.regexes:
+        return
+    count = 1
+    for one in others:
+        with contextlib.suppress(
+            InvalidFilterPattern
+        ):  # an earlier headrace stored it; it is not applied
+            count += parse_filter_pattern(one["filterPattern"] or "").regexes > 0
+    if count > _MOST_FILTERS_WITH_REGEX:
+        raise _limit_exceeded()
+
+
+def _subscriptions_of(group: Any) -> list[dict[str, Any]]:
+    return [
+        {"filterName": one.name, "filterPattern": one.filter_pattern}
+        for one in group.subscription_filters.values()
+    ]
 
 
 def _limit_exceeded() -> Exception:
@@ -138,7 +164,11 @@ def _limit_exceeded() -> Exception:
 def _put_subscription_filter(
     self: Any, put: Any, log_group_name: str, filter_name: str, filter_pattern: str, *rest: Any
 ) -> None:
-    parse(filter_pattern)
+    pattern = parse(filter_pattern)
+    group = self.groups.get(log_group_name)
+    if group is not None:
+        others = [one for one in _subscriptions_of(group) if one["filterName"] != filter_name]
+        _check_regexes(pattern, [*others, *_filters_of(group)])
     put(self, log_group_name, filter_name, filter_pattern, *rest)
 
 
@@ -250,10 +280,22 @@ def _metric(transformation: Mapping[str, Any], timestamp_ms: int, event: _Event)
         value = float(event.text(str(transformation["metricValue"])) or "")
     except ValueError:
         return []
-    known = tuple((name, text[:1024]) for name, text in dimensions if text)
-    if len(known) < len(dimensions):
+    known = tuple((name, text[:1024]) for name, text in dimensions if text and _is_text(text))
+    if len(known) < len(dimensions) or not _is_value(value):
         return []
     return [_make_metric(transformation, value, known, timestamp_ms)]
+
+
+# CloudWatch refuses what these refuse, and with it the values that are sent along. Documented: MetricDatum, Dimension.
+
+
+def _is_value(value: float) -> bool:
+    return abs(value) <= 2.0**360  # not for NaN
+
+
+def _is_text(text: Any) -> bool:
+    # Lone surrogates, which JSON can carry, are not printable.
+    return isinstance(text, str) and bool(text.strip()) and text.isprintable()
 
 
 def _make_metric(
@@ -272,7 +314,11 @@ def _make_metric(
 # --- embedded metrics ----------------------------------------------------------------------------
 
 _MOST_DIMENSIONS = 30
+_MOST_DEFINITIONS = 100
 _MOST_VALUES = 100
+_NO_TIME_MS = 250_000_000_000_000
+# Of one request; as many wait for CloudWatch at most. The sets of dimensions and the definitions of one event multiply.
+_MOST_EMBEDDED = 100_000
 
 
 def embedded_metrics(group: str, events: Iterable[Any]) -> list[Metric]:
@@ -288,8 +334,15 @@ def embedded_metrics(group: str, events: Iterable[Any]) -> list[Metric]:
         if '"_aws"' not in message or '"CloudWatchMetrics"' not in message:
             continue
         try:
-            metrics += _read_embedded(json.loads(message))
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            metrics += _read_embedded(json.loads(message), _MOST_EMBEDDED - len(metrics))
+        except (
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+        ):
             errors += 1
     if errors:
         of_group = (("LogGroupName", group),)
@@ -298,27 +351,45 @@ def embedded_metrics(group: str, events: Iterable[Any]) -> list[Metric]:
     return metrics
 
 
-def _read_embedded(event: Any) -> list[Metric]:
-    metrics: list[Metric] = []
+def _read_embedded(event: Any, most: int) -> list[Metric]:
+    """Return the metrics of an event, at most so many. Raises ValueError and whatever else a wrong form meets."""
     timestamp_ms = int(event["_aws"]["Timestamp"])
+    if not 0 <= timestamp_ms < _NO_TIME_MS:
+        raise ValueError
+    parts: list[tuple[str, list[Any], list[tuple[str, str, float]]]] = []
     for directive in event["_aws"]["CloudWatchMetrics"]:
-        for names in directive["Dimensions"]:
-            dimensions = tuple((name, event[name]) for name in names)
+        namespace, definitions = directive["Namespace"], directive["Metrics"]
+        if not _is_text(namespace) or len(definitions) > _MOST_DEFINITIONS:
+            raise ValueError
+        sets = [tuple((name, event[name]) for name in names) for names in directive["Dimensions"]]
+        parts.append((namespace, sets, [*_embedded_values(event, definitions)]))
+    if sum(len(sets) * len(data) for _, sets, data in parts) > most:
+        raise ValueError
+    for _, sets, _ in parts:
+        for dimensions in sets:
             if len(dimensions) > _MOST_DIMENSIONS or not all(
-                isinstance(text, str) and text for _, text in dimensions
+                _is_text(name) and _is_text(text) for name, text in dimensions
             ):
                 raise ValueError
-            for definition in directive["Metrics"]:
-                values = event[definition["Name"]]
-                values = values if isinstance(values, list) else [values]
-                metrics += [
-                    Metric(
-                        directive["Namespace"], definition["Name"], float(value),
-                        definition.get("Unit") or "None", dimensions, timestamp_ms,
-                    )
-                    for value in values[:_MOST_VALUES]
-                ]  # fmt: skip
-    return metrics
+    return [
+        Metric(namespace, name, value, unit, dimensions, timestamp_ms)
+        for namespace, sets, data in parts
+        for dimensions in sets
+        for name, unit, value in data
+    ]
+
+
+def _embedded_values(event: Any, definitions: Any) -> Iterator[tuple[str, str, float]]:
+    """Yield each value's name, unit and number."""
+    for definition in definitions:
+        name, unit = definition["Name"], definition.get("Unit") or "None"
+        values = event[name]
+        if not _is_text(name) or not _is_text(unit):
+            raise ValueError
+        for value in (values if isinstance(values, list) else [values])[:_MOST_VALUES]:
+            if not _is_value(float(value)):
+                raise ValueError
+            yield name, unit, float(value)
 
 
 def _test_metric_filter(self: Any) -> str:

@@ -268,7 +268,7 @@ def sign(subscription: Any, notification: Mapping[str, Any], *, version: str) ->
 
     region = subscription.topic.sns_backend.region_name
     text = "".join(f"{name}\n{notification[name]}\n" for name in _SIGNED if notification.get(name))
-    key, certificate = _get_signing_key(region)
+    key, certificate = signing_key(region)
     # AWS's default is SHA-1, which verifiers expect.
     algorithm = hashes.SHA256() if version == "2" else hashes.SHA1()
     signature = key.sign(text.encode(), padding.PKCS1v15(), algorithm)
@@ -284,8 +284,8 @@ def sign(subscription: Any, notification: Mapping[str, Any], *, version: str) ->
 _KEYS: dict[int, tuple[Any, str]] = {}
 
 
-def _get_signing_key(region: str) -> tuple[Any, str]:
-    """Return a region's key, and its certificate's name; created at its first message after a start."""
+def signing_key(region: str, *, may_make: bool = True) -> Any:
+    """Return a region's key, and its certificate's name; made (it takes long) at the first use, or None then."""
     from cryptography.hazmat.primitives.asymmetric import rsa
     from moto.core.models import DEFAULT_ACCOUNT_ID
     from moto.sns.models import sns_backends
@@ -293,8 +293,9 @@ def _get_signing_key(region: str) -> tuple[Any, str]:
     # Certificates are downloaded without credentials, so they are in moto's default account.
     backend: Any = sns_backends[DEFAULT_ACCOUNT_ID][region]
     known = _KEYS.get(id(backend))
-    if known is not None and known[1] in backend._message_public_keys:
-        return known
+    is_kept = known is not None and known[1] in backend._message_public_keys
+    if is_kept or not may_make:
+        return known if is_kept else None
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem, serial_number = _certificate(key)
     name = f"SimpleNotificationService-{serial_number:032x}.pem"

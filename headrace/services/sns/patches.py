@@ -423,6 +423,9 @@ def _publish_quickly(request: QuickRequest) -> bytes:
         raise NotPlain
     if any(subscription.protocol != "sqs" for subscription in subscriptions):
         raise NotPlain
+    is_signed = not all(map(notifications.is_raw, subscriptions))
+    if is_signed and notifications.signing_key(backend.region_name, may_make=False) is None:
+        raise NotPlain
     mock_random.seed(request.new_seed())
     message_id = topic.publish(
         text,

@@ -94,6 +94,8 @@ def _receive(request: QuickRequest, asked: _Receive) -> bytes:
         raise NotPlain
     store, now_ms = queue.store, CURRENT.clock.now_ms()
     store.expire(now_ms, queue.message_retention_period)
+    # A deleted message's time that has passed is no message.
+    store.advance(now_ms)
     if wait_s and store.is_empty(now_ms):
         # A long poll.
         raise NotPlain

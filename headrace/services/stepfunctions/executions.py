@@ -8,6 +8,7 @@ or was killed is FAILED after the next start, with a cause that says so.
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -29,6 +30,8 @@ from headrace.services.stepfunctions.interpreter.run import (
 
 log = logging.getLogger(__name__)
 
+# The escaped input and output that an event holds; EventBridge refuses larger events.
+_MOST_TOLD_BYTES = 248 * 1024
 # The metric that counts executions which enter a state.
 _METRICS = {
     "RUNNING": "ExecutionsStarted",
@@ -156,12 +159,15 @@ def announce(execution: Any) -> None:
     """Count the state that an execution has entered, and tell the default bus; called under moto's lock.
 
     Documented: docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html, which says that express
-    workflows send no events, and procedure-cw-metrics.html.
+    workflows send no events, and that those leave out what is too large, and procedure-cw-metrics.html.
     """
     CURRENT.handled.note(execution.state_machine_arn, _METRICS[execution.status])
     if getattr(execution, "is_express", False) or CURRENT.control is None:
         return
     is_over = execution.stop_date is not None
+    output_bytes = _count_escaped(execution.output)
+    has_output = output_bytes <= _MOST_TOLD_BYTES
+    has_input = _count_escaped(execution.execution_input) + output_bytes <= _MOST_TOLD_BYTES
     detail: dict[str, Any] = {
         "executionArn": execution.execution_arn,
         "stateMachineArn": execution.state_machine_arn,
@@ -169,10 +175,10 @@ def announce(execution: Any) -> None:
         "status": execution.status,
         "startDate": _ms_of(execution.start_date),
         "stopDate": _ms_of(execution.stop_date) if is_over else None,
-        "input": execution.execution_input,
-        "output": execution.output,
-        "inputDetails": {"included": True},
-        "outputDetails": {"included": True} if execution.output is not None else None,
+        "input": execution.execution_input if has_input else None,
+        "output": execution.output if has_output else None,
+        "inputDetails": {"included": has_input},
+        "outputDetails": {"included": has_output} if execution.output is not None else None,
         "error": execution.error,
         "cause": execution.cause,
     }
@@ -185,6 +191,10 @@ def announce(execution: Any) -> None:
         account=execution.account_id,
         region=execution.region_name,
     )
+
+
+def _count_escaped(text: str | None) -> int:
+    return len(json.dumps(text)) if text else 0
 
 
 def _ms_of(moment: datetime) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.services.glue import schema_versions
 from tests.support.moto_lab import MotoLab
 
 
@@ -51,6 +52,7 @@ def record(**fields: Any) -> str:
     )
 
 
+DRAFT_4 = "http://json-schema.org/draft-04/schema#"
 ONE = record(id="string", delay="int")
 MORE = record(id="string", delay="int", gate=(["null", "string"], None))
 DEMANDING = record(id="string", delay="int", gate="string")
@@ -134,6 +136,12 @@ def test_after_a_failure_the_latest_stays_and_numbers_go_on(
         ("AVRO", '{"type": "array", "items": ' * 3000 + '"int"' + "}" * 3000),
         ("JSON", '{"type": "objects"}'),
         ("JSON", '{"not": ' * 3000 + "{}" + "}" * 3000),
+        ("JSON", '{"pattern": "a{99999999999999999999}"}'),
+        # Comparing each value with each would take minutes.
+        (
+            "JSON",
+            json.dumps({"$schema": DRAFT_4, "properties": {"a": {"enum": [{}, *range(20_000)]}}}),
+        ),
         ("JSON", "no"),
     ],
 )
@@ -154,6 +162,15 @@ def test_schemas_that_are_too_large_to_compare_are_refused(
     with pytest.raises(ClientError, match="headrace does not compare schemas of so many types"):
         glue.register_schema_version(SchemaId=schema, SchemaDefinition=json.dumps(branches))
     assert len(glue.list_schema_versions(SchemaId=schema)["Schemas"]) == 1
+
+
+def test_the_comparisons_with_all_versions_have_a_bound_together(
+    glue: Any, schema: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(glue, "BACKWARD_ALL")
+    monkeypatch.setattr(schema_versions, "_MOST_S", -1.0)
+    with pytest.raises(ClientError, match="headrace does not compare schemas of so many types"):
+        glue.register_schema_version(SchemaId=schema, SchemaDefinition=MORE)
 
 
 def test_a_schema_is_valid(glue: Any) -> None:

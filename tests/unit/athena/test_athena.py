@@ -138,9 +138,27 @@ def test_parameters_take_the_places_of_question_marks_in_order():
         ("CREATE EXTERNAL TABLE t (a int)", "LOCATION is missing"),
         ("SELECT format_datetime(a, b) FROM t", "as a literal"),
         ("TRUNCATE TABLE t", "headrace does not run TRUNCATE"),
+        # A change finds the files that it rewrites by the pseudo column: rows that had another one came twice.
+        ("""UPDATE t SET a = 1, "$PATH" = 'x'""", "COLUMN_NOT_FOUND"),
+        ("""MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN UPDATE SET "$path" = 'x'""", "COLUMN_NOT_FOUND"),
+        ("""MERGE INTO t USING s ON a WHEN NOT MATCHED THEN INSERT (a, "$path") VALUES (1, 2)""", "COLUMN_NOT_FOUND"),
+        # A version's expression runs: as a part of a name it could be any SQL.
+        ("""SELECT * FROM "t$version=1; SET threads = 1; SELECT 2\"""", "TABLE_NOT_FOUND"),
+        ("""DELETE FROM "t$version=1\"""", "TABLE_NOT_FOUND"),
+        ("DELETE FROM t FOR VERSION AS OF 1", "DELETE takes one table by its name"),
+        ("UPDATE t AS u SET a = 1", "UPDATE takes one table by its name"),
+        ("UPDATE t SET a = s.a FROM s", "UPDATE has no FROM in Athena"),
+        ("UPDATE t SET (a, b) = (1, 2)", "SET takes column = expression"),
+        ("DELETE FROM t USING s WHERE t.a = s.a", "DELETE has no USING in Athena"),
+        ("DELETE FROM t RETURNING a", "DELETE has no RETURNING in Athena"),
+        ("WITH s AS (SELECT 1) DELETE FROM t", "DELETE has no WITH in Athena"),
+        ("MERGE INTO t USING s ON t.a = s.a WHEN NOT MATCHED BY SOURCE THEN DELETE", "MERGE takes WHEN MATCHED"),
+        ("MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN DO NOTHING", "MERGE takes WHEN MATCHED"),
+        ("MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN UPDATE SET *", "SET takes column = expression"),
+        ("MERGE INTO t USING s ON t.a = s.a WHEN NOT MATCHED THEN INSERT *", "columns by their names"),
         ("", "Only one sql statement"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_run_is_refused(text: str, reason: str):
     with pytest.raises(StatementRefused) as refusal:
         parse(text, "main")

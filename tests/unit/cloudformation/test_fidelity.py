@@ -10,8 +10,10 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import operation_model, operation_name, service_model
 from headrace.moto.dropped_members import dropped_members
 from headrace.services.cloudformation.actions import ACTIONS
+from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.fidelity import FIDELITY, fidelity_of
 from headrace.services.cloudformation.requests import check_types
+from headrace.services.cloudformation.resources.declaration import Converter
 from headrace.services.cloudformation.resources.declared_calls import list_ignored_inside
 from headrace.services.cloudformation.resources.types import DECLARED
 from headrace.services.cloudformation.template.template import Template, template_of
@@ -73,3 +75,14 @@ def test_a_type_that_has_what_moto_drops_says_so():
     for way in ("Ingress", "Egress"):
         ignored = dropped_members()["ec2"].get(f"AuthorizeSecurityGroup{way}", {})
         assert not {"CidrIp", "FromPort", "IpProtocol", "ToPort"} & set(ignored)
+
+
+def test_values_convert_before_their_functions_are_evaluated_and_numbers_without_end_are_refused():
+    members = service_model("logs").operation_model("PutMetricFilter").input_shape.members  # type: ignore[union-attr]
+    transformation = members["metricTransformations"].member.members
+    pairs = [{"Key": {"Ref": "Name"}, "Value": "$.a"}]
+    converted = Converter().convert_map(pairs, transformation["dimensions"], "Dimensions")
+    assert converted == {"{'Ref': 'Name'}": "$.a"}
+    limit = service_model("logs").operation_model("FilterLogEvents").input_shape.members["limit"]  # type: ignore[union-attr]
+    with pytest.raises(ResourceFailed, match="Limit is not a number"):
+        Converter().number(float("inf"), limit, "Limit")

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.template import language_extensions
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.template.template import UNKNOWN
 
@@ -111,3 +112,19 @@ def test_functions(value: Any, result: Any):
 def test_a_function_refuses_what_it_does_not_take(value: Any, sentence: str):
     with pytest.raises(TemplateError, match=sentence):
         evaluate(value, scope())
+
+
+@pytest.mark.parametrize(
+    ("items", "text"),
+    [
+        ([str(number) for number in range(1000)], "a" * 10_000),
+        (["a" * 10_000], "${X}" * 1000),
+        (["&{X}" * 2000], "${X}" * 100),
+    ],
+    ids=["many copies", "a long item", "an item that is replaced itself"],
+)
+def test_loops_produce_so_much_and_no_more(items: list[str], text: str):
+    body = {"R${X}": {"Type": "AWS::SNS::Topic", "Properties": {"TopicName": text}}}
+    document = {"Resources": {"Fn::ForEach::Loop": ["X", items, body]}}
+    with pytest.raises(TemplateError, match="functions produce more than 4,000,000 bytes"):
+        language_extensions.expand(document, {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -37,3 +39,15 @@ def test_the_origin_is_in_the_command(origin: dict[str, Any], command: str) -> N
 def test_this_headrace_names_an_origin_or_itself() -> None:
     assert extras.install_command("lint").startswith("pip install ")
     assert "[lint]" in extras.install_command("lint")
+
+
+def test_firehoses_iceberg_tables_name_no_code_that_runs():
+    pytest.importorskip("pyiceberg")
+    code = (
+        "import headrace.services.firehose.destinations.iceberg_catalog\n"
+        "from pyiceberg.table.locations import load_location_provider\n"
+        "load_location_provider('x', {'write.py-location-provider.impl': 'builtins.print'})"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.stdout == ""
+    assert "ValueError: Could not initialize LocationProvider: builtins.print" in run.stderr

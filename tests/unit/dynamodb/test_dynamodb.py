@@ -98,6 +98,22 @@ def test_numbers_that_are_equal_are_one_key(lab: MotoLab, table: Any):
     ]
 
 
+def test_keys_of_38_digits_are_each_an_item(lab: MotoLab, table: Any):
+    numbers = ["1" * 37 + "1", "1" * 37 + "2", "0." + "1" * 29, "0." + "1" * 28 + "2"]
+    for number in numbers:
+        put(table, r=number, x={"S": number})
+    lab.restart()
+    assert [get(table, r=number)["x"]["S"] for number in numbers] == numbers
+
+
+def test_zero_is_one_key_whatever_its_sign(lab: MotoLab, table: Any):
+    put(table, r="-0")
+    put(table, r="0.0")
+    table.delete_item(TableName="t", Key=key(r="0"))
+    lab.restart()
+    assert table.scan(TableName="t")["Count"] == 0
+
+
 @pytest.mark.parametrize(
     "wrong", [{"h": {"S": "a"}}, {**key(), "more": {"S": "x"}}, {"h": {"N": "1"}, "r": {"N": "1"}}]
 )

@@ -231,25 +231,35 @@ def test_what_aws_refuses_is_refused(dynamodb: Any, item: str, statement: str, c
 
 
 def test_a_batch_answers_each_statement(dynamodb: Any, item: str) -> None:
-    statements = [
+    reads = [
         "SELECT n FROM flat WHERE pk='i'",
         "SELECT * FROM flat WHERE n=5",
         "SELECT * FROM none WHERE pk='i'",
         "SLECT",
+    ]
+    writes = [
         "INSERT INTO flat VALUE {'pk':'i'}",
         "UPDATE flat SET n=6 WHERE pk='i' RETURNING MODIFIED NEW *",
         "DELETE FROM flat WHERE pk='i' RETURNING MODIFIED NEW *",
     ]
-    answers = dynamodb.batch_execute_statement(
-        Statements=[{"Statement": one} for one in statements]
-    )
-    responses = answers["Responses"]
+    responses = [*run_batch(dynamodb, *reads), *run_batch(dynamodb, *writes)]
     items = [one.get("Item") for one in responses]
     assert items == [{"n": {"N": "5"}}, None, None, None, None, {"n": {"N": "6"}}, None]
     assert [one.get("Error", {}).get("Code") for one in responses] == [
         None, "ValidationError", "ResourceNotFound", "ValidationError", "DuplicateItem", None, "ValidationError",
     ]  # fmt: skip
     assert responses[0]["TableName"] == "flat"
+
+
+def test_a_batch_reads_or_writes(dynamodb: Any, item: str) -> None:
+    with pytest.raises(ClientError, match="Batches cannot have both reads and writes"):
+        run_batch(dynamodb, "DELETE FROM flat WHERE pk='i'", "SELECT n FROM flat WHERE pk='i'")
+    assert item_of(dynamodb, "i") is not None
+
+
+def run_batch(dynamodb: Any, *statements: str) -> Any:
+    named = [{"Statement": one} for one in statements]
+    return dynamodb.batch_execute_statement(Statements=named)["Responses"]
 
 
 def transact(dynamodb: Any, *statements: str) -> Any:

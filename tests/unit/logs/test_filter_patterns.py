@@ -195,6 +195,12 @@ def test_fields_are_extracted_by_name_or_by_number() -> None:
     }
 
 
+def test_brackets_and_quotation_marks_that_do_not_close_are_fields_and_take_no_time() -> None:
+    assert match("[a, b, c, d]", '[x y] z] [ "') == {"$a": "x y", "$b": "z]", "$c": "[", "$d": '"'}
+    # Looking for each one's end would take a minute.
+    assert match("[a, ...]", "[ " * 120_000) is not None
+
+
 @pytest.mark.parametrize(
     ("pattern", "lines"),
     [
@@ -222,6 +228,7 @@ def test_fields_in_order(pattern: str, lines: list[int]) -> None:
         "{ $.a EXISTS }", "{ $.a IS NOT NULL }", "{ $.a = 1 && }", "{ ($.a = 1 }", "{ $.a > x }", '{ $.a = "x }',
         "{ $.*.b.* = 1 }", "{ $.a[x] = 1 }", "{ $.a[ }", "{ $.a[1 = 1 }", "{ $.['a = 1 }", "{ $.a = %x }",
         "{ $.a[*]=1 && $.b[*]=1 && $.c[*]=1 && $.d[*]=1 }", "{ $.a=%x% && $.b=%y% && $.c=%z% }",
+        "%x% %y% %z%",
         "[", "[a", "[a, b", "[a = ]", "[a = 1 && b = 1]", "[..., a, ...]", "[a] x", "[a b]", "[a > x]",
         "a-b", "com.example", "50%", "%a!%", "%(a)%", "%é%", "%[a%", "%%", '"open', "?", "-", "x" * 1025,
     ],

@@ -56,6 +56,8 @@ def test_each_event_that_matches_gives_the_value(lab: MotoLab, logs: Any) -> Non
         ("{ $.latency = * }", "$.size", None, ['{"latency": 1, "size": 7}', '{"latency": 1}'], [(7.0, ())]),
         ("[ip, user, bytes > 5]", "$bytes", None, ["1.1.1.1 u 9", "1.1.1.1 u 3"], [(9.0, ())]),
         ("[ip, user, bytes]", "1", {"Who": "$user"}, ["1.1.1.1 u 9"], [(1.0, (("Who", "u"),))]),
+        ("[word, value]", "$value", None, ["a nan", "a inf", "a 1e200", "a 3"], [(3.0, ())]),
+        ("{ $.s = * }", "1", {"S": "$.s"}, ['{"s": "\\ud800"}', '{"s": "a"}'], [(1.0, (("S", "a"),))]),
         ("{ $.s = * }", "2", {"S": "$.s", "T": "$.t"}, ['{"s": "a", "t": 4}', '{"s": "a"}'],
          [(2.0, (("S", "a"), ("T", "4")))]),
     ],
@@ -127,6 +129,34 @@ def test_a_group_has_a_hundred_filters(logs: Any) -> None:
         filter_by(logs, "")
 
 
+def test_a_group_has_five_filters_with_regular_expressions(logs: Any) -> None:
+    named = [{"metricName": "m", "metricNamespace": "n", "metricValue": "1"}]
+    stream = "arn:aws:kinesis:us-east-1:000000000000:stream/s"
+    subscription = {
+        "logGroupName": "g",
+        "filterName": "s",
+        "destinationArn": stream,
+        "roleArn": "r",
+    }
+    logs.put_subscription_filter(**subscription, filterPattern="%a%")
+    for number in range(4):
+        logs.put_metric_filter(
+            logGroupName="g",
+            filterName=f"f{number}",
+            filterPattern="%a%",
+            metricTransformations=named,
+        )
+    for name, pattern in (("f0", "%b%"), ("f4", "b")):
+        logs.put_metric_filter(
+            logGroupName="g", filterName=name, filterPattern=pattern, metricTransformations=named
+        )
+    logs.put_subscription_filter(**subscription, filterPattern="%b%")
+    with pytest.raises(ClientError, match="LimitExceededException"):
+        filter_by(logs, "[a = %b%]")
+    with pytest.raises(ClientError, match="LimitExceededException"):
+        logs.put_subscription_filter(**{**subscription, "filterName": "t"}, filterPattern="%b%")
+
+
 def test_filter_log_events_returns_what_matches(lab: MotoLab, logs: Any) -> None:
     put(lab, '{"latency": 12}', '{"latency": 5}', "latency")
     for pattern, count in (("{ $.latency > 10 }", 1), ("{ $.latency = * }", 2), ("?latency ?x", 3)):
@@ -173,15 +203,20 @@ def test_test_metric_filter_shows_what_is_extracted(logs: Any) -> None:
         logs.test_metric_filter(filterPattern="[", logEventMessages=["a"])
 
 
+def about(**more: Any) -> dict[str, Any]:
+    directive = {"Namespace": "n", "Dimensions": [[]], "Metrics": [{"Name": "orders"}], **more}
+    return {"Timestamp": 1, "CloudWatchMetrics": [directive]}
+
+
 def embedded(**root: Any) -> str:
     directive = {
         "Namespace": "shop",
         "Dimensions": [["service"], ["service", "route"]],
         "Metrics": [{"Name": "latency", "Unit": "Milliseconds"}, {"Name": "orders"}],
     }
-    about = {"Timestamp": 1_700_000_000_000, "CloudWatchMetrics": [directive]}
+    metadata = {"Timestamp": 1_700_000_000_000, "CloudWatchMetrics": [directive]}
     return json.dumps(
-        {"_aws": about, "service": "api", "route": "/", "latency": [1.5, 2], "orders": 3, **root}
+        {"_aws": metadata, "service": "api", "route": "/", "latency": [1.5, 2], "orders": 3, **root}
     )
 
 
@@ -204,10 +239,20 @@ def test_embedded_metrics_are_given_for_each_set_of_dimensions(lab: MotoLab, log
         {"_aws": {"Timestamp": 1, "CloudWatchMetrics": 5}},
         {"latency": "slow"},
         {"latency": None},
+        {"latency": 10**400},
+        {"latency": float("nan")},
+        {"latency": 1e200},
         {"route": 7},
         {"route": {}},
+        {"route": "\ud800"},
+        {"_aws": {"Timestamp": float("inf"), "CloudWatchMetrics": []}},
+        {"_aws": {"Timestamp": 10**20, "CloudWatchMetrics": []}},
+        {"_aws": about(Namespace=["n"])},
+        {"_aws": about(Metrics=[{"Name": "orders"}] * 101)},
+        # a hundred million values
+        {"_aws": about(Dimensions=[[]] * 10_000, Metrics=[{"Name": "orders"}] * 100), "orders": [1] * 100},
     ],
-)
+)  # fmt: skip
 def test_what_is_no_embedded_metric_is_counted(lab: MotoLab, logs: Any, root: Any) -> None:
     put(lab, embedded(**root), "{" + embedded()[:-1])
     [metric] = lab.metrics

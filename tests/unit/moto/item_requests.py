@@ -1,11 +1,47 @@
-"""Requests for the items of a table, drawn at random: plain ones, and ones that DynamoDB refuses."""
+"""Requests as clients send them; and those for a table's items, drawn at random: plain ones, and ones to refuse."""
 
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
+from urllib.parse import urlencode
 
 from hypothesis import strategies as st
+
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from tests.support.moto_lab import MotoLab
+
+TARGETS = {"dynamodb": "DynamoDB_20120810", "sqs": "AmazonSQS", "events": "AWSEvents"}
+# Text from which moto may take a region: such a request is not plain.
+MOTOS_WAY = "sdk region/us-east-1"
+
+
+def request_of(service: str, operation: str, params: Any, agent: str = "sdk") -> HttpRequest:
+    scope = f"test/20260101/us-east-1/{service}/aws4_request"
+    headers = {
+        "host": "127.0.0.1:4566",
+        "user-agent": agent,
+        "x-amz-target": f"{TARGETS.get(service)}.{operation}",
+        "content-type": "application/x-amz-json-1.0",
+        "authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0",
+    }
+    return HttpRequest("POST", "/", "", headers, json.dumps(params).encode())
+
+
+def form_request(service: str, fields: Any, agent: str = "sdk") -> HttpRequest:
+    request = request_of(service, "", {}, agent)
+    request.headers["content-type"] = "application/x-www-form-urlencoded; charset=utf-8"
+    del request.headers["x-amz-target"]
+    request.body = urlencode(fields).encode()
+    return request
+
+
+def answer_at_once(lab: MotoLab, request: HttpRequest) -> HttpResponse:
+    """Answer as on the event loop. Raises NeedsThread."""
+    request.at_once = True
+    return lab.handle(request)
+
 
 COUNT = itertools.count()
 TEXTS = st.sampled_from(["", "a", "b", "ü\u2028", "x" * 300])

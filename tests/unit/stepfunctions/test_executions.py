@@ -205,3 +205,34 @@ def test_map_runs_are_refused_by_name(lab: MotoLab):
     arn = start(lab, machine(lab, {"Type": "Pass", "End": True}))
     with pytest.raises(ClientError, match="moto does not implement map runs"):
         lab.client("stepfunctions").list_map_runs(executionArn=arn)
+
+
+def test_events_leave_out_an_input_and_an_output_that_are_too_large(
+    lab: MotoLab, monkeypatch: pytest.MonkeyPatch
+):
+    details: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        executions, "queue_service_event", lambda *told, **_: details.append(told[3])
+    )
+    arn = machine(lab, {"Type": "Pass", "End": True})
+    # Quotation marks double: in the input's JSON, and in the event's.
+    for name, text in (("large", "x" * 130_000), ("larger", '"' * 100_000)):
+        execution = lab.client("stepfunctions").start_execution(
+            stateMachineArn=arn, name=name, input=json.dumps(text)
+        )
+        assert ended(lab, execution["executionArn"])["status"] == "SUCCEEDED"
+    wait_until(lambda: len(details) == 4, what="the events")
+    assert [
+        (
+            one["input"] is not None,
+            one["inputDetails"],
+            one["output"] is not None,
+            one["outputDetails"],
+        )
+        for one in details
+    ] == [
+        (True, {"included": True}, False, None),
+        (False, {"included": False}, True, {"included": True}),
+        (False, {"included": False}, False, None),
+        (False, {"included": False}, False, {"included": False}),
+    ]

@@ -70,7 +70,7 @@ class Converter:
         if pairs and all(
             isinstance(pair, Mapping) and {*pair} == {"Key", "Value"} for pair in pairs
         ):
-            value = {pair["Key"]: pair["Value"] for pair in pairs}
+            value = {str(pair["Key"]): pair["Value"] for pair in pairs}
         if not isinstance(value, Mapping):
             raise ResourceFailed(f"Properties validation failed: {path} is not an object")
         items = cast("Mapping[str, Any]", value).items()
@@ -86,7 +86,7 @@ class Converter:
         """Return a number."""
         try:
             return int(value) if shape.type_name in ("integer", "long") else float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise ResourceFailed(f"Properties validation failed: {path} is not a number") from None
 
     def truth(self, value: Any, shape: Any, path: str) -> Any:

@@ -27,6 +27,7 @@ class _Unrolling:
         self._declared: Mapping[str, Any] = document.get("Parameters") or {}
         self._parameters = parameters
         self._copies = 0
+        self._allowance = Allowance()
 
     def value(self, value: Any) -> Any:
         """Return a value with every loop in it unrolled. Raises TemplateError."""
@@ -53,8 +54,30 @@ class _Unrolling:
             self._copies += 1
             if self._copies > _MOST_COPIES:
                 raise _build_failure(f"Fn::ForEach makes more than {_MOST_COPIES} copies")
-            members.update(self.value(_put_in(body, name, item)))
+            members.update(self.value(self._put_in(body, name, item)))
         return members
+
+    def _put_in(self, value: Any, name: str, item: str) -> Any:
+        """Return a loop's body for one item, which replaces `${Name}`, `&{Name}` and Ref. Raises TemplateError."""
+        if isinstance(value, str):
+            plain, stripped = f"${{{name}}}", f"&{{{name}}}"
+            self._allowance.take(len(value) + value.count(plain) * len(item))
+            text = value.replace(plain, item)
+            self._allowance.take(text.count(stripped) * len(item))
+            return text.replace(stripped, re.sub(r"[^A-Za-z0-9]", "", item))
+        self._allowance.take(1)
+        if isinstance(value, list):
+            return [self._put_in(member, name, item) for member in cast("list[Any]", value)]
+        if isinstance(value, Mapping):
+            mapping = cast("Mapping[str, Any]", value)
+            if len(mapping) == 1 and mapping.get("Ref") == name:
+                self._allowance.take(len(item))
+                return item
+            return {
+                self._put_in(key, name, item): self._put_in(member, name, item)
+                for key, member in mapping.items()
+            }
+        return value
 
     def _collection(self, key: str, collection: Any) -> list[str]:
         resolved = self._resolve(collection)
@@ -105,23 +128,6 @@ class _Unrolling:
             for name in ("DeletionPolicy", "UpdateReplacePolicy"):
                 if isinstance(resource.get(name), dict):
                     resource[name] = self._resolve(resource[name])
-
-
-def _put_in(value: Any, name: str, item: str) -> Any:
-    """Return a loop's body for one item, which replaces `${Name}`, `&{Name}` and Ref."""
-    if isinstance(value, str):
-        text = value.replace(f"${{{name}}}", item)
-        return text.replace(f"&{{{name}}}", re.sub(r"[^A-Za-z0-9]", "", item))
-    if isinstance(value, list):
-        return [_put_in(member, name, item) for member in cast("list[Any]", value)]
-    if isinstance(value, Mapping):
-        mapping = cast("Mapping[str, Any]", value)
-        if len(mapping) == 1 and mapping.get("Ref") == name:
-            return item
-        return {
-            _put_in(key, name, item): _put_in(member, name, item) for key, member in mapping.items()
-        }
-    return value
 
 
 class _Settling:

@@ -24,9 +24,12 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import make_arn
+from headrace.core.extras import forbid_location_providers
 from headrace.core.ports import CallerIdentity, Guard, ObjectNotFound, ObjectStore
 from headrace.services.firehose.destinations.iceberg_routing import CONCURRENT, NOT_FOUND, Glue
 from headrace.services.firehose.permits import SESSION, RoleDenied
+
+forbid_location_providers()
 
 # Code observed by others in users' error output, 2026; the sentence is assumed.
 ACCESS_DENIED = "Iceberg.AccessDenied"

@@ -457,7 +457,6 @@ def _assume_quickly(request: QuickRequest) -> bytes:
     """Answer AssumeRole without policies, tags and a device, for a caller that has no session itself."""
     call, sessions = request.call, CURRENT.sessions
     params: dict[str, Any] = request.fields(("RoleArn", "RoleSessionName", "DurationSeconds"))
-    del params["Action"], params["Version"]
     if sessions is None or sessions.account_of(call.access_key) is not None:
         raise NotPlain
     if (duration := params.get("DurationSeconds")) is not None:
