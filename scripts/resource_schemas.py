@@ -148,7 +148,7 @@ def schema_of(name: str) -> dict[str, Any]:
 
 
 def types_of(name: str) -> dict[str, list[Any]]:
-    """Return the types of a resource's properties and of the properties of nested objects; see `property_types.py`."""
+    """Return the types of a resource's properties and of those of nested objects; see `property_types.json`."""
     schema = aws_schema(name)
     found: dict[str, list[Any]] = {"": []}
 

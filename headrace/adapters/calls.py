@@ -1,7 +1,4 @@
-"""Reads from other services: the texts of Secrets Manager secrets, and the schemas of Glue tables.
-
-Sends to and receives from SQS queues, publishes to SNS topics, and puts events on EventBridge buses.
-"""
+"""Calls one service for another: texts of secrets, schemas of Glue tables; messages to queues, topics and buses."""
 
 from __future__ import annotations
 

@@ -1,15 +1,8 @@
-"""Finds the ARN of a resource that a request names otherwise: a key by alias, a role or a stack by name.
+"""What permissions and services ask of any resource: its ARN, KMS key, tags and resource-based policy.
 
-Finds the customer managed KMS key of a stream, an object or its bucket, a queue, a topic, a secret or a table.
-
-Finds the tags of a resource, for the condition key aws:ResourceTag and the services' own tag keys.
-
-They are read by the service's own operation, in process; for moto's services, from moto's state.
-
-Finds the resource-based policy of a bucket, a queue, a key, a function, a role and so on.
-
-For the services that are used most, policies are read from the services' state. For others they are read by the
-service's own operation, in process; those of moto's services are cached until a policy changes.
+A request may name a key by its alias, a role or a stack by its name. Tags are read by the service's own operation, in
+process; for moto's services, from moto's state. Policies of the services that are used most are read from the services'
+state, others by the service's own operation; those of moto's services are cached until a policy changes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""`headrace check`: verifies a data directory, offline, and repairs it with `--repair`.
-
-The steps of `headrace check --repair`: repairs the state database, then the logs, then functions' code.
-
-`headrace reset`: removes the data of a stopped cloud.
-"""
+"""`headrace check` verifies a data directory, offline, and repairs it with `--repair`; `headrace reset` removes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`headrace up --detach`: start a cloud in the background, and wait until it is healthy.
-
-Checks who may use a cloud that `headrace up` starts: which web pages, under which names, with which keys.
-"""
+"""How `headrace up` starts a cloud in the background, and who may use the cloud that it starts."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""`headrace down` and `headrace status`: stop a cloud, and show the running one.
-
-`headrace env`: prints what makes a shell's AWS clients reach the cloud of a folder.
-
-`headrace lag` and `headrace top`: the resources of a pipeline with their rates and lag, those that fail first.
-"""
+"""Commands about the cloud of a folder: `headrace down`, `status`, `env`, `lag` and `top`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Builds the services that headrace owns, and passes each the ports of other services that it needs.
+"""Builds the services that headrace owns, and passes each the ports of others; one reader reads all their streams.
 
-Reads streams of several services through one `StreamReader`: the ARN names the service. Thread-safe.
+Streams of several services are read through one `StreamReader`: the ARN names the service. Thread-safe.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What is installed: headrace's extras, and the minor versions of Spark and Python.
-
-Says how to install one of headrace's extras: from where this headrace came.
-
-Minor versions of Spark and Python as pairs of numbers, which can be compared.
+"""What is installed: headrace's extras and how to install one, and the minor versions of Spark and Python.
 
 Keeps pyiceberg, an extra, from running what a table names.
 """

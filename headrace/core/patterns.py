@@ -3,7 +3,7 @@ r"""Matches regular expressions that clients send, in bounded time, whatever the
 Java's regular expressions run on RE2, which takes time in proportion to the text. Patterns that RE2 cannot express
 (lookaround, back references, possessive repeats) run on the `regex` module under a deadline of CPU time. Both let other
 threads run meanwhile. A `MatchingBudget` limits the time that one request spends on all its patterns. Wildcards need
-neither engine: see `headrace.core.patterns`. No other code in headrace may make a regular expression from a client's
+neither engine. No other code in headrace may make a regular expression from a client's
 text; tests/security/test_patterns.py checks this.
 
 Matches wildcards (`*` for any run of characters) in time proportional to the text. Pure functions.

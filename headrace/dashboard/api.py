@@ -1,4 +1,4 @@
-"""The face of the dashboard: the routes of the JSON API `/_headrace/api/`, its events, and the page's own files.
+"""The face of the dashboard: the JSON API `/_headrace/api/`, its server-sent events, and the page's own files.
 
 The server-sent events of the page: what changed since the last second, for as long as a browser listens.
 

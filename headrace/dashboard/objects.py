@@ -1,4 +1,4 @@
-"""What a delivery wrote: its failed records, which can be put again, and its Parquet files as tables.
+"""What the page shows of a delivery's objects (failed records, Parquet tables), and what it can change.
 
 What the page can change: split and merge shards, put and replay records, redrive failed records.
 """

@@ -1,4 +1,6 @@
-"""`Sampler`: takes the readings each second while somebody looks, each minute otherwise, and tells its watchers.
+"""The dashboard's figures over time: `Reading`, `Meter` (takes them), `Rings` (keeps them), `Sampler` (when).
+
+`Sampler`: takes the readings each second while somebody looks, each minute otherwise, and tells its watchers.
 
 `Rings`: the figures of each resource over time: the last ten minutes by the second, the last day by the minute.
 

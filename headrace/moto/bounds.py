@@ -1,4 +1,4 @@
-"""Bounds how many objects moto makes for one number in a request.
+"""Bounds what one request makes moto do: how many objects it makes, how it parses parameters and YAML.
 
 moto makes each instance, task or node in a loop, under the lock that all its services share: a request for a million
 holds them all up for minutes. The codes are AWS's of the quota in question, the sentences are assumed.

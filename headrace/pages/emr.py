@@ -1,4 +1,4 @@
-"""Clusters and steps on the status page, and the pages of each: `/_headrace/emr/<cluster>[/<step>[/<log>]]`.
+"""Clusters and steps on the status page, the pages of each, and what they share with those of job runs.
 
 Shared parts of the pages of steps and job runs: links to the Spark UI, the history server and the logs.
 """

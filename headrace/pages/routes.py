@@ -1,7 +1,4 @@
-"""Finds the page for a path: the first matching route of a list answers.
-
-Building blocks of pages: coloured states, refusals, plain text, and the choice between HTML and JSON.
-"""
+"""Finds the page for a path, and makes what pages share: states, refusals, plain text, HTML or JSON."""
 
 from __future__ import annotations
 

@@ -1,18 +1,11 @@
-"""Lists all pages of a cloud in the order in which the start page shows them.
+"""Lists all pages of a cloud in the order of the start page, `/_headrace/`, and has those without a room of their own.
 
-The JSON pages of services' own data, and `PUT /_headrace/cfn-response/<token>`, where CloudFormation's custom resources
-answer, are here too.
-
-The start page, `/_headrace/`: the dashboard for people, a list of all pages for programs.
-
-The API of faults on demand, `/_headrace/faults`.
-
-Lists what headrace accepts without effect: `/_headrace/fidelity`; `?stack=<name>` limits it to one stack.
-
-The page is a list of rows. A stack's row names a resource and its property. A service's row has an empty stack name,
-and names an operation and its parameter; some have a note on the consequence.
-
-Shows the calls that AWS would deny, the reasons, and a role's smallest policy: `/_headrace/iam`.
+These are the start page (the dashboard for people, a list of all pages for programs), the JSON pages of services' own
+data, `PUT /_headrace/cfn-response/<token>` (the answers of CloudFormation's custom resources), the API of faults on
+demand (`/_headrace/faults`), the calls that AWS would deny and a role's smallest policy (`/_headrace/iam`), and what
+headrace accepts without effect (`/_headrace/fidelity`; `?stack=<name>` limits it to one stack). There, a row of a stack
+names a resource and its property, a row of a service has an empty stack name, an operation and its parameter, and some
+have a note on the consequence.
 """
 
 from __future__ import annotations

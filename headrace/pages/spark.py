@@ -1,4 +1,4 @@
-"""The pages about Spark jobs: `/_headrace/emr`, the history server, and whether this machine can run jobs.
+"""The pages about Spark jobs: clusters, steps, applications, job runs, and whether this machine can run jobs.
 
 Applications and job runs on the status page, and each run's page, whose URL GetDashboardForJobRun returns.
 

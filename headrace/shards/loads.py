@@ -1,8 +1,6 @@
-"""What a policy sees of a stream: its open shards, how much of each is used, and which keys use it.
+"""What a policy sees of a stream (open shards, use of each, which keys use it), and the policy's settings.
 
 Which keys of a shard have its load: SpaceSaving (Metwally et al. 2005), and the hash key that halves the load.
-
-The policy's settings, and their checks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Plans a pipeline for a measured load: shards or on-demand, readers, Firehose, Lambda, EMR, and what each costs.
 
-Costs follow AWS's rounding of each record, from the sizes that were measured; see headrace/shards/planning.py.
-
-What a stream costs: a dated table of prices, and the sums that AWS makes of them.
+Costs come from a dated table of prices, and follow AWS's rounding of each record, from the sizes that were measured.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Writes the configuration folder of a Spark job: `spark-defaults.conf`, logging, and the settings of its UI.
-
-Finds a job's Spark UI while it runs, and its event logs afterwards.
+"""The configuration folder of a Spark job (`spark-defaults.conf`, logging, UI), and where its UI and events then are.
 
 Both are in the job's folder. The driver's log4j settings write its UI's port to `conf/ui.log`, which works for Python
 and JVM programs and adds nothing to their output. The event logs are in `events/`; their names contain the application
@@ -55,7 +53,7 @@ log4j.appender.console.layout.ConversionPattern=%d{{yy/MM/dd HH:mm:ss}} %p %c{{1
 log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
 log4j.logger.{resolver}=ERROR
 """
-# Spark's minimum. The files in the middle of a long job's log can then be emptied one by one (see `event_bounds`).
+# Spark's minimum. The files in the middle of a long job's log can then be emptied one by one (see `history.py`).
 ROLL_AT_MIB = 10
 
 _UI_LOGGING = """\

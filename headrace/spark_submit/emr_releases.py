@@ -1,4 +1,6 @@
-"""The releases of EMR and EMR Serverless, as data: which Spark, Hadoop, Python, Java and Scala each label stands for.
+"""What EMR's releases stand for, as data, and which Spark a job needs.
+
+The releases of EMR and EMR Serverless, as data: which Spark, Hadoop, Python, Java and Scala each label stands for.
 
 Each release names its source in `evidence` and `source`. Pages of AWS's ReleaseGuide and EMR-Serverless-UserGuide are
 below https://docs.aws.amazon.com/emr/latest/.

@@ -1,4 +1,6 @@
-"""Runs Spark's history server for all event logs of a cloud, as a process that ends with its parent.
+"""Spark's history server for all event logs of a cloud, and the bounds of these logs.
+
+Runs Spark's history server for all event logs of a cloud, as a process that ends with its parent.
 
 The server lists one folder, so `<data directory>/spark-history/logs` has a link to each event log of each job.
 

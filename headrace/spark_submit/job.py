@@ -1,4 +1,4 @@
-"""A supervised job: starts its process or finds it again, watches it, cancels it, and ends it with the cloud.
+"""A supervised job: its process, folders, environment and worker, from its start to its end with the cloud.
 
 EMR's steps and bootstrap actions and EMR Serverless' job runs are such jobs. Their services handle the states, and
 interpret and store a job's end. The log `controller` in the job's folder, if there is one, records its events.

@@ -1,7 +1,4 @@
-"""Functions of text: JSON, URLs, masks, encodings, patterns; `headrace/sql/types.py` says what the fields mean.
-
-Aggregate and table functions; `headrace/sql/types.py` says what the fields mean.
-"""
+"""Functions of text (JSON, URLs, masks, encodings, patterns), aggregates and table functions; see `types.py`."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false, reportMissingTypeStubs=false
 

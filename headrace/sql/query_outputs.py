@@ -1,7 +1,4 @@
-"""What a query selects and groups by: outputs, keys and aggregates, resolved.
-
-Joins of streams and tables.
-"""
+"""What a query selects and groups by (outputs, keys, aggregates, resolved), and the joins of its inputs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Makes a SELECT's plan: its inputs, joins and windows, and what it computes of rows or of groups.
-
-What a whole query must hold, what it warns of, and the columns and times that its rows have.
-"""
+"""Makes a SELECT's plan (inputs, joins, windows, rows or groups), and checks what a whole query must hold."""
 
 from __future__ import annotations
 

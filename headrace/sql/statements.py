@@ -1,7 +1,4 @@
-"""Statements as values: what a text says, before names and types are looked at.
-
-Expressions as values: what a query's text says, each with its place.
-"""
+"""Statements and expressions as values: what a text says, with its places, before names and types are looked at."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""SQL's types, and how Spark writes them.
-
-Errors of SQL texts, each with its place.
-
-What the compiler and the runner know of a function of queries.
-"""
+"""SQL's types and how Spark writes them; errors of texts with their place; what is known of a function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes expressions without Spark, with the results that Spark has: NULL for what cannot be computed.
+"""Constants and values of expressions without Spark, with Spark's results: NULL for what cannot be computed.
 
 Refuses constants that would end a job, since Spark fails at them, and columns where it wants constants.
 """

@@ -1,7 +1,4 @@
-"""Waits for conditions, never for a fixed time: `until`, and `until_drained` for all records put so far.
-
-Reads all records of a stream, and all objects under a prefix, on any cloud.
-"""
+"""Waits for conditions, never for a fixed time, and reads what a wait is for: records, objects."""
 
 from __future__ import annotations
 

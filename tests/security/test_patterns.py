@@ -192,14 +192,14 @@ ALLOWED = {
 def test_only_the_guarded_way_makes_patterns_of_text():
     found = _made_from_text(Path(headrace.__file__).parent)
     unknown = {where: calls for where, calls in found.items() if where not in ALLOWED}
-    assert unknown == {}, "match clients' text with headrace.core.patterns or .wildcards"
+    assert unknown == {}, "match clients' text with headrace.core.patterns"
     assert set(ALLOWED) <= set(found), "the list has entries that are no more"
 
 
 @pytest.mark.slow
 def test_every_place_where_moto_makes_a_pattern_was_looked_at():
     found = _made_from_text(Path(moto.__file__).parent)
-    assert sorted(set(found) - set(REVIEWED)) == [], "look at it, and replace it in client_patterns"
+    assert sorted(set(found) - set(REVIEWED)) == [], "look at it, and replace it in its room"
 
 
 # --- our own patterns -------------------------------------------------------------------------

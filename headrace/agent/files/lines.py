@@ -1,7 +1,4 @@
-"""Cuts bytes into lines, or into records of several lines; a record longer than allowed becomes several.
-
-Which files of a folder a flow follows, and which names rotation gives them afterwards.
-"""
+"""Which files of a folder a flow follows, by their rotated names too, and how their bytes are cut into lines."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Makes an agent of a Flume properties file: its channels, sources, sinks and groups, joined as the file says.
-
-Runs an agent that was built: a thread for each source, and for each sink or group of sinks.
-"""
+"""Makes an agent of a Flume properties file, and runs it: a thread for each source, sink or group of sinks."""
 
 from __future__ import annotations
 

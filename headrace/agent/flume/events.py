@@ -1,7 +1,4 @@
-"""Events: headers and a body. And what may go wrong on their way.
-
-What every source is.
-"""
+"""Events (headers and a body), what may go wrong on their way, and what every source of them is."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`AwsError`, the one error that an operation raises to its caller, and the errors that all services share.
+"""`AwsError`, the one error that an operation raises to its caller; errors that all services share.
 
-The errors that injected faults answer with; each service declares its own.
+`FaultErrors` are the errors that injected faults answer with; each service declares its own.
 """
 
 from __future__ import annotations

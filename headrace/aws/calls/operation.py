@@ -94,7 +94,7 @@ def protocol_of(service: str) -> str:
     except UnknownServiceError:
         return "json"
     protocol = str(metadata["protocol"])
-    # The gateway translates CBOR to the JSON of the same service (`rpc_cbor`).
+    # The gateway translates CBOR to the JSON of the same service (`headrace.aws.protocols.encodings`).
     return "json" if protocol == _CBOR and "json" in metadata.get("protocols", []) else protocol
 
 

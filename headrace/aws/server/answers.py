@@ -1,18 +1,8 @@
-"""The answers of the server: their bytes, the parts that come later, the errors of the server itself.
+"""An HTTP/1.1 connection's answers: their bytes, the parts that come later, and the errors of the server itself.
 
-Makes the bytes of an HTTP/1.1 answer: status line, header fields and a body of bytes.
-
-The errors that the server itself answers instead of a service, in the request's protocol.
-
-Writes the answers of one HTTP/1.1 connection: whole, in parts as they come, or from a file.
-
-Header and body of an answer leave in one write (two small writes cost 40 ms of delayed acknowledgement).
-
-Turns answer bodies that are not plain bytes (files, iterators) into asynchronous generators of parts.
-
-The consumer of the parts always closes the generator, which closes the file or the stream behind it.
-
-Delays an answer until its `HttpResponse.waits`, such as an fsync, are done.
+Header and body of an answer leave in one write (two small writes cost 40 ms of delayed acknowledgement). A body that is
+a file or an iterator becomes an asynchronous generator of parts; the consumer always closes it, which closes the file
+or the stream behind it. An answer waits until its `HttpResponse.waits`, such as an fsync, are done.
 """
 
 from __future__ import annotations

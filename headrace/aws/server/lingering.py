@@ -1,7 +1,8 @@
-"""Keeps a connection open after its last answer until the client has read it.
+"""Connections that get one more answer and end: those that linger, and those beyond the bound.
 
-Closing a socket with unread bytes resets the connection, and the reset overtakes the answer: the client would see
-"connection reset by peer" instead of the reason. So further bytes are read and dropped for a short time.
+`Lingering` keeps a connection open after its last answer until the client has read it. Closing a socket with unread
+bytes resets the connection, and the reset overtakes the answer: the client would see "connection reset by peer" instead
+of the reason. So further bytes are read and dropped for a short time.
 
 Starts tasks of the event loop, and logs those that fail.
 

@@ -1,15 +1,8 @@
-"""What one evaluation in this process may still use.
+"""What one evaluation in this process may still use, and what all evaluations share: memory and places.
 
 An evaluation runs without waiting until it has used what quick ones do. Then it takes one of a few places, so that a
-flood of large ones neither fills the memory nor holds up the quick ones: the interpreter runs one thread at a time.
-
-The errors of evaluations.
-
-The memory that many holders share, so that all together stay within a bound.
-
-The sizes of values before they are made, and of values whose text would not fit into memory.
-
-A few places for evaluations, which callers get in turn.
+flood of large ones neither fills the memory nor holds up the quick ones: the interpreter runs one thread at a time. The
+size of a value is known before the value is made.
 """
 
 from __future__ import annotations

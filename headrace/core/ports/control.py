@@ -1,10 +1,7 @@
-"""The ports to call any operation of this cloud, and to ask who may.
+"""The ports of control: any operation of this cloud by its name, who may ask, and single resources.
 
-Ports to call any operation of this cloud by its name, and to get the credentials of jobs.
-
-The protocol by which Cloud Control uses CloudFormation's resource types without importing CloudFormation.
-
-Names the identity under which a service acts, and asks whether a role or a user may do something.
+A service acts under an identity; a job gets credentials. Cloud Control uses CloudFormation's resource types by a
+protocol from here, without importing CloudFormation.
 """
 
 from __future__ import annotations

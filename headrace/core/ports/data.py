@@ -1,8 +1,4 @@
-"""The ports through which services read and write objects and streams.
-
-The port through which services read and write S3 objects.
-
-The port through which services read streams: positions, records, shards.
+"""The ports through which services read and write S3's objects and streams, and order deliveries of streams.
 
 The port through which a service lets a stream's records be delivered to a bucket or a table, each exactly once.
 """

@@ -1,14 +1,7 @@
-"""The ports through which services send messages, call functions, and report metrics and log lines.
+"""The ports to what other services take or tell: messages, invocations, metrics, log lines, schemas, domains.
 
-The ports through which services use SQS queues, SNS topics and EventBridge buses.
-
-The port through which services invoke Lambda functions.
-
-The port through which services read table schemas of the Glue Data Catalog.
-
-The protocol by which Firehose finds the server of an OpenSearch domain. All implementations are thread-safe.
-
-The ports through which services report metrics and log lines.
+SQS queues, SNS topics, EventBridge buses, Lambda functions, CloudWatch, the Glue Data Catalog, and the servers of
+OpenSearch domains. All implementations are thread-safe.
 """
 
 from __future__ import annotations

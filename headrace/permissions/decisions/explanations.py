@@ -1,9 +1,4 @@
-"""Explains permissions to the user: why an access is allowed or denied, and the smallest policy for a role.
-
-Explains a decision: for every statement of every policy, whether it applied, and if not, which part differs.
-
-Makes the smallest policy for a role's accesses, grouped as people write policies, and finds unused statements.
-"""
+"""Explains a decision statement by statement, makes a role's smallest policy, and finds unused statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AWS's actions and resource types, from `authorization.json` (scripts/service_authorization.py names its source).
+"""AWS's actions, resource types, ARNs: from `authorization.json` (scripts/service_authorization.py names its source).
 
 Finds the ARNs that a request's parameters name, by the ARN templates of the action's resource types.
 

@@ -1,7 +1,4 @@
-"""Cloud Control's errors. AWS documents the codes; the sentences are assumed unless marked observed.
-
-Cloud Control's limits, with their sources.
-"""
+"""Cloud Control's errors and limits. AWS documents the codes; the sentences are assumed unless marked observed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Cloud Control's records: requests, and the resources that they changed.
-
-Stores requests and resources in the state database before the operation answers.
-"""
+"""Cloud Control's records, requests and resources; each is in the state database before the operation answers."""
 
 from __future__ import annotations
 

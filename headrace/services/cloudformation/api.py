@@ -1,7 +1,4 @@
-"""Assembles CloudFormation: builds its parts, and describes it to the gateway.
-
-How requests name CloudFormation, and what it answers to faults on demand.
-"""
+"""Assembles CloudFormation: builds its parts, and describes it to the gateway."""
 
 from __future__ import annotations
 

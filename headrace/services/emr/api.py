@@ -1,7 +1,4 @@
-"""Builds EMR from its parts and registers its operations with the gateway.
-
-How the gateway recognizes requests to EMR.
-"""
+"""Builds EMR from its parts, and describes it to the gateway."""
 
 from __future__ import annotations
 
@@ -23,11 +20,12 @@ from headrace.core.ports import (
 )
 from headrace.core.workers import Supervisor
 from headrace.services.emr.actions import ACTIONS
+from headrace.services.emr.app_uis import AppUis
 from headrace.services.emr.backend import Announcer, Emr
 from headrace.services.emr.errors import translate
 from headrace.services.emr.fidelity import FIDELITY, FIDELITY_NOTES
 from headrace.services.emr.state import Store
-from headrace.services.emr.step_logs import AppUis, Ports
+from headrace.services.emr.step_runs import Ports
 from headrace.spark_submit.access import AnyAccess, JobAccess, JobContext
 from headrace.spark_submit.sparks import Sparks
 from headrace.store.database import Database

@@ -18,6 +18,7 @@ from headrace.core.arn import make_arn
 from headrace.core.ids import Ids
 from headrace.core.ports import BusEvent, EventBusSender
 from headrace.core.workers import Supervisor
+from headrace.services.emr.app_uis import AppUis
 from headrace.services.emr.cluster_runner import ClusterRunner
 from headrace.services.emr.errors import unknown_cluster, unknown_job_flow
 from headrace.services.emr.nodes import check_service_role
@@ -30,7 +31,7 @@ from headrace.services.emr.state import (
     StepState,
     Store,
 )
-from headrace.services.emr.step_logs import AppUis, Ports
+from headrace.services.emr.step_runs import Ports
 from headrace.spark_submit.job import JobWorkers
 
 

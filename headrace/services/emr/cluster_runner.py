@@ -36,8 +36,7 @@ from headrace.services.emr.state import (
     Step,
     StepState,
 )
-from headrace.services.emr.step_logs import Ports
-from headrace.services.emr.step_runs import StepRun, script_command
+from headrace.services.emr.step_runs import Ports, StepRun, script_command
 from headrace.spark_submit.access import Command, JobContext
 from headrace.spark_submit.arguments import fetch
 from headrace.spark_submit.cluster_pythons import make_cluster_pythons

@@ -1,7 +1,4 @@
-"""EMR's errors, with AWS's sentences.
-
-EMR's quotas and headrace's own limits, with their sources.
-"""
+"""EMR's errors with AWS's sentences; EMR's quotas and headrace's own limits with their sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Checks whether a cluster's service role lets EMR start the nodes.
+"""The nodes of a cluster, which have no machines: may EMR start them, their role, their ids.
+
+Checks whether a cluster's service role lets EMR start the nodes.
 
 Source: docs.aws.amazon.com/emr/latest/ManagementGuide/emr-iam-role.html (documented): the trust of
 elasticmapreduce.amazonaws.com, ec2:RunInstances, and iam:PassRole of the nodes' role to EC2. The permissions that EMR

@@ -1,8 +1,7 @@
-"""The records of clusters, steps and their state changes.
+"""Clusters, steps, security configurations and state changes: records, and their storage.
 
-Stores clusters, steps and security configurations: reads come from memory; every write is in the database first.
-
-The store also queues the state changes that are to be sent as events.
+Reads come from memory; every write is in the database first. The store also queues the state changes that are to be
+sent as events.
 """
 
 from __future__ import annotations

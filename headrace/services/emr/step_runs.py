@@ -19,13 +19,14 @@ import contextlib
 import functools
 import os
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.core.ports import ObjectStore
+from headrace.core.clock import Clock
+from headrace.core.ports import Guard, MetricSink, NoGuard, ObjectStore
 from headrace.services.emr.nodes import actor_of
-from headrace.services.emr.state import Cluster, Step, StepState
+from headrace.services.emr.state import Cluster, Step, StepState, Store
 from headrace.services.emr.step_logs import (
-    Ports,
     StepLogs,
     classification,
     runner_arguments,
@@ -68,6 +69,26 @@ LOST_MESSAGE = (
 )
 KILLED_MESSAGE = "The step's process was killed."
 UNKNOWN_ERROR = "Unknown Error."
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What all runners share.
+
+    Attributes:
+        context: how jobs reach this cloud.
+        folder: EMR's folder, with a folder for each cluster.
+        guard: decides what a cluster's service role may do.
+        run_bootstrap_actions: whether clusters run their bootstrap actions on this machine.
+    """
+
+    clock: Clock
+    store: Store
+    context: JobContext
+    metrics: MetricSink
+    folder: Path
+    guard: Guard = field(default_factory=NoGuard)
+    run_bootstrap_actions: bool = False
 
 
 class StepRun:

@@ -1,7 +1,4 @@
-"""Builds EMR Serverless from its parts and registers its operations with the gateway.
-
-How the gateway recognizes requests to EMR Serverless: by the service name in their signatures alone.
-"""
+"""Builds EMR Serverless from its parts, and describes it to the gateway, by the name in signatures alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""EMR Serverless' errors, with AWS's sentences.
-
-EMR Serverless' quotas and defaults, with their sources.
-"""
+"""EMR Serverless' errors with AWS's sentences; its quotas and defaults with their sources."""
 
 from __future__ import annotations
 

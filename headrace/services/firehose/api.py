@@ -1,7 +1,4 @@
-"""Builds Firehose from its parts and registers its operations with the gateway.
-
-How the gateway recognizes requests to Firehose, and Firehose's answers to injected faults.
-"""
+"""Builds Firehose from its parts, and describes it to the gateway."""
 
 from __future__ import annotations
 

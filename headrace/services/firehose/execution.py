@@ -1,9 +1,4 @@
-"""Executes a delivery: the destination delivers, failures are retried, and the result is reported.
-
-Puts the error output and the backup of a delivery, which go to S3 beside the destination.
-
-Plans a delivery before it begins: which records it has, and the keys and kinds of its objects.
-"""
+"""Plans and executes a delivery: its records and keys, the destination, retries, error output, backup, result."""
 
 from __future__ import annotations
 
@@ -82,7 +77,7 @@ def intend(
 
 
 def _list_kinds(stream: DeliveryStream, partition: str, buffer: Buffer) -> list[str]:
-    """Return the kinds of objects that a delivery may write: see `failures`."""
+    """Return the kinds of objects that a delivery may write: see `records.py`."""
     if partition == BACKUP:
         return [SOURCE_BACKUP]
     destination = DESTINATIONS[stream.destination_kind]

@@ -75,7 +75,7 @@ def name_objects(
 
     Args:
         naming: what the delivery stream says of the names.
-        kinds: what the delivery may write: see `failures`.
+        kinds: what the delivery may write: see `records.py`.
         oldest_ms: when the first of the records arrived.
         ids: draws the random parts.
         now_ms: the time in the objects' names.

@@ -1,9 +1,4 @@
-"""A record in a delivery stream: its current data, and the source record from which it came.
-
-The error output: records that could not be processed, converted or delivered, as JSON lines in AWS's form.
-
-The dependencies of deliveries on the rest of the cloud: clock, objects, tables, functions, logs, metrics.
-"""
+"""A record on its way through a delivery stream, the error output where it may end, and what deliveries depend on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The records of delivery streams, their progress and their intents (planned deliveries).
-
-Stores delivery streams and their progress in the state database.
-"""
+"""Delivery streams, their progress and their intents (planned deliveries): records, and their storage."""
 
 from __future__ import annotations
 
@@ -213,7 +210,7 @@ class Intent:
 
     Attributes:
         version: the delivery stream's version with this `destination`.
-        keys: the object keys by kind (see `failures`; the empty text for delivered records).
+        keys: the object keys by kind (see `records.py`; the empty text for delivered records).
         oldest_ms: when the first of the records arrived.
         newest_ms: when the last of the records arrived.
         decided_ms: when the delivery was planned.
@@ -223,7 +220,7 @@ class Intent:
         after: by shard, the position where reading continues after this delivery, also for shards that ended without a
             record.
         kind: the destination's kind.
-        partition: the buffer to deliver: a partition's values, `BACKUP`, or `WHOLE`; see `buffers`.
+        partition: the buffer to deliver: a partition's values, `BACKUP`, or `WHOLE`; see `reading.py`.
         attempts: how many tries there were.
         failing_since_ms: when the first try failed; 0 if none did.
         renamed: bucket and key of objects that an earlier try may have put under former keys.

@@ -1,12 +1,7 @@
-"""Answers IAM and STS operations that moto lacks or answers wrongly: sessions, and the policy simulator.
+"""What IAM and STS answer beyond moto: the operations of sessions, and the policy simulator on moto's policies.
 
-The policy simulator answers from the policies that moto stores.
-
-`headrace up --strict` for moto's services: refuses the members that they ignore, by their fidelity tables.
-
-What moto's services accept without acting on it, for `/_headrace/fidelity` and `--strict`: IAM and STS by hand.
-
-Of the others it is what moto certainly drops.
+For all of moto's services: `headrace up --strict` refuses the members that they ignore, by their fidelity tables, which
+`/_headrace/fidelity` shows too. IAM's and STS's are written by hand; of the others, what moto certainly drops.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 

@@ -1,7 +1,4 @@
-"""Builds Kinesis from its parts, and describes it to the gateway and the cloud.
-
-How requests address Kinesis, and which errors it returns for injected faults.
-"""
+"""Builds Kinesis from its parts, and describes it to the gateway and the cloud."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dataclasses for streams, shards, consumers and billing commitments, and the JSON documents that store them.
+"""Dataclasses for streams, shards, consumers and commitments, their stored documents, and their counts.
 
 Counts the requests and records of each stream for CloudWatch: a statistic for each metric.
 

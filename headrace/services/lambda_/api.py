@@ -1,7 +1,4 @@
-"""Builds Lambda from its parts, and describes it to the gateway and the cloud.
-
-How requests address Lambda, and which errors it returns for injected faults.
-"""
+"""Builds Lambda from its parts, and describes it to the gateway and the cloud."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ from headrace.services.lambda_.fidelity import FIDELITY
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher, Invoker
 from headrace.services.lambda_.invocations.pools import MakeEnvironment, Pools
 from headrace.services.lambda_.mappings.mappings import Mappings, Transitions
-from headrace.services.lambda_.mappings.trace import MappingStore, Ports, Trace
+from headrace.services.lambda_.mappings.store import MappingStore, Ports, Trace
 from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.packages.layers import LayerStore, PublicLayers
 from headrace.services.lambda_.permits import CodeSigning, Permits

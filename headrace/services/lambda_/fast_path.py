@@ -1,7 +1,4 @@
-"""Invoke, InvokeAsync and InvokeWithResponseStream, whose HTTP bodies are payloads, and downloads of packages.
-
-The pages about event source mappings: what happened to a record, and how many records wait.
-"""
+"""What Lambda answers over HTTP by itself: invocations, downloads of packages, and pages about mappings."""
 
 from __future__ import annotations
 

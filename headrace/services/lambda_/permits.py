@@ -1,4 +1,6 @@
-"""Checks a function's execution role for Lambda's own calls: reading the event source, sending to destinations, logs.
+"""Who may do what with a function: its role's permissions, its resource policy, code signing.
+
+Checks a function's execution role for Lambda's own calls: reading the event source, sending to destinations, logs.
 
 Source: docs.aws.amazon.com/lambda/latest/dg/with-kinesis.html ("Required permissions"), services-sqs-configure.html
 and lambda-intro-execution-role.html (documented); the error messages are those that many users report.

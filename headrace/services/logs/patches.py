@@ -1,10 +1,7 @@
 """CloudWatch Logs: keeps groups within their retention and a limit, and delivers to headrace's own services.
 
-Events are in memory only. moto keeps all events of every group for ever.
-
-Drops log events that are older than their group's retention; moto keeps them for ever.
-
-Limits on the data that moto's services hold only in memory.
+Events are in memory only, as is other data of moto's services that is bounded here. moto keeps all events of every
+group for ever; those older than their group's retention are dropped.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false

@@ -1,7 +1,4 @@
-"""Builds the Redshift Data API from its parts and registers its operations with the gateway.
-
-How the gateway recognizes requests to the Redshift Data API.
-"""
+"""Builds the Redshift Data API from its parts, and describes it to the gateway."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The Redshift Data API's errors. Sentences are from published answers of AWS unless marked otherwise.
+"""The Redshift Data API's errors, from published answers of AWS unless marked otherwise, and its quotas.
 
-Quotas of the Redshift Data API. Source: docs.aws.amazon.com/redshift/latest/mgmt/data-api.html (documented).
+Source of the quotas: docs.aws.amazon.com/redshift/latest/mgmt/data-api.html (documented).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs a statement of the Data API: connects, runs its parts in order, and stores their results.
+"""Runs statements of the Data API: which of the active ones, on which connection or session, part by part.
 
 The Data API's active statements: limits their number, and decides which of them run.
 

@@ -1,9 +1,4 @@
-"""The records of the Data API's statements and their results.
-
-Stores statements and results in the state database before the operation answers.
-
-Converts query results to the Data API's forms: typed fields, columns, or CSV.
-"""
+"""Statements of the Data API and their results: records, storage, and the forms in which results are answered."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Builds Redshift Serverless from its parts and registers its operations with the gateway.
-
-How the gateway recognizes requests to Redshift Serverless.
-"""
+"""Builds Redshift Serverless from its parts, and describes it to the gateway."""
 
 from __future__ import annotations
 

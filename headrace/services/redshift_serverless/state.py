@@ -1,7 +1,4 @@
-"""The records of namespaces and workgroups.
-
-Stores namespaces and workgroups in the state database before the operation answers.
-"""
+"""Namespaces and workgroups: records, stored in the state database before the operation answers."""
 
 from __future__ import annotations
 

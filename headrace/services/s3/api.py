@@ -1,7 +1,5 @@
 """Builds S3 from its parts, and describes it to the gateway and the cloud.
 
-How requests address S3, and which errors it returns for injected faults.
-
 Finds the KMS key of a bucket, an object or a multipart upload.
 """
 

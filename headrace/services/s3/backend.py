@@ -1,7 +1,4 @@
-"""All buckets and their objects: creates and removes buckets; writes, reads and removes objects.
-
-S3's objects as headrace's other services use them, without a request: `headrace.core.ports.ObjectStore`.
-"""
+"""All buckets and their objects, for requests and, by `ObjectStore`, for headrace's other services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the bodies of requests: decodes and checks objects' bytes, and checks the XML of other operations.
+"""Reads the bodies of requests (objects' bytes, checked XML), and names the XML roots of responses.
 
 Checks that an input has all members that AWS's model requires; the XML parser does not check this.
 

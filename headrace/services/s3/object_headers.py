@@ -1,9 +1,4 @@
-"""The conditions and ranges of a read over HTTP, and the headers of its response. Pure functions.
-
-Reads the parameters of a write: the headers, metadata and tags to store, and the conditions. Pure functions.
-
-Reads the parameters of PutObject and UploadPart from the headers.
-"""
+"""The headers of reads and writes of objects: conditions, ranges, metadata, tags. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Finds a request's bucket, key and parameters in its host, path, query and headers.
-
-Checks the names of buckets and the keys of objects.
-"""
+"""Finds a request's bucket, key and parameters in its host, path, query and headers, and checks their names."""
 
 from __future__ import annotations
 

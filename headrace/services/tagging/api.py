@@ -1,7 +1,4 @@
-"""Builds the tagging API and registers its operations with the gateway.
-
-How the gateway recognizes requests to the tagging API.
-"""
+"""Builds the tagging API from its parts, and describes it to the gateway."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Finds resources by their tags, and tags resources of any service.
-
-Reads and writes tags in the services that own the resources. Each `Kind` is for one type of resource.
-
-A resource with its tags, as the tagging API shows it.
-"""
+"""Finds resources by their tags, and reads and writes tags in the services that own them; a `Kind` for each type."""
 
 from __future__ import annotations
 

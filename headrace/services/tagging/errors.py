@@ -1,7 +1,4 @@
-"""The tagging API's errors. AWS documents the codes; the sentences are assumed.
-
-The tagging API's limits, with their sources.
-"""
+"""The tagging API's errors (AWS documents the codes; the sentences are assumed) and its limits with their sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Four ways to run a stream, each on the same load: what was throttled, what it cost.
+"""Four ways to run a simulated stream on the same load of keys: what was throttled, what it cost.
+
+Four ways to run a stream, each on the same load: what was throttled, what it cost.
 
 The shards of a simulated stream, and the load that each has.
 

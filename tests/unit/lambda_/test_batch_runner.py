@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.core.ports import AfterSequence, AtSequence, FunctionThrottled, InvokeResult
 from headrace.core.workers import WorkerDone
-from headrace.services.lambda_.mappings.trace import lane_of
+from headrace.services.lambda_.mappings.store import lane_of
 from tests.support.streams import sequence_number
 from tests.unit.lambda_.test_poller import Rig, rig
 

@@ -21,7 +21,7 @@ from headrace.core.workers import Worker, WorkerDone
 from headrace.services.lambda_.async_events.event import Destinations
 from headrace.services.lambda_.mappings.mapping import Mapping
 from headrace.services.lambda_.mappings.poller import ShardPoller
-from headrace.services.lambda_.mappings.trace import MappingStore, Ports, Trace
+from headrace.services.lambda_.mappings.store import MappingStore, Ports, Trace
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.lambda_lab import QUEUE, Box, Metrics

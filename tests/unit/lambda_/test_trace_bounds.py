@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from headrace.core.ports import StreamRecord
-from headrace.services.lambda_.mappings import trace as trace_module
+from headrace.services.lambda_.mappings import store as trace_module
 from headrace.services.lambda_.mappings.batch import Attempt, Batch
 from headrace.services.lambda_.mappings.mappings import MappingRunner
-from headrace.services.lambda_.mappings.trace import SUCCESS, BatchSource, Trace
+from headrace.services.lambda_.mappings.store import SUCCESS, BatchSource, Trace
 from headrace.store.database import Database
 from tests.unit.lambda_.test_batch_runner import Keyed
 from tests.unit.lambda_.test_poller import Rig

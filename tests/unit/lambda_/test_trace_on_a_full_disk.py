@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.ports import StreamRecord
 from headrace.services.lambda_.mappings.batch import Batch
-from headrace.services.lambda_.mappings.trace import SUCCESS, BatchSource, Trace
+from headrace.services.lambda_.mappings.store import SUCCESS, BatchSource, Trace
 from headrace.store import disk_space
 from headrace.store.database import Database
 

@@ -15,9 +15,9 @@ from typing import Any, cast
 
 from headrace.agent.config.properties import Section
 from headrace.agent.flume.events import ChannelFull, Event
-from headrace.agent.flume.groups import server_tls
 from headrace.agent.flume.intake import Intake
 from headrace.agent.flume.sources.sockets import HANDSHAKE_S, MOST_CLIENTS
+from headrace.agent.flume.tls import server_tls
 from headrace.core.clock import Clock
 
 _LOG = logging.getLogger("headrace.agent")

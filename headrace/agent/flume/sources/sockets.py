@@ -23,8 +23,8 @@ from datetime import UTC, datetime, timedelta
 
 from headrace.agent.config.properties import Section
 from headrace.agent.flume.events import NO_HEADERS, ChannelFull, Event, Headers, Stopped
-from headrace.agent.flume.groups import server_tls
 from headrace.agent.flume.intake import Intake
+from headrace.agent.flume.tls import server_tls
 from headrace.core.clock import Clock
 
 _LOOK_S = 0.2

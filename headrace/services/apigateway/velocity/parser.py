@@ -2,9 +2,6 @@
 
 Nodes: ("text", text), ("reference", chain, is quiet, its source), ("set", chain, expression),
 ("if", [(condition or None, nodes)]), ("foreach", name, expression, nodes), ("break",), ("stop",).
-Chains and expressions: see `velocity_expressions`.
-
-Reads references and expressions of the Velocity Template Language into plain tuples.
 
 A chain is a name, then accesses: ("property", name), ("index", expression), ("method", name, arguments). Expressions:
 ("reference", chain), ("constant", value), ("text", nodes of a string), ("list", expressions), ("range", first, last),

@@ -1,7 +1,4 @@
-"""Describes and lists stacks, their events, resources and exports.
-
-Detects drift in a stack or in one resource, and describes the result.
-"""
+"""Describes and lists stacks, their events, resources, exports and drift."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Stacks: create, update, delete, cancel, roll back, protect.
-
-SignalResource: reports to a stack that a resource is ready, or has failed.
-"""
+"""Stacks: create, update, delete, cancel, roll back, protect, and signal a resource."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Returns, validates and summarises templates.
-
-DescribeType, ListTypes, ListTypeVersions: the AWS resource types that headrace has; no others can be registered.
-"""
+"""Templates and types: returns, validates and summarises templates; lists and describes the types that headrace has."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Orders a dependency graph (node to the nodes it depends on), as pure functions in linear time.
-
-Runs a function on the nodes of a dependency graph in parallel, each after its dependencies.
-"""
+"""Dependency graphs: orders one in linear time, and runs a function on its nodes in parallel."""
 
 from __future__ import annotations
 

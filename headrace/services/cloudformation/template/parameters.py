@@ -1,7 +1,4 @@
-"""Checks the parameter values of a request against the template's declarations, with AWS's sentences.
-
-Evaluates a template's outputs. Pure functions of a scope.
-"""
+"""What a template takes and gives: checks a request's parameter values, and evaluates outputs. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A parsed template: its sections as one value. Pure functions.
+"""A parsed template: its sections, what its values name, and its values without a value. Pure functions.
+
+A parsed template: its sections as one value. Pure functions.
 
 References in a template: which resources and conditions a value names. Pure functions.
 

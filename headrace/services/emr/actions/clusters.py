@@ -1,7 +1,4 @@
-"""DescribeCluster, ListClusters, TerminateJobFlows, ModifyCluster, ListBootstrapActions.
-
-DescribeJobFlows: clusters in the older form, which AWS has deprecated and tools still request.
-"""
+"""Operations on clusters: describe (in the older form too), list, terminate, modify, list bootstrap actions."""
 
 from __future__ import annotations
 

@@ -1,13 +1,7 @@
-"""Helpers of EMR's actions: descriptions of clusters and steps in AWS's form, and pages.
-
-Checks of a request's instances: groups, fleets and subnets, with AWS's sentences.
+"""What EMR's actions share: descriptions, pages, checks of instances and scaling policies, release labels.
 
 Source of the sentences: the answers of AWS that Yelp/mrjob's mock of EMR repeats (observed by its authors, 2017-2019),
 except where a comment says otherwise.
-
-Scaling policies: checks their limits, and describes a group's policy.
-
-ListReleaseLabels and DescribeReleaseLabel, from the table of releases.
 """
 
 from __future__ import annotations

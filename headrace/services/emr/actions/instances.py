@@ -1,4 +1,6 @@
-"""ListInstances: the instances that groups and fleets would have on AWS.
+"""Instances, groups, fleets and scaling policies: stored and shown; none has a machine.
+
+ListInstances: the instances that groups and fleets would have on AWS.
 
 AddInstanceFleet, ModifyInstanceFleet, ListInstanceFleets. Fleets have no instances; they are stored and shown.
 

@@ -1,7 +1,4 @@
-"""Operations that change one setting of a cluster: its flags, tags and policies.
-
-CreatePersistentAppUI, DescribePersistentAppUI, and the URLs of application UIs, which are pages of this cloud.
-"""
+"""Settings of a cluster (flags, tags, policies), and its application UIs, which are pages of this cloud."""
 
 from __future__ import annotations
 
@@ -12,10 +9,10 @@ from headrace.aws.shapes import emr as shapes
 from headrace.core.arn import Arn
 from headrace.core.values import get_list, moment, present
 from headrace.services.emr.actions.common import check_managed, idle_timeout_s, job_flows, tag_list
+from headrace.services.emr.app_uis import PersistentUi
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import check_tag_keys, invalid_request
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster
-from headrace.services.emr.step_logs import PersistentUi
 
 
 def _change_all(

@@ -1,7 +1,4 @@
-"""Steps: AddJobFlowSteps, DescribeStep, ListSteps, CancelSteps.
-
-RunJobFlow: creates a cluster with its first steps.
-"""
+"""Steps: RunJobFlow, which makes a cluster with its first, AddJobFlowSteps, DescribeStep, ListSteps, CancelSteps."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Operations on applications: create, get, list, update, start, stop, delete.
-
-What EMR Serverless' actions share: pages, times, and the comparison of repeated requests.
-
-Tags of applications and of job runs.
-"""
+"""Operations on applications and on tags, and what EMR Serverless' actions share: pages, times, repeated requests."""
 
 from __future__ import annotations
 

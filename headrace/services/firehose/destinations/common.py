@@ -1,14 +1,8 @@
-"""What all destinations share: their interface, and checks of configurations and outcomes.
-
-What all destinations except S3 share: checks of configurations, secrets, and the outcome of a refused batch.
-
-The interface of destinations: the worker reads, processes and buffers records; a destination delivers a buffer.
+"""What all destinations share: their interface, checks of configurations and secrets, and outcomes.
 
 The worker (`delivery.py`) gives a destination one buffer at a time, after it has stored the intent. The worker handles
 the retry clock, the error output and the backup bucket; the destination returns which records failed and whether
-another try can help.
-
-Beside it: the reasons why a destination refuses, and the delays before it tries again.
+another try can help. Beside it: the reasons why a destination refuses, and the delays before it tries again.
 """
 
 from __future__ import annotations

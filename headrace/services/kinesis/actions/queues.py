@@ -1,8 +1,6 @@
-"""CreateQueue, UpdateQueue, DeleteQueue, DescribeQueue and ListQueues.
+"""Operations on queues: the queue itself, its records (acknowledge, visibility, restore), and receives in process.
 
-The operations that change received records: acknowledge, change the visibility, restore.
-
-The two receives, for calls in process; `fast_path.py` answers requests, without a thread.
+`fast_path.py` answers the receives of requests, without a thread.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
 """The operations that name a resource by its ARN: tags and resource policies.
 
-Finding and storing the stream, the consumer, the queue or the channel that a ResourceARN names.
-
-The six operations on tags: three name a stream, three name a stream, a consumer, a queue or a channel by ARN.
-
-PutResourcePolicy, GetResourcePolicy and DeleteResourcePolicy: they store policies; nothing here evaluates them.
-
-The rules for tags, which are the same for streams, consumers, queues and channels.
+The ARN is that of a stream, a consumer, a queue or a channel, and the rules for tags are the same for all. Three of the
+six operations on tags name a stream instead. Policies are stored; nothing here evaluates them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""SplitShard, MergeShards and UpdateShardCount, which scales uniformly with splits and merges.
-
-ListShards, with its shard filters and its tokens, which expire after five minutes.
-"""
+"""The shards of a stream: split, merge, scale uniformly, and list, with tokens that expire after five minutes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""RegisterStreamConsumer, DeregisterStreamConsumer, DescribeStreamConsumer and ListStreamConsumers.
-
-SubscribeToShard: starts subscriptions over HTTP with a stream of events, and answers calls inside this process.
-"""
+"""Consumers of a stream: register, deregister, describe, list, and subscribe, over HTTP and in process."""
 
 from __future__ import annotations
 

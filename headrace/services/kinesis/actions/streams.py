@@ -1,11 +1,4 @@
-"""CreateStream, DeleteStream and ListStreams.
-
-DescribeStream and DescribeStreamSummary.
-
-DescribeAccountSettings and UpdateAccountSettings.
-
-DescribeLimits.
-"""
+"""Streams: create, delete, list, describe; the account's settings and limits."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""CreateAlias, UpdateAlias, GetAlias, DeleteAlias, ListAliases.
-
-PublishVersion and ListVersionsByFunction: the numbered versions of a function, which never change.
-
-The operations on code signing configurations, and on the configuration of a function.
-"""
+"""Aliases and versions of a function; code signing configurations."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""PutFunctionConcurrency, GetFunctionConcurrency, DeleteFunctionConcurrency.
-
-Put-, Get-, Delete- and ListProvisionedConcurrencyConfig(s): processes that start before the first invocation.
-"""
+"""Reserved and provisioned concurrency of functions."""
 
 from __future__ import annotations
 

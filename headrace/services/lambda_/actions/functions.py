@@ -1,9 +1,4 @@
-"""CreateFunction, UpdateFunctionCode, UpdateFunctionConfiguration, DeleteFunction.
-
-GetFunction, GetFunctionConfiguration, ListFunctions, GetAccountSettings, and two minor configurations.
-
-TagResource, UntagResource, ListTags for functions, event source mappings and code signing configurations.
-"""
+"""Functions: create, update, delete, get, list, tag; the account's settings, and two minor configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Invoke, as the control plane asks for it; requests of HTTP come by `raw.py`.
+"""Invoke, as the control plane asks for it; requests of HTTP come by `fast_path.py`.
 
 Put-, Get-, Update-, Delete- and ListFunctionEventInvokeConfig(s): retries and destinations of asynchronous calls.
 """

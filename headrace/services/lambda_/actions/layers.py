@@ -1,7 +1,4 @@
-"""PublishLayerVersion, GetLayerVersion, GetLayerVersionByArn, DeleteLayerVersion, ListLayers, ListLayerVersions.
-
-AddLayerVersionPermission, RemoveLayerVersionPermission, GetLayerVersionPolicy: who may use a layer version.
-"""
+"""Layers: publish, get, list and delete versions, and who may use one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The resource policy of a function, a version or an alias: statement by statement, and as a document.
-
-Create-, Update-, Get-, Delete- and ListFunctionUrlConfig(s): function URLs.
-"""
+"""Who may call a function from outside: its resource policy, statement by statement, and its URLs."""
 
 from __future__ import annotations
 

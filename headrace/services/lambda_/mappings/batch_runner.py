@@ -20,7 +20,7 @@ from headrace.core.ports import (
 )
 from headrace.core.workers import WorkerDone
 from headrace.services.lambda_.errors import SYNC_PAYLOAD_BYTES
-from headrace.services.lambda_.mappings import failed_batches, trace
+from headrace.services.lambda_.mappings import failed_batches, store
 from headrace.services.lambda_.mappings.batch import (
     AGE_EXCEEDED,
     RETRIES_EXHAUSTED,
@@ -45,7 +45,7 @@ from headrace.services.lambda_.mappings.batch import (
 from headrace.services.lambda_.mappings.checks import EventWriter, TableEventWriter
 from headrace.services.lambda_.mappings.failed_batches import Counts, FailedBatches
 from headrace.services.lambda_.mappings.mapping import Mapping, PresentSettings, Settings
-from headrace.services.lambda_.mappings.trace import BatchSource, Ports, Progress
+from headrace.services.lambda_.mappings.store import BatchSource, Ports, Progress
 
 log = logging.getLogger(__name__)
 
@@ -272,7 +272,7 @@ class BatchRunner:
         verdict = decide_batch(batch, answer, self._settings.rules)
         self.window = window
         if succeeded:
-            self._ports.trace.write(self._place, history, batch, trace.SUCCESS)
+            self._ports.trace.write(self._place, history, batch, store.SUCCESS)
             self._replace((), batch.records[-1])
             return 0.0
         if self._settings.counts_events:
@@ -302,12 +302,12 @@ class BatchRunner:
         assert history is not None
         rest = verdict.rest
         if len(rest) == 1 and rest[0].records == batch.records:
-            write(self._place, history, batch, trace.OPEN)
+            write(self._place, history, batch, store.OPEN)
             return (rest[0].of(history),)
         if len(rest) == 1:
-            write(self._place, history, batch, trace.PARTLY)
+            write(self._place, history, batch, store.PARTLY)
             return (rest[0].of(self._ports.trace.begin(history, "rest")),)
-        write(self._place, history, batch, trace.BISECTED)
+        write(self._place, history, batch, store.BISECTED)
         names = ("first half", "second half")
         return tuple(
             part.of(self._ports.trace.begin(history, name))
@@ -362,7 +362,7 @@ class BatchRunner:
 
     def _back_off(self, batch: Batch | None) -> float:
         if batch is not None and batch.history is not None:
-            self._ports.trace.write(self._place, batch.history, batch, trace.OPEN)
+            self._ports.trace.write(self._place, batch.history, batch, store.OPEN)
         self._troubles += 1
         delay_s = retry_delay_s(self._troubles)
         self._not_before_s = self._ports.clock.monotonic_s() + delay_s
@@ -428,11 +428,11 @@ class BatchRunner:
             if rules.maximum_retries < 0 or self._final_retries < rules.maximum_retries:
                 self._final_retries += 1
                 self._troubles = self._final_retries
-                self._ports.trace.write(self._place, history, empty, trace.OPEN)
+                self._ports.trace.write(self._place, history, empty, store.OPEN)
                 return self._back_off(None)
             log.warning("mapping %s drops the window of %s", self._mapping.uuid, window.start)
         self._final_retries = 0
-        disposal = trace.SUCCESS if succeeded else trace.DROPPED
+        disposal = store.SUCCESS if succeeded else store.DROPPED
         self._ports.trace.write(self._place, history, empty, disposal)
         with self._progress.lock:
             self.window = None

@@ -19,11 +19,11 @@ from typing import Any
 from headrace.core.clock import Clock
 from headrace.core.ports import InvokeResult, Metric, MetricSink
 from headrace.core.values import iso_of
-from headrace.services.lambda_.mappings import trace
+from headrace.services.lambda_.mappings import store
 from headrace.services.lambda_.mappings.batch import Batch
 from headrace.services.lambda_.mappings.checks import EventWriter
 from headrace.services.lambda_.mappings.mapping import Mapping
-from headrace.services.lambda_.mappings.trace import BatchSource, Ports
+from headrace.services.lambda_.mappings.store import BatchSource, Ports
 
 log = logging.getLogger(__name__)
 
@@ -63,12 +63,12 @@ class FailedBatches:
             mapping.dropped += len(batch.records)
             if mapping.settings().counts_events:
                 self._counts.count(DROPPED, len(batch.records))
-            ports.trace.write(self._place, history, batch, trace.DROPPED, condition)
+            ports.trace.write(self._place, history, batch, store.DROPPED, condition)
             return
         if mapping.settings().counts_events:
             self._counts.count(DELIVERED, len(batch.records))
         ports.trace.write(
-            self._place, history, batch, trace.SENT, f"{condition}; {destination}; {sent}"
+            self._place, history, batch, store.SENT, f"{condition}; {destination}; {sent}"
         )
 
     def note_expired(self, batch: Batch) -> None:
@@ -85,7 +85,7 @@ class FailedBatches:
         if mapping.settings().counts_events:
             self._counts.count(DROPPED, count)
         history = batch.history or ports.trace.begin()
-        ports.trace.write(self._place, history, batch, trace.DROPPED, "expired from the stream")
+        ports.trace.write(self._place, history, batch, store.DROPPED, "expired from the stream")
 
     def _send(
         self,

@@ -1,4 +1,4 @@
-"""All event source mappings: finds, runs, changes and removes them.
+"""All event source mappings: finds, runs, changes and removes them, shows their states and their backlog.
 
 The states in which an event source mapping is in use: Creating, Updating, Enabling, Disabling, Deleting.
 
@@ -30,7 +30,7 @@ from headrace.services.lambda_.errors import invalid_parameter, mapping_in_use, 
 from headrace.services.lambda_.mappings.mapping import Checkpoint, Mapping, Pinned, first_unread
 from headrace.services.lambda_.mappings.poller import ShardPoller, build_mapping_report
 from headrace.services.lambda_.mappings.sqs import QueueRunner
-from headrace.services.lambda_.mappings.trace import MappingStore, Ports
+from headrace.services.lambda_.mappings.store import MappingStore, Ports
 
 # Counting stops here: a large count need not be exact.
 MOST_COUNTED = 10_000
@@ -433,7 +433,7 @@ class Mappings:
         ]
 
     def backlogs(self, most: int = MOST_COUNTED) -> list[dict[str, Any]]:
-        """Return every mapping with the number of records that wait for it, at most `most`; see `backlog`."""
+        """Return every mapping with the number of records that wait for it, at most `most`; see `describe_backlog`."""
         ports = self._ports
         with self._lock:
             mappings = list(self._mappings.values())

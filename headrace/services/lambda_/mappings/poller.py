@@ -35,7 +35,7 @@ from headrace.services.lambda_.mappings.mapping import (
     Settings,
     first_unread,
 )
-from headrace.services.lambda_.mappings.trace import (
+from headrace.services.lambda_.mappings.store import (
     BatchSource,
     MappingStore,
     Node,

@@ -23,7 +23,7 @@ from headrace.services.lambda_.mappings import failed_batches
 from headrace.services.lambda_.mappings.batch import failure_sentence, retry_delay_s
 from headrace.services.lambda_.mappings.failed_batches import Counts
 from headrace.services.lambda_.mappings.mapping import Mapping
-from headrace.services.lambda_.mappings.trace import Ports
+from headrace.services.lambda_.mappings.store import Ports
 
 # A queue does not signal new messages, so pollers ask for them: often after a message, then less and less often.
 _FIRST_IDLE_S = 0.05

@@ -1,10 +1,6 @@
-"""The interface of a function's process, and a process that has the cloud's own rights (for the other, see `walls`).
+"""The processes of a function's version: their interface, their memory, the warm ones; none outlives the cloud.
 
-How much memory a process and its children use, from Linux's `/proc`.
-
-The warm execution environments of one function version: lends them to invocations, and closes idle ones.
-
-Starts the reaper (`reaper.py`) and tells it about function processes, so that none outlives the cloud.
+For processes without the cloud's own rights see `walls`; memory is read from Linux's `/proc`.
 """
 
 from __future__ import annotations

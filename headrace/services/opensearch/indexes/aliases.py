@@ -1,7 +1,4 @@
-"""Aliases of OpenSearch's REST API: names for one or more indexes, changed together by `_aliases`.
-
-Finds the indexes that a request names: by their names, by aliases, by patterns and lists of both.
-"""
+"""Which indexes a name means: aliases, changed together by `_aliases`, patterns, and lists of both."""
 
 from __future__ import annotations
 

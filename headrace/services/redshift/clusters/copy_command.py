@@ -1,4 +1,6 @@
-"""Parses Redshift's COPY statement. Source: docs.aws.amazon.com/redshift/latest/dg/r_COPY.html (documented).
+"""Reads SQL as far as headrace must: tokens of any statement, and COPY.
+
+Parses Redshift's COPY statement. Source: docs.aws.amazon.com/redshift/latest/dg/r_COPY.html (documented).
 
 Splits SQL into tokens: enough to find a statement's end and kind, and the words to translate.
 """

@@ -1,4 +1,4 @@
-"""Prepares a cluster's databases: its administrator, its first database, and Redshift's functions.
+"""Prepares a cluster's databases: administrator, users of IAM identities, and what every database needs.
 
 Maps IAM identities to a cluster's database users: by a login without password, or with a temporary password.
 

@@ -1,7 +1,4 @@
-"""ListDatabases, ListSchemas, ListTables, DescribeTable: queries of a database's catalog, answered synchronously.
-
-ListSessions.
-"""
+"""Lists databases, schemas, tables and sessions; describes tables: queries of the catalog, answered synchronously."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""CreateWorkgroup, GetWorkgroup, ListWorkgroups, UpdateWorkgroup, DeleteWorkgroup.
-
-GetCredentials: a database user and a temporary password for the caller, for psql and drivers.
-
-Tags of namespaces and workgroups.
-
-CreateNamespace, GetNamespace, ListNamespaces, UpdateNamespace, DeleteNamespace.
-
-Pages of the list operations.
-"""
+"""Operations on workgroups and namespaces, their tags and pages, and GetCredentials for psql and drivers."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _render_checksum(upload: Upload) -> dict[str, str]:
 
 @operation("UploadPart")
 def upload_part(s3: S3, call: Call, request: UploadPartInput) -> UploadPartOutput:
-    """Store a part whose body is in memory; `raw` handles UploadPart over HTTP. Source: API_UploadPart."""
+    """Store a part whose body is in memory; `fast_path` handles UploadPart over HTTP. Source: API_UploadPart."""
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
     body = Body(request.get("Body", b""))

@@ -1,9 +1,4 @@
-"""The operations on objects: put, get, head, tags, attributes and ACLs. `raw` handles objects' bytes over HTTP.
-
-The operations of object lock, and RestoreObject.
-
-DeleteObject and DeleteObjects.
-"""
+"""Operations on objects: put, get, head, delete, lock, restore, tags, attributes and ACLs. `fast_path` has bytes."""
 
 from __future__ import annotations
 

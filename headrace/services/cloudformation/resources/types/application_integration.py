@@ -1,9 +1,4 @@
-"""Types of Step Functions and SQS.
-
-Step Functions: state machines, versions, aliases, activities.
-
-SQS queues and their policies.
-"""
+"""Types of Step Functions (state machines, versions, aliases, activities) and SQS (queues and their policies)."""
 
 from __future__ import annotations
 

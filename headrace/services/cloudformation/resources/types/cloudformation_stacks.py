@@ -1,9 +1,4 @@
-"""Types of CloudFormation that hold stacks: nested ones, macros, StackSets.
-
-Nested stacks, and macros.
-
-StackSets with self-managed permissions, and their instances, as resources of a stack.
-"""
+"""Types of CloudFormation that hold stacks: nested ones, macros, StackSets with self-managed permissions."""
 
 from __future__ import annotations
 

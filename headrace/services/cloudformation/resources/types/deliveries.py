@@ -1,9 +1,4 @@
-"""Types that deliver streams to stores: Firehose's delivery streams, Kinesis' channels.
-
-Firehose delivery streams.
-
-Kinesis channels: deliveries of a stream to a bucket.
-"""
+"""Types that deliver streams to stores: Firehose's delivery streams, Kinesis' channels."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""EC2: addresses, interfaces, options and gateways of networks, as stored settings.
-
-EC2's security groups and their rules. Nothing is filtered: all is stored.
-"""
+"""EC2's networks, as stored settings: addresses, interfaces, gateways, security groups (nothing is filtered)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""EMR clusters, steps and security configurations.
-
-EMR Serverless applications.
-"""
+"""Types of EMR (clusters, steps, security configurations) and EMR Serverless (applications)."""
 
 from __future__ import annotations
 

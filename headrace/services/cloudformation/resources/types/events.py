@@ -1,9 +1,4 @@
-"""EventBridge rules.
-
-EventBridge Pipes.
-
-EventBridge Scheduler: groups and schedules.
-"""
+"""Types of EventBridge: rules, pipes, and the Scheduler's groups and schedules."""
 
 from __future__ import annotations
 

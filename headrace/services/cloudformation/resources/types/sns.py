@@ -1,7 +1,4 @@
-"""SNS topics, subscriptions and policies.
-
-SES: identities, templates and configuration sets, as moto has them: no mail leaves the machine.
-"""
+"""Types of notifications: SNS topics, subscriptions and policies; SES' settings (no mail leaves the machine)."""
 
 from __future__ import annotations
 

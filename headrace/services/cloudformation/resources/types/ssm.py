@@ -1,7 +1,4 @@
-"""SSM parameters.
-
-AppConfig: applications, environments, profiles, strategies and deployments.
-"""
+"""Types of configuration: SSM parameters; AppConfig's applications, environments, profiles and deployments."""
 
 from __future__ import annotations
 

@@ -1,17 +1,13 @@
-"""Stores the batch trees: every batch that was cut from a shard, its invocations, its parts and its end.
+"""What mappings store: themselves, their checkpoints, and the batch trees; and the ports that pollers use.
 
-Each batch has one row, with a range of records. The row of a batch that succeeds at once is written once; otherwise it
-is written again after each attempt. Rows survive restarts. Their number is limited: each mapping keeps its newest
-batches that succeeded at once and, separately, its newest other batches; there is also a limit for all mappings.
+A batch tree is every batch that was cut from a shard, its invocations, its parts and its end. Each batch has one row,
+with a range of records. The row of a batch that succeeds at once is written once; otherwise it is written again after
+each attempt. Rows survive restarts. Their number is limited: each mapping keeps its newest batches that succeeded at
+once and, separately, its newest other batches; there is also a limit for all mappings.
 
-The progress of a mapping in one shard, over all lanes, and the checkpoint that stores it.
-
-The checkpoint is the oldest record that some lane has not finished, so no record is ever skipped. Lanes may be ahead of
-the checkpoint. The progress of each lane is stored with it, so that a restart does not repeat their work.
-
-Stores event source mappings and their checkpoints in the state database.
-
-The ports that pollers of event source mappings use: clock, streams, queues, functions, destinations, stores.
+The checkpoint of a mapping in a shard is the oldest record that some lane has not finished, so no record is ever
+skipped. Lanes may be ahead of it. The progress of each lane is stored with it, so that a restart does not repeat their
+work.
 """
 
 from __future__ import annotations
