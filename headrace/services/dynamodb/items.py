@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import copy
 import functools
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -401,3 +403,50 @@ def undone_if_cancelled(transact: Any) -> Any:
             act()
 
     return write
+
+
+# Documented: API_TransactWriteItems; an account's region keeps so many (assumed).
+_TOKEN_MS = 10 * 60 * 1000
+_MOST_TOKENS = 10_000
+TOKENS = "request_tokens"
+
+
+def once_per_token(call: Any) -> Any:
+    """Return a call of moto's handler that happens once for a ClientRequestToken, ten minutes long.
+
+    SDKs send one with each TransactWriteItems and repeat it when an answer does not come. Tokens are in memory: a
+    request that is repeated after a kill happens again.
+    """
+
+    @functools.wraps(call)
+    def answer(self: Any) -> Any:
+        token = self.body.get("ClientRequestToken")
+        if not token:
+            return call(self)
+        tokens: dict[str, tuple[str, int, Any]] = vars(self.dynamodb_backend).setdefault(TOKENS, {})
+        now_ms = CURRENT.clock.now_ms()
+        while tokens:
+            oldest = next(iter(tokens))
+            if tokens[oldest][1] > now_ms - _TOKEN_MS and len(tokens) < _MOST_TOKENS:
+                break
+            del tokens[oldest]
+        items = [self.body.get(name) for name in ("TransactItems", "TransactStatements")]
+        asked = hashlib.sha256(json.dumps(items, sort_keys=True, default=repr).encode()).hexdigest()
+        if token not in tokens:
+            result = call(self)
+            tokens[token] = (asked, now_ms, result)
+        elif tokens[token][0] != asked:
+            raise _mismatch()
+        return tokens[token][2]
+
+    return answer
+
+
+def _mismatch() -> Exception:
+    from moto.dynamodb.exceptions import DynamodbException
+
+    # The sentence is assumed.
+    return DynamodbException(
+        "com.amazonaws.dynamodb.v20120810#IdempotentParameterMismatchException",
+        "The request uses the same client token as a previous, but non-identical request.",
+    )

@@ -13,6 +13,7 @@ import re
 from typing import Any
 
 from headrace.permissions.requests.others import partiql_target
+from headrace.services.dynamodb.items import once_per_token
 from headrace.services.dynamodb.partiql import Condition, Statement, parse, refuse
 
 _MOST_IN_BATCH = 25
@@ -155,7 +156,7 @@ def add_calls(module: Any) -> None:
     handler = module.DynamoHandler
     handler.execute_statement = _execute_statement
     handler.batch_execute_statement = _batch_execute_statement
-    handler.execute_transaction = _execute_transaction
+    handler.execute_transaction = once_per_token(_execute_transaction)
 
 
 def _call(self: Any, operation: str, request: dict[str, Any]) -> dict[str, Any]:

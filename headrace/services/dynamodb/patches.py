@@ -33,6 +33,7 @@ from headrace.moto.storage.changes import MOTO_LOCK, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.dynamodb import expressions
 from headrace.services.dynamodb.items import (
+    TOKENS,
     Copies,
     NoCopies,
     check_size,
@@ -42,6 +43,7 @@ from headrace.services.dynamodb.items import (
     key_of,
     note_put,
     of_one_partition,
+    once_per_token,
     place,
     undone_if_cancelled,
     update_item,
@@ -95,7 +97,12 @@ def patch() -> None:
     handler.update_table = _answer_updating(DynamoHandler.update_table)
     for name in ("batch_write_item", "batch_get_item", "transact_write_items", "update_item"):
         setattr(handler, name, _as_asked(getattr(handler, name)))
+    handler.transact_write_items = once_per_token(handler.transact_write_items)
     pickles.register_reducer(Table, _reduce_table)
+    pickles.register_filter(
+        "dynamodb",
+        lambda _, state: {name: value for name, value in state.items() if name != TOKENS},
+    )
 
 
 def _run_now(thread: Any) -> None:

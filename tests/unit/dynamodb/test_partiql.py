@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -282,3 +283,42 @@ def test_a_transaction_happens_whole_or_not_at_all(dynamodb: Any, item: str) -> 
         transact(dynamodb, "SELECT n FROM flat WHERE pk='i2'", writes[0])
     transact(dynamodb, "DELETE FROM flat WHERE pk='i2'", "DELETE FROM flat WHERE pk='i3'")
     assert item_of(dynamodb, "i2") is None
+
+
+def test_a_transaction_with_a_token_happens_once(dynamodb: Any, item: str) -> None:
+    add = {"Statement": "UPDATE flat SET n = n + 1 WHERE pk='i'"}
+    update = {
+        "TableName": "flat", "Key": {"pk": {"S": "i"}}, "UpdateExpression": "ADD n :one",
+        "ExpressionAttributeValues": {":one": {"N": "1"}},
+    }  # fmt: skip
+    for _ in range(2):
+        dynamodb.execute_transaction(TransactStatements=[add], ClientRequestToken="a")
+        dynamodb.transact_write_items(TransactItems=[{"Update": update}], ClientRequestToken="b")
+    assert item_of(dynamodb, item)["n"] == {"N": "7"}
+    with pytest.raises(ClientError, match="IdempotentParameterMismatchException"):
+        dynamodb.transact_write_items(
+            TransactItems=[{"Update": update}, {"Delete": {"TableName": "flat", "Key": {"pk": {"S": "z"}}}}],
+            ClientRequestToken="b",
+        )  # fmt: skip
+    fails = [{"Statement": "UPDATE flat SET n = 1 WHERE pk='i' AND n = 99"}]
+    for _ in range(2):
+        with pytest.raises(ClientError, match="TransactionCanceledException"):
+            dynamodb.execute_transaction(TransactStatements=fails, ClientRequestToken="c")
+
+
+def test_a_token_is_forgotten_after_ten_minutes(tmp_path: Path) -> None:
+    with MotoLab(tmp_path / "moto") as lab:
+        dynamodb = lab.client("dynamodb")
+        dynamodb.create_table(
+            TableName="flat",
+            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        run(dynamodb, "INSERT INTO flat VALUE {'pk':'i','n':0}")
+        add = [{"Statement": "UPDATE flat SET n = n + 1 WHERE pk='i'"}]
+        for wait_s in (0, 599, 2):
+            lab.clock.advance(wait_s)
+            dynamodb.execute_transaction(TransactStatements=add, ClientRequestToken="a")
+        lab.restart()
+        assert item_of(dynamodb, "i")["n"] == {"N": "2"}
