@@ -26,6 +26,8 @@ KEPT_VERSIONS = 10
 # Folders of one size that become one of the next size.
 MERGED_AT = 8
 _DAY = "_day"
+# What is in the folder itself of results that were written before there were versions.
+_UNVERSIONED = ("batch=", "part-")
 # A folder with rows of a day, below the table's, and how many micro-batches it holds.
 Part = tuple[str, int]
 # The parts of each day, in the order of their micro-batches.
@@ -85,9 +87,14 @@ class DayTable:
     def add(self, rows: DataFrame, batch_id: int) -> None:
         """Add a micro-batch's rows to the table, unless it has them; Spark's errors leave it as it was.
 
-        Raises ValueError when the table is another checkpoint's, or is ahead of this one.
+        Raises ValueError when the table is another checkpoint's, is ahead of this one, or has rows without versions.
         """
         numbers, query = self._numbers(), self._query_id()
+        if not numbers and any(n.startswith(_UNVERSIONED) for n in self._files.names(self._folder)):
+            raise ValueError(
+                f"{self._folder} has rows that an earlier form of this job wrote, and this table would not have them:"
+                " give an empty folder with an empty checkpoint."
+            )
         newest = self._version(numbers[-1]) if numbers else {"days": {}, "query": query}
         if newest.get("query") != query or (numbers and batch_id < numbers[-1]):
             raise ValueError(

@@ -150,6 +150,17 @@ def test_a_table_is_refused_to_another_checkpoint(spark: SparkSession, tmp_path:
     assert own.read().count() == 2
 
 
+@pytest.mark.parametrize("name", ["batch=0/part-00000.parquet", "part-00000.parquet"])
+def test_rows_without_versions_are_not_passed_over(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    table = DayTable(spark, f"{tmp_path.as_uri()}/", SCHEMA)
+    with pytest.raises(ValueError, match="give an empty folder"):
+        table.add(spark.createDataFrame([], SCHEMA), 8)
+
+
 def test_a_days_parts_are_few_and_each_is_written_once_a_size() -> None:
     parts: list[Part] = []
     written, most = 0, 0
