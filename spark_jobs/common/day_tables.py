@@ -46,6 +46,14 @@ def parts_due(parts: list[Part]) -> int:
     return due
 
 
+def days_of(version: dict[str, Any]) -> Days:
+    """Return a version's days; one of before parts were merged names a day's only folder."""
+    return {
+        day: [(parts, 1)] if isinstance(parts, str) else parts
+        for day, parts in version["days"].items()
+    }
+
+
 class DayTable:
     """One table under a folder. Only the driver uses it, and only one query writes it.
 
@@ -88,7 +96,7 @@ class DayTable:
             )
         if numbers[-1:] == [batch_id]:
             return
-        days: Days = newest["days"]
+        days = days_of(newest)
         for day, path in self._write(rows, f"data/batch={batch_id}/").items():
             days.setdefault(day, []).append((path, 1))
         self._merge_parts(days, f"data/merged={batch_id}/")
@@ -110,7 +118,9 @@ class DayTable:
         rows = self._rows(path for path, _ in chain.from_iterable(due.values()))
         merged = self._write(self._merge(rows), folder)
         for day, parts in due.items():
-            days[day][-len(parts) :] = [(merged[day], sum(size for _, size in parts))]
+            size = sum(size for _, size in parts)
+            # None of a day's rows may be left, where later days correct them.
+            days[day][-len(parts) :] = [(merged[day], size)] if day in merged else []
 
     def _write(self, rows: DataFrame, folder: str) -> dict[str, str]:
         """Write rows to a folder, and return each day's folder below it."""
@@ -149,7 +159,7 @@ class DayTable:
         return None if self._checkpoint is None else query_id(self._files, self._checkpoint)
 
     def _days(self, number: int) -> Days:
-        return self._version(number)["days"]
+        return days_of(self._version(number))
 
     def _paths(self, number: int) -> set[str]:
         return {path for parts in self._days(number).values() for path, _ in parts}

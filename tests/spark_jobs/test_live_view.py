@@ -13,7 +13,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from scripts import reference_streams as reference
 from spark_jobs import aircraft_days, live_view, rolling_delays, speed_view
 from spark_jobs.common import events, outputs, queries, views
-from spark_jobs.common.day_tables import KEPT_VERSIONS, MERGED_AT, DayTable, Part, parts_due
+from spark_jobs.common.day_tables import (
+    KEPT_VERSIONS,
+    MERGED_AT,
+    DayTable,
+    Part,
+    days_of,
+    parts_due,
+)
 from spark_jobs.common.job import Job
 from tests.spark_jobs.feed import Feed, arguments, flights, table
 from tests.support.server import wait_until
@@ -159,6 +166,13 @@ def test_a_days_parts_are_few_and_each_is_written_once_a_size() -> None:
     # Sizes 1, 8, 64, 512: at most seven of each, and of the largest as many as there are.
     assert most <= 4 * (MERGED_AT - 1)
     assert written <= 3 * 4_000
+
+
+def test_a_table_of_one_folder_a_day_goes_on() -> None:
+    before = {"days": {"2013-01-01": "data/batch=3/_day=2013-01-01/"}}
+    assert days_of(before) == {"2013-01-01": [("data/batch=3/_day=2013-01-01/", 1)]}
+    now = {"days": {"2013-01-01": [["data/merged=8/_day=2013-01-01/", 8]]}}
+    assert days_of(now) == now["days"]
 
 
 @pytest.mark.slow

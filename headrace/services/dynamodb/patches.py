@@ -93,7 +93,7 @@ def patch() -> None:
     expressions.patch(handler)
     handler.create_table = _answer_creation(DynamoHandler.create_table)
     handler.update_table = _answer_updating(DynamoHandler.update_table)
-    for name in ("batch_write_item", "batch_get_item", "transact_write_items"):
+    for name in ("batch_write_item", "batch_get_item", "transact_write_items", "update_item"):
         setattr(handler, name, _as_asked(getattr(handler, name)))
     pickles.register_reducer(Table, _reduce_table)
 

@@ -89,6 +89,7 @@ def patch() -> None:
     _wrap(backend, "put_metric_filter", _put_metric_filter)
     _wrap(backend, "put_subscription_filter", _put_subscription_filter)
     _wrap(backend, "delete_log_group", _delete_log_group)
+    _wrap(group, "put_subscription_filter", _replace_subscription_filter)
     _wrap(group, "filter_log_events", _filter_log_events)
     _wrap(group, "put_log_events", _put_log_events)
     _wrap(group, "to_describe_dict", _to_describe_dict)
@@ -170,6 +171,15 @@ def _put_subscription_filter(
         others = [one for one in _subscriptions_of(group) if one["filterName"] != filter_name]
         _check_regexes(pattern, [*others, *_filters_of(group)])
     put(self, log_group_name, filter_name, filter_pattern, *rest)
+
+
+def _replace_subscription_filter(self: Any, put: Any, filter_name: str, *more: Any) -> None:
+    """Documented: a filter of the same name is replaced; moto refuses that when a group has two, the most."""
+    known = self.subscription_filters.get(filter_name)
+    if known is not None:
+        known.update(*more)
+    else:
+        put(self, filter_name, *more)
 
 
 def _delete_log_group(self: Any, delete: Any, log_group_name: str) -> None:

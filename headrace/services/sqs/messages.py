@@ -147,17 +147,25 @@ class Messages(Rows):
 
     def measure(self, now_ms: float) -> tuple[int, int, int, int | None]:
         """Return how many are ready, in flight and delayed, and when the oldest was sent; changes nothing."""
-        over = Counter(
-            self._states[number]
-            for at_ms, number in self._later
-            if at_ms <= now_ms and self._is_due(at_ms, number)
-        )
+        over = Counter(self._states[number] for number in self._overdue(now_ms))
         in_flight, delayed = (
             self.counts[state] - over[state] for state in (State.IN_FLIGHT, State.DELAYED)
         )
         oldest = next(iter(self.messages.values()), None)
         sent_ms = None if oldest is None else int(oldest.sent_timestamp)
         return len(self.messages) - in_flight - delayed, in_flight, delayed, sent_ms
+
+    def _overdue(self, now_ms: float) -> set[int]:
+        """Return the messages whose time has come since `advance`, without a look at the others of the heap."""
+        numbers: set[int] = set()
+        places = [0]
+        while places:
+            place = places.pop()
+            if place < len(self._later) and self._later[place][0] <= now_ms:
+                if self._is_due(*self._later[place]):
+                    numbers.add(self._later[place][1])
+                places += (2 * place + 1, 2 * place + 2)
+        return numbers
 
     def is_empty(self, now_ms: float) -> bool:
         """Whether nothing can be received now; changes nothing, and may run concurrently with requests."""

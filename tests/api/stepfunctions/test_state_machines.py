@@ -389,6 +389,10 @@ def test_an_object_that_a_state_must_not_hold_is_not_read(
         ("$.a.b", {"a": 5}, "b"),
         ("$.a.b", {"a": None}, "b"),
         ("$['a'][0]", {"a": {}}, "0"),
+        # Lists of hundreds of millions would be made.
+        ("$.a[900000000]", {"a": [1]}, "900000000"),
+        ("$['a'][ 900000000]['b']", {}, "900000000"),
+        ("$.a[1]", {"a": [1]}, None),
         ("$.a.b", {"a": {"c": 1}}, None),
         ("$['a b'].c", {}, None),
     ],

@@ -106,6 +106,13 @@ def test_keys_of_38_digits_are_each_an_item(lab: MotoLab, table: Any):
     assert [get(table, r=number)["x"]["S"] for number in numbers] == numbers
 
 
+def test_an_update_says_its_capacity_when_it_is_asked(table: Any):
+    update = {"TableName": "t", "Key": key(), "AttributeUpdates": {"x": {"Value": {"S": "a"}}}}
+    assert "ConsumedCapacity" not in table.update_item(**update)
+    asked = table.update_item(**update, ReturnConsumedCapacity="TOTAL")
+    assert asked["ConsumedCapacity"]["TableName"] == "t"
+
+
 def test_zero_is_one_key_whatever_its_sign(lab: MotoLab, table: Any):
     put(table, r="-0")
     put(table, r="0.0")

@@ -188,6 +188,17 @@ def test_a_subscription_gets_what_matches(lab: MotoLab, logs: Any) -> None:
     )
 
 
+def test_one_of_two_subscriptions_is_replaced_and_a_third_is_refused(logs: Any) -> None:
+    stream = "arn:aws:kinesis:us-east-1:000000000000:stream/s"
+    named = {"logGroupName": "g", "destinationArn": stream, "roleArn": "r"}
+    for name, pattern in (("a", "1"), ("b", "1"), ("a", "2")):
+        logs.put_subscription_filter(**named, filterName=name, filterPattern=pattern)
+    subscriptions = logs.describe_subscription_filters(logGroupName="g")["subscriptionFilters"]
+    assert [one["filterPattern"] for one in subscriptions] == ["2", "1"]
+    with pytest.raises(ClientError, match="LimitExceededException"):
+        logs.put_subscription_filter(**named, filterName="c", filterPattern="1")
+
+
 def test_test_metric_filter_shows_what_is_extracted(logs: Any) -> None:
     answer = logs.test_metric_filter(
         filterPattern="[ip, code = 5*]", logEventMessages=["1.1.1.1 200", "1.1.1.2 503"]

@@ -426,3 +426,17 @@ def test_a_store_keeps_nothing_of_what_was_deleted():
     # Times of visibility that are out of date are swept.
     assert len(store._later) < 5_000
     assert not store._ready
+
+
+def test_a_measure_counts_a_message_once():
+    store = Messages()
+    for name in ("a", "b", "c"):
+        store.add(_Message(name), 0.0)
+    first, second = store.receive(2, 0.0, 30, lambda _: False)
+    numbers = [store.number_of(message.receipt_handle) or 0 for message in (first, second)]
+    # The same end twice, and another one for the second message.
+    store.change_visibility(numbers[0], 0.0, 30)
+    store.change_visibility(numbers[1], 0.0, 60)
+    measures = [store.measure(now_ms)[:3] for now_ms in (0.0, 30_000.0, 60_000.0)]
+    assert measures == [(1, 2, 0), (2, 1, 0), (3, 0, 0)]
+    CHANGES.take()

@@ -35,7 +35,6 @@ HISTORIES = Ledger(one=64 * 1024 * 1024, all_together=192 * 1024 * 1024)
 # moto's literals keep the backslashes of JSON, so there may be two.
 _HOLE = re.compile(r"\\+([{}'])|\{\}")
 # A step of a reference path: .name, ['name'] or [0].
-_STEP = re.compile(r"\.?(?:\[?('[^']*'|[^\s.\[\]'0-9][^\s.\[\]']*)\]?|\[(\d+)\])")
 Evaluate = Callable[[Any, Any], None]
 
 
@@ -96,6 +95,7 @@ def patch() -> None:
 
     path: Any = result_path.ResultPath
     path._eval_body = _check_path(path._eval_body)
+    cast("Any", result_path).parse = _parse_path
     template: Any = payload_tmpl.PayloadTmpl
     template._eval_body = _template
     items: Any = payload_arr.PayloadArr
@@ -230,24 +230,50 @@ class PathMismatch(ValueError):
     """A ResultPath cannot be applied to the state's input; the message is AWS's sentence (observed by others)."""
 
 
+@functools.lru_cache(maxsize=256)
+def _parse_path(text: str) -> Any:
+    """Return a path as moto's library reads it; it takes a millisecond."""
+    from jsonpath_ng.parser import parse
+
+    return parse(text)
+
+
+def _steps_of(path: Any) -> list[str | int] | None:
+    """Return the names and places of a Reference Path; None for another path, which AWS does not take here."""
+    match type(path).__name__:
+        case "Root":
+            return []
+        case "Child":
+            left, right = _steps_of(path.left), _steps_of(path.right)
+            return None if left is None or right is None else left + right
+        case "Fields" | "Index":
+            steps = getattr(path, "fields", None) or path.indices
+            return [steps[0]] if len(steps) == 1 else None
+        case _:
+            return None
+
+
 def _check_path(evaluate: Evaluate) -> Evaluate:
-    """Fail a state whose ResultPath names a field of what is no object, or a place of what is no list."""
+    """Fail a state whose ResultPath names a field of what is no object, or a place behind what a list can take."""
 
     @functools.wraps(evaluate)
     def evaluate_checked(self: Any, env: Any) -> None:
         part = env.states.get_input()
-        for field, index in _STEP.findall((self.result_path_src or "$")[1:]):
-            step = field.strip("'") or int(index)
-            if part is _ABSENT:
-                break  # made on the way
-            if not isinstance(part, list if isinstance(step, int) else dict):
-                text = json.dumps(env.states.get_input(), separators=(",", ":"), default=str)
-                raise PathMismatch(f'Unable to apply step "{step}" to input {text}')
-            if isinstance(step, int):
-                items = cast("list[Any]", part)
-                part = items[step] if step < len(items) else _ABSENT
-            else:
-                part = cast("dict[str, Any]", part).get(step, _ABSENT)
+        text = self.result_path_src or "$"
+        steps = _steps_of(_parse_path(text))
+        if steps is None:
+            raise PathMismatch(f"The ResultPath {text} is no Reference Path")
+        for step in steps:
+            kind = list if isinstance(step, int) else dict
+            # What is absent is made on the way, and the places before one in a list would be, too.
+            target: Any = kind() if part is _ABSENT else part
+            if not isinstance(target, kind) or (
+                isinstance(step, int) and not 0 <= step <= len(target)
+            ):
+                shown = json.dumps(env.states.get_input(), separators=(",", ":"), default=str)
+                raise PathMismatch(f'Unable to apply step "{step}" to input {shown}')
+            is_known = step < len(target) if isinstance(step, int) else step in target
+            part = cast("Any", target)[step] if is_known else _ABSENT
         evaluate(self, env)
 
     return evaluate_checked
