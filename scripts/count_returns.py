@@ -49,7 +49,7 @@ PATHS = (
     "PutItem",
     "SendMessage",
 )
-LEAVES = ("state.py", "spark_versions.py", "errors.py", "limits.py")
+LEAVES = ("state.py", "spark_versions.py", "extras.py", "errors.py", "limits.py")
 # Work of background workers and a timer, which is independent of the request.
 BACKGROUND = frozenset({
     ("aws/server/server.py", "Server._look_regularly"),

@@ -26,7 +26,7 @@ class _Shard:
 
 
 class FakeReads:
-    """Implements `headrace.spark.fetcher.Reads`. Time is `clock_ms`, which tests move."""
+    """Implements `headrace.spark.fetcher.StreamCalls`. Time is `clock_ms`, which tests move."""
 
     def __init__(self, shards: int = 1, *, page_size: int = 1000) -> None:
         self.clock_ms = 1_000

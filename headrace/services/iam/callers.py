@@ -20,7 +20,7 @@ _EVERYTHING = NamedPolicy.of(
 
 
 class MotoUsersAndRoles:
-    """Implements `headrace.permissions.decisions.decisions.People` on moto's IAM. Thread-safe.
+    """Implements `headrace.permissions.decisions.decisions.UsersAndRoles` on moto's IAM. Thread-safe.
 
     Args:
         sessions: gives the ids of roles that IAM does not have.
@@ -44,16 +44,16 @@ class MotoUsersAndRoles:
 
     @property
     def is_ready(self) -> bool:
-        """See `People.is_ready`."""
+        """See `UsersAndRoles.is_ready`."""
         return self._is_ready()
 
     @property
     def version(self) -> int:
-        """See `People.version`."""
+        """See `UsersAndRoles.version`."""
         return self._version()
 
     def user_of(self, access_key: str) -> Identity | None:
-        """See `People.user_of`."""
+        """See `UsersAndRoles.user_of`."""
         self._load()
         for account, backend in principals.iam_backends():
             key = backend.access_keys.get(access_key)
@@ -62,7 +62,7 @@ class MotoUsersAndRoles:
         return None
 
     def principal(self, identity: Identity) -> Principal | None:
-        """See `People.principal`."""
+        """See `UsersAndRoles.principal`."""
         if identity.kind == "service":
             return Principal("service", identity.name)
         if identity.kind == "provider":
@@ -85,7 +85,7 @@ class MotoUsersAndRoles:
         )
 
     def policies(self, identity: Identity) -> Policies:
-        """See `People.policies`."""
+        """See `UsersAndRoles.policies`."""
         if identity.kind == "root":
             return Policies(identity=(_EVERYTHING,))
         principal_found = self._find(identity)

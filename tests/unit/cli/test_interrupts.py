@@ -92,7 +92,7 @@ def test_an_interrupted_import_is_quiet(module: str, arguments: list[str], tmp_p
 @pytest.mark.parametrize(
     ("place", "function"),
     [
-        pytest.param("before", "headrace.aws.server.bind", marks=pytest.mark.slow),
+        pytest.param("before", "headrace.aws.server.server.bind", marks=pytest.mark.slow),
         ("before", "headrace.cloud.Cloud/__init__"),
         pytest.param("before", "headrace.cloud.Cloud/start", marks=pytest.mark.slow),
         pytest.param("after", "headrace.cloud.Cloud/start", marks=pytest.mark.slow),
