@@ -166,7 +166,7 @@ def _call(self: Any, operation: str, request: dict[str, Any]) -> dict[str, Any]:
         result = getattr(self, operation)()
     finally:
         self.body = before
-    return json.loads(json.dumps(result.result, default=str)) if result is not None else {}
+    return {} if result is None else result.result
 
 
 def _table_of(self: Any, statement: Statement) -> Any:

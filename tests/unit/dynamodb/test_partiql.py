@@ -105,6 +105,19 @@ def test_columns_parameters_and_an_index(rows: Any) -> None:
     assert run(rows, "SELECT none FROM tall WHERE pk='p' AND sk='s1'") == [{}]
 
 
+def test_binary_values_come_as_they_went(dynamodb: Any, item: str) -> None:
+    for given in (
+        {"B": b"\x00\xff"},
+        {"BS": [b"a", b"\xfe"]},
+        {"M": {"b": {"L": [{"B": b"\x80"}]}}},
+    ):
+        run(dynamodb, "UPDATE flat SET bin = ? WHERE pk='i'", given)
+        assert run(dynamodb, "SELECT bin FROM flat WHERE pk='i'") == [{"bin": given}]
+        assert run(dynamodb, "SELECT bin FROM flat WHERE bin = ?", given) == [{"bin": given}]
+        [old] = run(dynamodb, "UPDATE flat SET n = 1 WHERE pk='i' RETURNING ALL OLD *")
+        assert old["bin"] == given
+
+
 def test_a_select_has_pages(rows: Any) -> None:
     statement = "SELECT * FROM tall WHERE pk='p'"
     first = rows.execute_statement(Statement=statement, Limit=2)
