@@ -60,8 +60,6 @@ def patch() -> None:
     import moto.dynamodb.responses as responses
     from moto.dynamodb.models.dynamo_type import Item, LimitedSizeDict
     from moto.dynamodb.models.table import Table
-    from moto.dynamodb.models.table_export import TableExport
-    from moto.dynamodb.models.table_import import TableImport
     from moto.dynamodb.responses import DynamoHandler
 
     use_clock(models, tables)
@@ -88,10 +86,6 @@ def patch() -> None:
     handler: Any = DynamoHandler
     for name in ("put_item", "update_item", "delete_item"):
         setattr(handler, name, _with_legacy(getattr(handler, name)))
-    for thread in (TableImport, TableExport):
-        background: Any = thread
-        # Now, under the request's lock, so that its changes are stored with the request.
-        background.start = _run_now
     expressions.patch(handler)
     handler.create_table = _answer_creation(DynamoHandler.create_table)
     handler.update_table = _answer_updating(DynamoHandler.update_table)
@@ -103,10 +97,6 @@ def patch() -> None:
         "dynamodb",
         lambda _, state: {name: value for name, value in state.items() if name != TOKENS},
     )
-
-
-def _run_now(thread: Any) -> None:
-    thread.run()
 
 
 # --- rows -----------------------------------------------------------------------------------------
