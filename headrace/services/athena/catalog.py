@@ -24,6 +24,8 @@ from headrace.core.ports import (
     ObjectStore,
 )
 from headrace.services.athena.glue_tables import (
+    PATH_EXISTS,
+    TABLE_EXISTS,
     CatalogRefused,
     folder_values,
     is_iceberg,
@@ -40,7 +42,6 @@ from headrace.services.athena.projection import (
 MOST_FILES = 200_000
 _FAILED = "FAILED: Execution Error, return code 1 from org.apache.hadoop.hive.ql.exec.DDLTask. "
 _TEXT_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
-_EXISTS = "TABLE_ALREADY_EXISTS"
 # What an INSERT can write, by the end of the SerDe's class.
 _WRITTEN = {"ParquetHiveSerDe": "PARQUET", "JsonSerDe": "JSON", "LazySimpleSerDe": "TEXTFILE"}
 _PARQUET = {
@@ -355,9 +356,7 @@ class Catalog:
                 f"HIVE_WRITER_OPEN_ERROR: The bucket of {location} does not exist"
             ) from error
         if is_taken:
-            raise CatalogRefused(
-                f"HIVE_PATH_ALREADY_EXISTS: Target directory already exists: {location}"
-            )
+            raise CatalogRefused(f"{PATH_EXISTS}: Target directory already exists: {location}")
         return location
 
     def _put_files(self, written: Mapping[str, Any], location: str, query_id: str) -> list[str]:
@@ -414,7 +413,7 @@ class Catalog:
         try:
             self.check_new(database, name)
         except CatalogRefused as error:
-            if options.get("if_not_exists") and str(error).startswith(_EXISTS):
+            if options.get("if_not_exists") and str(error).startswith(TABLE_EXISTS):
                 return []
             raise
         uris = self._put_files(written, self.check_empty(location), query_id)
@@ -468,7 +467,9 @@ class Catalog:
             if str(error).startswith("TABLE_NOT_FOUND"):
                 return
             raise
-        raise CatalogRefused(f"{_EXISTS}: Table 'awsdatacatalog.{database}.{name}' already exists")
+        raise CatalogRefused(
+            f"{TABLE_EXISTS}: Table 'awsdatacatalog.{database}.{name}' already exists"
+        )
 
     def add_partitions(
         self,

@@ -19,6 +19,7 @@ from headrace.core.patterns import glob_matches
 from headrace.core.ports import BucketNotFound
 from headrace.services.athena.catalog import Catalog
 from headrace.services.athena.glue_tables import (
+    TABLE_EXISTS,
     VIEW_MARK,
     CatalogRefused,
     input_of,
@@ -132,7 +133,7 @@ class CatalogStatements:
         try:
             self._catalog.check_new(database, name)
         except CatalogRefused as error:
-            if not str(error).startswith("TABLE_ALREADY_EXISTS"):
+            if not str(error).startswith(TABLE_EXISTS):
                 raise
             if statement["options"]["if_not_exists"]:
                 return Shown()

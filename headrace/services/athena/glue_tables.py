@@ -10,6 +10,8 @@ from typing import Any
 from urllib.parse import unquote
 
 VIEW_MARK = "/* Presto View: "
+# How the refusals begin that IF NOT EXISTS and a second try look for.
+TABLE_EXISTS, PATH_EXISTS = "TABLE_ALREADY_EXISTS", "HIVE_PATH_ALREADY_EXISTS"
 
 
 class CatalogRefused(Exception):

@@ -13,7 +13,13 @@ from typing import Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.services.athena.catalog import Catalog
-from headrace.services.athena.glue_tables import CatalogRefused, input_of, split_location
+from headrace.services.athena.glue_tables import (
+    PATH_EXISTS,
+    TABLE_EXISTS,
+    CatalogRefused,
+    input_of,
+    split_location,
+)
 
 MOST_METADATA_BYTES = 32 * 1024**2
 
@@ -34,13 +40,13 @@ class IcebergTables:
         try:
             self._catalog.check_new(database, name)
         except CatalogRefused as error:
-            if if_not_exists and str(error).startswith("TABLE_ALREADY_EXISTS"):
+            if if_not_exists and str(error).startswith(TABLE_EXISTS):
                 return {"exists": True}
             raise
         try:
             self._catalog.check_empty(location)
         except CatalogRefused as error:
-            if not str(error).startswith("HIVE_PATH_ALREADY_EXISTS"):
+            if not str(error).startswith(PATH_EXISTS):
                 raise
             raise CatalogRefused(
                 f"ICEBERG_FILESYSTEM_ERROR: Cannot create a table on a non-empty location: {location}"

@@ -10,7 +10,6 @@ The sentences of errors that AWS documents by their codes alone are assumed.
 
 from __future__ import annotations
 
-import base64
 import functools
 import itertools
 import json
@@ -20,6 +19,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
+from headrace.core.values import BadMarker, page_of
 from headrace.moto.current_cloud import utcnow
 
 _AVAILABLE, _FAILURE = "AVAILABLE", "FAILURE"
@@ -227,15 +227,12 @@ def _page(self: Any, member: str, items: Iterable[dict[str, Any]]) -> Any:
     """Answer a page of a list; a token is where the next begins. Documented: at most and by default 25 a page."""
     from moto.core.responses import ActionResult
 
-    token = self._get_param("NextToken")
+    most = min(self._get_param("MaxResults") or 25, 100)
     try:
-        start = int(base64.b64decode(token, validate=True)) if token else 0
-    except ValueError:
+        page, following = page_of(items, self._get_param("NextToken") or None, most)
+    except BadMarker:
         raise _refuse("Invalid NextToken") from None
-    rest = list(items)[max(start, 0) :]
-    count = min(self._get_param("MaxResults") or 25, 100)
-    more = base64.b64encode(str(start + count).encode()).decode() if len(rest) > count else None
-    return ActionResult({member: rest[:count], **({"NextToken": more} if more else {})})
+    return ActionResult({member: page, **({"NextToken": following} if following else {})})
 
 
 def list_schemas(self: Any) -> Any:
