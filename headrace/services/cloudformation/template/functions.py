@@ -15,7 +15,7 @@ import base64
 import ipaddress
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, cast
 
 from headrace.services.cloudformation import limits
@@ -127,17 +127,8 @@ def check_unextended(template: Template) -> None:
 
 
 def _find_extension(value: Any) -> str:
-    pending: list[Any] = [value]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, list):
-            pending.extend(cast("list[Any]", one))
-        elif isinstance(one, dict):
-            mapping = cast("dict[str, Any]", one)
-            if len(mapping) == 1 and (name := next(iter(mapping))) in _EXTENSIONS:
-                return name
-            pending.extend(mapping.values())
-    return ""
+    names = (next(iter(mapping)) for mapping in _objects_in(value) if len(mapping) == 1)
+    return next((name for name in names if name in _EXTENSIONS), "")
 
 
 def check_export(output: str, name: Any, template: Template) -> None:
@@ -162,7 +153,8 @@ def check_export_name(output: str, name: Any) -> None:
         )
 
 
-def _check_values(value: Any, template: Template) -> None:
+def _objects_in(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a template's value, itself included; no depth is too much."""
     pending = [value]
     while pending:
         one = pending.pop()
@@ -171,8 +163,13 @@ def _check_values(value: Any, template: Template) -> None:
         elif isinstance(one, dict):
             mapping = cast("dict[str, Any]", one)
             pending.extend(mapping.values())
-            if len(mapping) == 1:
-                _check_function(*next(iter(mapping.items())), template)
+            yield mapping
+
+
+def _check_values(value: Any, template: Template) -> None:
+    for mapping in _objects_in(value):
+        if len(mapping) == 1:
+            _check_function(*next(iter(mapping.items())), template)
 
 
 def _check_function(name: str, argument: Any, template: Template) -> None:
@@ -216,17 +213,8 @@ def _depends(argument: Any, template: Template) -> bool:
     """Whether the name of an import depends on resources, other imports or Fn::GetAZs."""
     if any(name in template.resources for _, name, _ in mentions(argument)):
         return True
-    pending = [argument]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, list):
-            pending.extend(cast("list[Any]", one))
-        elif isinstance(one, dict):
-            mapping = cast("dict[str, Any]", one)
-            if mapping.keys() & {"Fn::ImportValue", "Fn::GetAZs"}:
-                return True
-            pending.extend(mapping.values())
-    return False
+    others = {"Fn::ImportValue", "Fn::GetAZs"}
+    return any(mapping.keys() & others for mapping in _objects_in(argument))
 
 
 def check_output_value(value: Any, template: Template) -> None:
