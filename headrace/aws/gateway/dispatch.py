@@ -110,9 +110,16 @@ class MotoServices(Protocol):
         ...
 
     def call(
-        self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
+        self,
+        service: str,
+        operation: str,
+        params: Mapping[str, Any],
+        *,
+        account: str,
+        region: str,
+        is_for_client: bool,
     ) -> dict[str, Any]:
-        """Run an operation in process. Raises AwsError."""
+        """Run an operation in process, for a client's role or for the cloud itself. Raises AwsError."""
         ...
 
     def may_be_quick(self, request: HttpRequest) -> bool:
@@ -443,6 +450,7 @@ class Gateway:
                 params,
                 account=account or self._account,
                 region=region or self._region,
+                is_for_client=acting is not None,
             )
         scope = Scope(account or self._account, region or self._region, service)
         scope_call = self._call(scope, service, {}, operation)
