@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headrace.services.s3 import limits
-from headrace.services.stepfunctions.interpreter import maps
+from headrace.services.stepfunctions.interpreter import item_readers
 from tests.support.cloud import ACCOUNT, InProcessCloud
 from tests.support.server import wait_until
 
@@ -28,13 +28,18 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
         yield cloud
 
 
-def ended(cloud: InProcessCloud, name: str, state: dict[str, Any]) -> dict[str, Any]:
+def ended(
+    cloud: InProcessCloud, name: str, state: dict[str, Any], given: Any = None
+) -> dict[str, Any]:
     states = cloud.client("stepfunctions")
-    definition = {"QueryLanguage": "JSONata", "StartAt": "A", "States": {"A": state}}
+    language = state.get("QueryLanguage", "JSONata")
+    definition = {"QueryLanguage": language, "StartAt": "A", "States": {"A": state}}
     machine = states.create_state_machine(
         name=name, definition=json.dumps(definition), roleArn=ROLE
     )["stateMachineArn"]
-    run = states.start_execution(stateMachineArn=machine)["executionArn"]
+    run = states.start_execution(stateMachineArn=machine, input=json.dumps(given or {}))[
+        "executionArn"
+    ]
 
     def described() -> dict[str, Any]:
         return states.describe_execution(executionArn=run)
@@ -341,7 +346,7 @@ def test_items_that_cannot_be_held_fail_the_map(
     done = reading(cloud, name, body, config)
     assert (done["status"], done["error"]) == ("FAILED", "States.ItemReaderFailed")
     assert cause in done["cause"]
-    assert maps.ITEMS._total == 0
+    assert item_readers.ITEMS._total == 0
 
 
 @pytest.mark.parametrize(
@@ -357,7 +362,7 @@ def test_max_items_are_what_counts(
 ):
     done = reading(cloud, name, body, config)
     assert (done["status"], done.get("output")) == ("SUCCEEDED", "[1,1,1]"), done
-    assert maps.ITEMS._total == 0
+    assert item_readers.ITEMS._total == 0
 
 
 @pytest.mark.parametrize("asks", ["a map", "a task"])
