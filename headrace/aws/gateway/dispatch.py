@@ -94,6 +94,8 @@ class InlineRequests:
 log = logging.getLogger(__name__)
 
 MOST_ACCOUNTS_KEPT = 10_000
+# Of users' and sessions' access keys.
+_KEY_CHARS = 20
 _PUBLIC_SERVICES = ("cognito-identity", "cognito-idp")
 
 
@@ -229,8 +231,8 @@ class Gateway:
 
     def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
         """Answer a request; never raises. An answer may have `waits`, or be a Future of one."""
-        service = self.names.service_of(request)
         scope = scope_of(request)
+        service = request.service or self.names.service_of(request)
         owned = self._services.get(service)
         call = self._call(scope, service, request.headers)
         request.call = call
@@ -412,6 +414,8 @@ class Gateway:
             return known
         if is_account_id(access_key):
             account = access_key
+        elif len(access_key) != _KEY_CHARS:
+            account = self._account
         else:
             account = None if self._sessions is None else self._sessions.account_of(access_key)
             account = account or self._moto.account_of(access_key)
