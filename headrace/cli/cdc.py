@@ -288,8 +288,7 @@ def compact(
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
-    from headrace.cdc.compaction import format_row
-    from headrace.cdc.events import CaptureError
+    from headrace.cdc.events import CaptureError, format_row
 
     columns: dict[str, tuple[str, ...]] = {}
     for option in keys:
