@@ -280,7 +280,7 @@ class Connections:
 
 
 NOTHING = Connections()
-# Whether this thread answers a client's request, not a service's call.
+# Whether this thread answers a client: its request, or a service's call with its role; not a call of the cloud's own.
 ANSWERS_CLIENT: ContextVar[bool] = ContextVar("answers_client", default=False)
 
 

@@ -345,10 +345,10 @@ class Analysis:
         if not stream or not (has_late or is_of_streams):
             return plan
         problem = ""
-        if plan.joins:
+        if plan.joins and plan.is_aggregate:
             problem = (
-                "a join's late rows are counted, and go to no stream, since Spark reads its sides apart: a longer "
-                "GRACE PERIOD waits for them"
+                "late rows of a join that is grouped go to no stream: name the join by CREATE STREAM .. AS, and group "
+                "that stream"
             )
         elif plan.target is not None and not plan.target.stream:
             problem = f"{plan.target.name} needs a Kinesis stream, WITH (stream = '..'), for late rows to go to one"

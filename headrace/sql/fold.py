@@ -119,11 +119,11 @@ class Fold:
         for running, side in self._readers.get(relation.name, ()):
             late = running.late
             self._emit(running, running.take(side, row))
-            if not self._is_in_batch and not is_part(relation):
+            if not self._is_in_batch and (not is_part(relation) or len(running.chain) == 1):
                 self._settle(running)
             self.late[owner_of(running.query.name)] += running.late - late
             for late in running.late_rows:
-                columns = {**late.columns, "_query": running.query.name}
+                columns = {**late.columns, "_query": owner_of(running.query.name)}
                 self._put_aside(running.query.late, replace(late, columns=columns))
             running.late_rows.clear()
 
@@ -163,7 +163,7 @@ class Fold:
                     columns = {
                         column.name: row.columns.get(column.name) for column in target.columns
                     }
-                    self._pass(target, Row(columns, row.key, row.time))
+                    self._pass(target, Row(columns, row.key, row.time, arrival=row.arrival))
 
 
 def _class_of(query: QueryPlan) -> type[RunningQuery]:

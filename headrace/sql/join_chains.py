@@ -66,7 +66,8 @@ def _parts(query: QueryPlan, dialect: str, number: int) -> Iterator[QueryPlan]:
         alias += "_"
     columns = tuple(RelationColumn(one.name, one.type) for one in outputs)
     joined = Relation(name, columns, place=query.place)
-    yield QueryPlan(name, query.source, outputs, joined, joins=(first,), place=query.place)
+    part = QueryPlan(name, query.source, outputs, joined, joins=(first,), place=query.place)
+    yield replace(part, late=query.late)
 
     def change(part: Expression) -> Expression | None:
         if not isinstance(part, Column) or (part.relation, part.name) not in names:
@@ -79,8 +80,11 @@ def _parts(query: QueryPlan, dialect: str, number: int) -> Iterator[QueryPlan]:
     def named(ones: tuple[Named, ...]) -> tuple[Named, ...]:
         return tuple(replace(one, expression=moved(one.expression)) for one in ones)
 
+    # Joins with tables, which follow those of streams, have no late rows.
+    late = query.late if rest[0].method == "streams" else ""
     last = replace(
         query,
+        late=late,
         source=Input(joined, alias),
         joins=tuple(replace(one, left_key=moved(one.left_key)) for one in rest),
         where=None if query.where is None else moved(query.where),

@@ -209,8 +209,6 @@ class _Compiler:
             extras += f", retention_ms={query.window.retention_ms}"
         if format_ == "AVRO" and query.target is not None:
             extras += f", schema={dict(query.target.schemas)['']!r}"
-        if query.late:
-            extras += f", late={_late(query)!r}"
         return (
             f"Query({literal(query.name)}, {self._names.of('query', query.name)}, {literal(stream)}, "
             f'"{mode}", "{kind}", corrects={corrects}, format="{format_}", limit={query.limit}, '
@@ -252,23 +250,6 @@ def _function(function: Function) -> str:
         result.spark(),
     )
     return f"    ({', '.join(map(repr, parts))}),"
-
-
-def _late(query: QueryPlan) -> tuple[str, int, str, str]:
-    """Return the stream of late rows, the grace, and when the first and the last of a row's windows end."""
-    at, window = "unix_micros(_rowtime)", query.window
-    if window is None:
-        assert query.match is not None
-        return query.late, query.match.grace_ms * 1000, at, at
-    size, advance, grace_us = (
-        window.size_ms * 1000,
-        window.advance_ms * 1000,
-        window.grace_ms * 1000,
-    )
-    if window.kind == "SESSION":
-        return query.late, grace_us, f"{at} + {size}L", f"{at} + {size}L"
-    first = f"{at} - pmod({at} - {size}L, {advance}L) + {advance}L"
-    return query.late, grace_us, first, f"{at} - pmod({at}, {advance}L) + {size}L"
 
 
 def view_keys(query: QueryPlan) -> list[str]:

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 from headrace.sql.functions import function_of
-from headrace.sql.join_chains import is_part
+from headrace.sql.join_chains import is_part, owner_of
 from headrace.sql.plan import KINESIS_ANALYTICS, Input, JoinPlan, Named, QueryPlan, Script
 from headrace.sql.rewriting import rewrite
 from headrace.sql.spark_text import SparkText, expr, interval, literal, match_lines, name
@@ -35,6 +35,25 @@ def is_with_table(query: QueryPlan) -> bool:
 
 def _is_table_function(part: Expression) -> bool:
     return isinstance(part, Call) and function_of(part).kind == "table"
+
+
+def _late(query: QueryPlan) -> str:
+    """Return what sorts out late rows: query, stream, grace, and when the first and the last of a row's windows end."""
+    at, window = "unix_micros(_rowtime)", query.window
+    first = last = at
+    if window is None:
+        grace_ms = query.joins[0].grace_ms if query.match is None else query.match.grace_ms
+    else:
+        grace_ms, size_us, advance_us = (
+            window.grace_ms,
+            window.size_ms * 1000,
+            window.advance_ms * 1000,
+        )
+        first = last = f"{at} + {size_us}L"
+        if window.kind != "SESSION":
+            first = f"{at} - pmod({at} - {size_us}L, {advance_us}L) + {advance_us}L"
+            last = f"{at} - pmod({at}, {advance_us}L) + {size_us}L"
+    return ", ".join(map(repr, (owner_of(query.name), query.late, grace_ms * 1000, first, last)))
 
 
 class Names:
@@ -91,15 +110,13 @@ class QueryWriter:
             steps += match_lines(
                 query, query.match, SparkText(self._script.dialect, qualified=False)
             )
-        if query.late:
+        if query.late and not joined:
             # What Spark keeps a state of reads the rows in time alone.
             condition = query.where if query.match is None else query.match.where
             if condition is not None:
                 lines.append(f"    rows = rows.where({literal(text.write(condition))})")
+            lines.append(f"    rows = in_time(arguments, rows, {_late(query)})")
             query = query if query.match is not None else replace(query, where=None)
-            steps += self._steps(query, text)
-            rest = ["", "    def rest(rows):", *(f"    {line}".rstrip() for line in steps)]
-            return "\n".join([*lines, *rest, "", "    return rows, rest"])
         return "\n".join([*lines, *steps, *self._steps(query, text)])
 
     def _sliding(self, query: QueryPlan, text: SparkText) -> list[str]:
@@ -335,11 +352,11 @@ class QueryWriter:
         if query.match is not None:
             orders.append("_first")
         if self.is_inner(query) and len(orders) > 1:
-            # What reads these rows tells them apart by their order.
+            # What reads these rows tells them apart by their order; a join's row comes with the last one of its parts.
             parts = [f"{one}.number" if one.endswith("_order") else one for one in orders]
-            order = (
-                f"struct({order}.arrival AS arrival, concat_ws('|', {', '.join(parts)}) AS number)"
-            )
+            arrivals = [f"{one}.arrival" for one in orders if one.endswith("_order")]
+            arrival = f"greatest({', '.join(arrivals)})" if len(arrivals) > 1 else arrivals[0]
+            order = f"struct({arrival} AS arrival, concat_ws('|', {', '.join(parts)}) AS number)"
         aliased = ", ".join(f"{one} AS o{index}" for index, one in enumerate(orders))
         return [
             f'{expr(key)}.alias("_key")',
@@ -375,11 +392,11 @@ class QueryWriter:
         left, right = name(query.source.alias), name(join.right.alias)
         # The rows of a join before have their watermark.
         is_chained = is_part(query.source.relation)
-        rows = (
-            "rows" if is_chained else f'waiting(rows, {literal(interval(join.grace_ms))}, "left")'
-        )
-        side = join.right.alias if is_chained else "right"
         delay = literal(interval(join.grace_ms))
+        first = self._in_time(query, join, 0, "rows")
+        rows = "rows" if is_chained else f'waiting({first}, {delay}, "left")'
+        others = self._in_time(query, join, 1, f"{self._read(join.right)}(spark, arguments)")
+        side = join.right.alias if is_chained else "right"
         before, after = join.before_ms, join.after_ms
         condition = (
             f"{text.write(join.left_key)} = {text.write(join.right_key)}"
@@ -389,9 +406,21 @@ class QueryWriter:
         kind = _JOIN_KINDS[join.kind]
         return [
             f"    rows = {rows}.alias({literal(query.source.alias)})",
-            f"    other = waiting({self._read(join.right)}(spark, arguments), {delay}, {literal(side)})",
+            f"    other = waiting({others}, {delay}, {literal(side)})",
             f'    rows = rows.join(other.alias({literal(join.right.alias)}), {expr(condition)}, "{kind}")',
         ]
+
+    def _in_time(self, query: QueryPlan, join: JoinPlan, side: int, rows: str) -> str:
+        """Return what gives a side's rows to a join: those in time, if the late ones go to a stream of their own."""
+        if not query.late:
+            return rows
+        owner = owner_of(query.name)
+        parts = [one.name for one in self._script.queries if owner_of(one.name) == owner]
+        alias = literal(query.inputs()[side].alias)
+        # Each side of the parts before it has a number too.
+        return (
+            f"in_time(arguments, {rows}, {_late(query)}, {parts.index(query.name) + side}, {alias})"
+        )
 
     def _object_join(self, query: QueryPlan, join: JoinPlan, text: SparkText) -> list[str]:
         on = expr(f"{text.write(join.left_key)} = {text.write(join.right_key)}")

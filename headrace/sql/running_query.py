@@ -79,7 +79,11 @@ class RunningQuery:
         self._newest = [conversions.EPOCH, conversions.EPOCH]
         # Spark's two watermarks of a micro-batch: what is older is late, and what is older is over.
         self._late_until = self._over_until = conversions.EPOCH - _LONGEST
+        # The first of these for each side of a join of streams.
+        self._late_sides = [self._late_until, self._late_until]
         self._tables: list[dict[Any, Row]] = [{} for _ in query.joins]
+        # A micro-batch's rows of a stream and of tables, which its end puts in order.
+        self._beside: list[tuple[int, Row]] = []
         self._object: dict[Any, list[Row]] = {}
         self._waiting: tuple[list[_Waiting], list[_Waiting]] = ([], [])
         self._seen: set[str] = set()
@@ -92,7 +96,8 @@ class RunningQuery:
         if self.query.joins:
             join = self.query.joins[0]
             if join.method == "stream-table":
-                return self._beside_tables(side, row)
+                self._beside.append((side, row))
+                return []
             if join.method == "object":
                 return self._beside_object(side, row, join)
             return self._beside_stream(side, row, join)
@@ -102,12 +107,26 @@ class RunningQuery:
 
     def end_batch(self) -> list[Row]:
         """End a micro-batch as Spark does: changed groups show, and what it has read moves the next one's watermark."""
-        rows = self._changes() + self._close(self._over_until)
+        rows = self._after_tables() + self._changes() + self._close(self._over_until)
         self._late_until, self._over_until = self._over_until, self._watermark()
         if self.query.late:
             # Late rows are sorted out before Spark's state, by all that was read before their micro-batch.
             self._late_until = self._over_until
+        self._late_sides = self._until_by_side()
         return rows
+
+    def _until_by_side(self) -> list[datetime]:
+        """Return of each side of a join the time until which its rows are late: by all rows before, or by its own."""
+        if not self.query.late or not self.query.joins:
+            return [self._late_until, self._late_until]
+        grace = timedelta(milliseconds=self.query.joins[0].grace_ms)
+        until = [newest - grace for newest in self._newest]
+        # The rows of a join before it have been sorted out.
+        return [conversions.EPOCH - _LONGEST, until[1]] if self._follows() else until
+
+    def _follows(self) -> bool:
+        """Return whether its first input is what another part of the query has joined."""
+        return is_part(self.query.source.relation)
 
     def settle(self) -> list[Row]:
         """End the micro-batches until nothing more closes."""
@@ -115,7 +134,7 @@ class RunningQuery:
 
     def end(self) -> list[Row]:
         """End all that is still open."""
-        return self._changes() + self._close(None)
+        return self._after_tables() + self._changes() + self._close(None)
 
     def _changes(self) -> list[Row]:
         changed, self._changed = self._changed, {}
@@ -133,7 +152,7 @@ class RunningQuery:
     def times_waited_for(self) -> list[datetime]:
         """Return of each stream that it joins itself the newest time, less the grace."""
         grace = timedelta(milliseconds=self.query.joins[0].grace_ms)
-        sides = self._newest[1:] if is_part(self.query.source.relation) else self._newest
+        sides = self._newest[1:] if self._follows() else self._newest
         return [newest - grace for newest in sides]
 
     def follow(self, before: list[RunningQuery]) -> None:
@@ -185,7 +204,7 @@ class RunningQuery:
         return [
             result
             for part in self._with_elements(scope)
-            for result in self._result(part, row.key, row.time)
+            for result in self._result(part, row.key, row.time, row.arrival)
         ]
 
     def _with_elements(self, scope: dict[tuple[str, str], Any]) -> list[dict[tuple[str, str], Any]]:
@@ -195,7 +214,13 @@ class RunningQuery:
         items = zip_longest(*(array(scope) or () for array in self._arrays))
         return [{**scope, **dict(zip(_elements(len(row)), row, strict=True))} for row in items]
 
-    def _result(self, scope: dict[tuple[str, str], Any], key: str, time: datetime) -> list[Row]:
+    def _result(
+        self,
+        scope: dict[tuple[str, str], Any],
+        key: str,
+        time: datetime,
+        arrival: datetime | None = None,
+    ) -> list[Row]:
         columns = {name: _output(evaluate(scope), type_) for name, type_, evaluate in self._outputs}
         if self.query.distinct:
             text = json.dumps(conversions.as_json(columns), sort_keys=True)
@@ -205,7 +230,7 @@ class RunningQuery:
         if self._partition:
             values = [part(scope) for part in self._partition]
             key = "|".join(conversions.text(value) for value in values if value is not None)
-        return [Row(columns, key, time)]
+        return [Row(columns, key, time, arrival=arrival)]
 
     # Groups.
 
@@ -294,7 +319,21 @@ class RunningQuery:
 
     # Joins.
 
-    def _beside_tables(self, side: int, row: Row) -> list[Row]:
+    def _after_tables(self) -> list[Row]:
+        """Join a micro-batch's rows with the tables: by time, a table's first where they share it, then by number."""
+        beside, self._beside = self._beside, []
+        is_by_time = any(join.right.relation.timestamp for join in self.query.joins)
+
+        def place(one: tuple[int, Row]) -> tuple[datetime, bool, datetime, str]:
+            side, row = one
+            arrival = row.arrival or row.time
+            return (row.time if is_by_time else arrival, not side, arrival, row.number.zfill(60))
+
+        return [
+            result for side, row in sorted(beside, key=place) for result in self._take(side, row)
+        ]
+
+    def _take(self, side: int, row: Row) -> list[Row]:
         if side:
             join, table = self.query.joins[side - 1], self._tables[side - 1]
             key = self._sides[side - 1][1](self._scope([*[None] * side, row]))
@@ -327,14 +366,20 @@ class RunningQuery:
     def _beside_stream(self, side: int, row: Row, join: JoinPlan) -> list[Row]:
         waiting = _Waiting(row, self._sides[0][side](self._scope([*[None] * side, row])))
         results: list[Row] = []
-        if row.time <= self._late_until:
+        if row.time <= self._late_sides[side]:
             self.late += 1
+            if self.query.late:
+                columns = {**row.columns, "_relation": self.query.inputs()[side].alias}
+                self.late_rows.append(replace(row, columns=columns))
         else:
             for other in self._waiting[1 - side]:
                 left, right = (other, waiting) if side else (waiting, other)
                 if _meet(left, right, join):
                     left.met = right.met = True
-                    results += self._after_joins(self._scope([left.row, right.row]), left.row)
+                    # It comes with the later one of the two.
+                    arrivals = [one.row.arrival for one in (left, right) if one.row.arrival]
+                    pair = replace(left.row, arrival=max(arrivals, default=None))
+                    results += self._after_joins(self._scope([left.row, right.row]), pair)
             self._waiting[side].append(waiting)
         self._newest[side] = max(self._newest[side], row.time)
         return results

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,18 @@ def test_a_call_that_a_cloud_refuses_is_not_timed(tmp_path: Path):
         calls = [("PutRecords, 1", put_records_call(1, "missing").signed("test"))]
         with pytest.raises(RuntimeError, match="Stream missing under account"):
             medians_of({"one": Connection(server.port)}, {"one": calls}, rounds=20)
+
+
+def test_the_list_names_each_benchmark_and_what_it_measures() -> None:
+    folder = ROOT / "scripts" / "benchmarks"
+    listed = subprocess.run(
+        [ROOT / "scripts" / "bench", "--list"], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    with_a_command = {
+        path.stem.removesuffix("_")
+        for path in folder.glob("*.py")
+        if "@click.command" in path.read_text()
+    }
+    assert len(with_a_command) > 20
+    assert with_a_command <= {line.split()[0] for line in listed}
+    assert all(len(line.split()) > 5 for line in listed)

@@ -9,8 +9,34 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # A path in backquotes: with a slash, or a file of Python's.
 NAMED = re.compile(r"`(\w[\w./*-]*(?:/|\.py|\.md))`")
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the places in a page that a link can name, as GitHub makes them of its headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
+def test_every_link_between_documents_leads_somewhere(page: Path) -> None:
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        name, _, anchor = target.partition("#")
+        to = page.parent / name if name else page
+        if target.startswith("http"):
+            continue
+        if not to.exists() or (anchor and to.suffix == ".md" and anchor not in _anchors(to)):
+            broken.append(target)
+    assert broken == []
+
+
+def test_every_place_of_an_idea_is_there() -> None:
+    named = set(NAMED.findall((ROOT / "docs" / "ideas.md").read_text()))
+    assert len(named) > 25
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
 def test_every_file_and_folder_that_it_names_is_there() -> None:

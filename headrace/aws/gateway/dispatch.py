@@ -94,6 +94,8 @@ class InlineRequests:
 log = logging.getLogger(__name__)
 
 MOST_ACCOUNTS_KEPT = 10_000
+# Of users' and sessions' access keys.
+_KEY_CHARS = 20
 _PUBLIC_SERVICES = ("cognito-identity", "cognito-idp")
 
 
@@ -110,9 +112,16 @@ class MotoServices(Protocol):
         ...
 
     def call(
-        self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
+        self,
+        service: str,
+        operation: str,
+        params: Mapping[str, Any],
+        *,
+        account: str,
+        region: str,
+        is_for_client: bool,
     ) -> dict[str, Any]:
-        """Run an operation in process. Raises AwsError."""
+        """Run an operation in process, for a client's role or for the cloud itself. Raises AwsError."""
         ...
 
     def may_be_quick(self, request: HttpRequest) -> bool:
@@ -222,8 +231,8 @@ class Gateway:
 
     def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
         """Answer a request; never raises. An answer may have `waits`, or be a Future of one."""
-        service = self.names.service_of(request)
         scope = scope_of(request)
+        service = request.service or self.names.service_of(request)
         owned = self._services.get(service)
         call = self._call(scope, service, request.headers)
         request.call = call
@@ -405,6 +414,8 @@ class Gateway:
             return known
         if is_account_id(access_key):
             account = access_key
+        elif len(access_key) != _KEY_CHARS:
+            account = self._account
         else:
             account = None if self._sessions is None else self._sessions.account_of(access_key)
             account = account or self._moto.account_of(access_key)
@@ -443,6 +454,7 @@ class Gateway:
                 params,
                 account=account or self._account,
                 region=region or self._region,
+                is_for_client=acting is not None,
             )
         scope = Scope(account or self._account, region or self._region, service)
         scope_call = self._call(scope, service, {}, operation)

@@ -91,6 +91,7 @@ class Server:
     Attributes:
         now_s: the clock of connections, which advances by whole seconds. It stops while the process is suspended;
             otherwise a client that sent bytes meanwhile would be closed as idle.
+        puts_off: see `RequestTaker.puts_off`.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class Server:
         )
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
+        self.puts_off = False
         # Connections whose clients do not read their answers as fast as they are written.
         self._behind: dict[Connection, int] = {}
         self._unsent_bytes = 0
@@ -179,6 +181,7 @@ class Server:
         """Note a connection; False when there are too many, and none of them is idle."""
         has_room = self._make_room()
         self._connections.add(connection)
+        self.puts_off = len(self._connections) >= _MANY_CONNECTIONS
         if self._looking is None and self._loop is not None:
             self._looked_s = self._loop.time()
             self._looking = self._loop.call_later(LOOK_EVERY_S, self._look_regularly)
@@ -211,6 +214,7 @@ class Server:
     def closed(self, connection: Connection) -> None:
         """Forget a connection."""
         self._connections.discard(connection)
+        self.puts_off = len(self._connections) >= _MANY_CONNECTIONS
         self.is_behind(connection, 0)
 
     def is_behind(self, connection: Connection, unsent_bytes: int) -> None:
@@ -373,11 +377,6 @@ class Server:
         while self._done:
             self._done.popleft()()
 
-    @property
-    def puts_off(self) -> bool:
-        """See `RequestTaker.puts_off`."""
-        return len(self._connections) >= _MANY_CONNECTIONS
-
     def write_at_turns_end(
         self,
         transport: asyncio.Transport,
@@ -395,15 +394,20 @@ class Server:
         if shared is None and (not self.puts_off or len(data) > _LARGEST_PUT_OFF_BYTES):
             transport.write(data)
             return
-        if not self._unwritten:
+        unwritten = self._unwritten
+        if not unwritten:
             asyncio.get_running_loop().call_soon(self.write_unwritten)
-        self._unwritten.append((transport, data, shared, answer_again, request))
+        unwritten.append((transport, data, shared, answer_again, request))
 
     def write_unwritten(self) -> None:
         """Write now what `write_at_turns_end` has put off."""
         unwritten, self._unwritten = self._unwritten, []
+        succeeded: set[SharedWrite] = set()
         for transport, data, shared, answer_again, request in unwritten:
-            if shared is None or _succeeds(shared):
+            if shared is None or shared in succeeded:
+                transport.write(data)
+            elif _succeeds(shared):
+                succeeded.add(shared)
                 transport.write(data)
             else:
                 answer_again(request)

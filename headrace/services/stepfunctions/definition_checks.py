@@ -22,6 +22,7 @@ from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import partition_of
+from headrace.services.stepfunctions.distributed_maps import problems_of_map
 from headrace.services.stepfunctions.interpreter.run import ExecutionInput, Outcome, Run
 from headrace.services.stepfunctions.query_languages import (
     JSONPATH,
@@ -340,6 +341,7 @@ def _state(state: dict[str, Any], at: str, language: str) -> Iterator[Problem]:
             yield from _machine(branch, f"{at}/Branches[{number}]", _INNER, language)
     if kind == "Map":
         yield from _batcher(state, at, language_of(state, language))
+        yield from problems_of_map(state, at)
         name = "ItemProcessor" if "ItemProcessor" in state else "Iterator"
         inner = state.get(name)
         if not isinstance(inner, dict):

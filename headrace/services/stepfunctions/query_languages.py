@@ -32,6 +32,8 @@ PACKED = "headrace-arguments"
 WRAPPED = "headrace-template"
 # The members of an ItemSelector that batches: an item, the batches' limits, and what each batch has beside its items.
 BATCH_ITEM, BATCH_LIMITS, BATCH_INPUT = "headrace-item", "headrace-limits", "headrace-batch"
+# The member of a result writer's parameters that holds its WriterConfig, which moto's grammar lacks.
+_CONFIG = "headrace-config"
 _TEMPLATES = ("Parameters", "ResultSelector", "ItemSelector")
 _MACHINES = {"Branches", "ItemProcessor", "Iterator"}
 
@@ -160,15 +162,42 @@ def _fit_map(state: dict[str, Any]) -> None:
         # Both kinds run in this process, and their histories are not visible.
         config = {**config, "ExecutionType": "STANDARD"}
         state["ItemProcessor"] = {**processor, "ProcessorConfig": config}
-    writer = state.get("ResultWriter")
-    if isinstance(writer, dict) and "Arguments" in writer:
-        members = cast("dict[str, Any]", writer)
-        others = {name: element for name, element in members.items() if name != "Arguments"}
-        packed = json.dumps(members["Arguments"]).encode()
-        state["ResultWriter"] = {
-            **others,
-            "Parameters": {PACKED: base64.urlsafe_b64encode(packed).decode()},
-        }
+    _pack_reader(state)
+    _pack_writer(state)
+
+
+def _pack_reader(state: dict[str, Any]) -> None:
+    """Let the type of a reader's input carry its ReaderConfig, of which moto's grammar knows a few fields."""
+    reader: dict[str, Any] = state.get("ItemReader") or {}
+    config: dict[str, Any] | None = reader.get("ReaderConfig")
+    if config is None:
+        return
+    evaluated = {name: limit for name, limit in config.items() if name.startswith("MaxItems")}
+    state["ItemReader"] = {**reader, "ReaderConfig": {**evaluated, "InputType": pack(config)}}
+
+
+def _pack_writer(state: dict[str, Any]) -> None:
+    writer: dict[str, Any] | None = state.get("ResultWriter")
+    if writer is None:
+        return
+    parameters: dict[str, Any] = dict(writer.get("Parameters") or {})
+    if "Arguments" in writer:
+        parameters = {PACKED: pack(writer["Arguments"])}
+    if "WriterConfig" in writer:
+        parameters[_CONFIG] = pack(writer["WriterConfig"])
+    # Without a resource the results stay in the state: nothing is written then.
+    resource = writer.get("Resource", "arn:aws:states:::s3:putObject")
+    state["ResultWriter"] = {"Resource": resource, "Parameters": parameters}
+
+
+def pack(value: Any) -> str:
+    """Return a value as a text that no grammar looks into."""
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
+
+
+def unpack(text: str) -> Any:
+    """Return the value that was packed."""
+    return json.loads(base64.urlsafe_b64decode(text))
 
 
 def _pack_batcher(state: dict[str, Any]) -> None:
@@ -202,18 +231,24 @@ def unpack_arguments(
     """Return the arguments packed into a result writer's parameters, with their expressions changed."""
     if PACKED not in parameters:
         return parameters
-    arguments = json.loads(base64.urlsafe_b64decode(parameters[PACKED]))
-    return _map_expressions(arguments, "ResultWriter/Arguments", change)
+    others = {name: value for name, value in parameters.items() if name != PACKED}
+    arguments = unpack(parameters[PACKED])
+    return {**others, **_map_expressions(arguments, "ResultWriter/Arguments", change)}
+
+
+def unpack_config(parameters: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a result writer's parameters without the WriterConfig that is packed into them, and that."""
+    config: dict[str, Any] = unpack(parameters[_CONFIG]) if _CONFIG in parameters else {}
+    return {name: value for name, value in parameters.items() if name != _CONFIG}, config
 
 
 def _mark(expression: Expression) -> str:
-    packed = json.dumps([expression.text, expression.location]).encode()
-    return "{%" + base64.urlsafe_b64encode(packed).decode() + "%}"
+    return "{%" + pack([expression.text, expression.location]) + "%}"
 
 
 def parse_marked(text: str) -> Expression:
     """Return the expression that the interpreter holds as text."""
-    return Expression(*json.loads(base64.urlsafe_b64decode(text)))
+    return Expression(*unpack(text))
 
 
 # --- for CreateStateMachine ---------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headrace.services.s3 import limits
-from headrace.services.stepfunctions.interpreter import maps
+from headrace.services.stepfunctions.interpreter import item_readers
 from tests.support.cloud import ACCOUNT, InProcessCloud
 from tests.support.server import wait_until
 
@@ -28,13 +28,18 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
         yield cloud
 
 
-def ended(cloud: InProcessCloud, name: str, state: dict[str, Any]) -> dict[str, Any]:
+def ended(
+    cloud: InProcessCloud, name: str, state: dict[str, Any], given: Any = None
+) -> dict[str, Any]:
     states = cloud.client("stepfunctions")
-    definition = {"QueryLanguage": "JSONata", "StartAt": "A", "States": {"A": state}}
+    language = state.get("QueryLanguage", "JSONata")
+    definition = {"QueryLanguage": language, "StartAt": "A", "States": {"A": state}}
     machine = states.create_state_machine(
         name=name, definition=json.dumps(definition), roleArn=ROLE
     )["stateMachineArn"]
-    run = states.start_execution(stateMachineArn=machine)["executionArn"]
+    run = states.start_execution(stateMachineArn=machine, input=json.dumps(given or {}))[
+        "executionArn"
+    ]
 
     def described() -> dict[str, Any]:
         return states.describe_execution(executionArn=run)
@@ -159,6 +164,7 @@ def task(resource: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"Type": "Task", "Resource": arn, "Arguments": arguments, "End": True}
 
 
+ACTIVITY = f"arn:aws:states:us-east-1:{ACCOUNT}:activity:no"
 STEP = {"Jar": "command-runner.jar", "Args": ["bash", "-c", "exit 3"]}
 
 
@@ -181,6 +187,27 @@ STEP = {"Jar": "command-runner.jar", "Args": ["bash", "-c", "exit 3"]}
             "Kinesis.ResourceNotFoundException",
         ),
         ("aws-sdk:sqs:deleteQueue", {"QueueUrl": "no"}, "Sqs.QueueDoesNotExistException"),
+        # Services by their names in AWS's SDK for Java.
+        (
+            "aws-sdk:sfn:describeActivity",
+            {"ActivityArn": ACTIVITY},
+            "Sfn.ActivityDoesNotExistException",
+        ),
+        (
+            "aws-sdk:eventbridge:describeRule",
+            {"Name": "no"},
+            "EventBridge.ResourceNotFoundException",
+        ),
+        (
+            "aws-sdk:cloudwatchlogs:deleteLogGroup",
+            {"LogGroupName": "no"},
+            "CloudWatchLogs.ResourceNotFoundException",
+        ),
+        (
+            "aws-sdk:emrserverless:getApplication",
+            {"ApplicationId": "00nosuchapplica1"},
+            "EmrServerless.ResourceNotFoundException",
+        ),
     ],
 )
 def test_what_a_service_refuses_has_its_name(
@@ -191,6 +218,24 @@ def test_what_a_service_refuses_has_its_name(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("resource", ["events:putEvents", "aws-sdk:eventbridge:putEvents"])
+@pytest.mark.parametrize("source", ["aws.mine", "mine"])
+def test_an_event_from_a_state_must_not_come_from_aws(
+    cloud: InProcessCloud, resource: str, source: str
+):
+    entries = [{"Source": source, "DetailType": "t", "Detail": "{}"}]
+    name = f"{resource}-{source}".replace(":", "-").replace(".", "-")
+    done = ended(cloud, name, task(resource, {"Entries": entries}))
+    if source == "mine":
+        assert json.loads(done["output"])["FailedEntryCount"] == 0
+    elif resource == "events:putEvents":
+        assert (done["status"], done["error"]) == ("FAILED", "EventBridge.FailedEntry")
+        assert "NotAuthorizedForSourceException" in done["cause"]
+    else:
+        (entry,) = json.loads(done["output"])["Entries"]
+        assert entry["ErrorCode"] == "NotAuthorizedForSourceException"
+
+
 def test_a_step_that_fails_is_a_task_that_fails(cloud: InProcessCloud):
     cluster = cloud.client("emr").run_job_flow(
         Name="c",
@@ -341,7 +386,7 @@ def test_items_that_cannot_be_held_fail_the_map(
     done = reading(cloud, name, body, config)
     assert (done["status"], done["error"]) == ("FAILED", "States.ItemReaderFailed")
     assert cause in done["cause"]
-    assert maps.ITEMS._total == 0
+    assert item_readers.ITEMS._total == 0
 
 
 @pytest.mark.parametrize(
@@ -357,7 +402,7 @@ def test_max_items_are_what_counts(
 ):
     done = reading(cloud, name, body, config)
     assert (done["status"], done.get("output")) == ("SUCCEEDED", "[1,1,1]"), done
-    assert maps.ITEMS._total == 0
+    assert item_readers.ITEMS._total == 0
 
 
 @pytest.mark.parametrize("asks", ["a map", "a task"])

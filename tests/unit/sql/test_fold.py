@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headrace.sql.analysis import read_script
 from headrace.sql.fold import Fold, Record, run
+from headrace.sql.operators import moment
 from headrace.sql.records import sequence_number
 
 RELATIONS = """CREATE STREAM flights (id VARCHAR KEY, at_ms BIGINT, origin VARCHAR, delay INT, tags ARRAY<VARCHAR>)
@@ -127,6 +129,59 @@ def test_late_rows_and_bad_records_go_to_streams_of_their_own() -> None:
     )
     assert bad.columns["data"] == "Z2FyYmFnZQ=="
     assert result.late == {"a": 3, "b": 0}
+
+
+def test_rows_of_a_micro_batch_meet_tables_in_their_order_and_a_table_comes_first_at_a_tie() -> (
+    None
+):
+    script = read_script(
+        RELATIONS
+        + "CREATE TABLE rates (origin VARCHAR PRIMARY KEY, rate INT, at BIGINT) WITH (stream = 'rates', timestamp = 'at');"
+        "CREATE TABLE titles (origin VARCHAR PRIMARY KEY, title VARCHAR) WITH (stream = 'titles');"
+        "CREATE STREAM other (id VARCHAR KEY, origin VARCHAR, at BIGINT) WITH (stream = 'other', timestamp = 'at');"
+        "CREATE STREAM a AS SELECT f.id, r.rate FROM flights f LEFT JOIN rates r ON f.origin = r.origin;"
+        "CREATE STREAM b AS SELECT f.id, o.id AS o, t.title FROM flights f JOIN other o WITHIN 1 HOUR ON f.origin = o.origin"
+        " LEFT JOIN titles t ON f.origin = t.origin;"
+    )
+    result = Fold(script)
+    records = [
+        flight("1", 5, origin="EWR"),
+        ("other", Record({"id": "o1", "origin": "EWR", "at": 0})),
+        ("titles", Record({"title": "Newark"}, "EWR")),
+        ("rates", Record({"rate": 1, "at": 5 * MINUTE}, "EWR")),
+        flight("2", 4, origin="EWR"),
+        # As late as flight 1, of a pair that comes after the title.
+        ("other", Record({"id": "o2", "origin": "EWR", "at": 0})),
+    ]
+    at = [replace(record, arrival=moment(place)) for place, (_, record) in enumerate(records)]
+    result.take_batch((stream, record) for (stream, _), record in zip(records, at, strict=True))
+    assert rows(result, "a") == [{"id": "2", "rate": None}, {"id": "1", "rate": 1}]
+    assert {(row["id"], row["o"]): row["title"] for row in rows(result, "b")} == {
+        ("1", "o1"): None,
+        ("2", "o1"): "Newark",
+        ("1", "o2"): "Newark",
+        ("2", "o2"): "Newark",
+    }
+
+
+def test_a_late_row_of_a_join_goes_to_a_stream_by_the_time_of_its_own_side() -> None:
+    result = fold(
+        "CREATE STREAM other (id VARCHAR KEY, origin VARCHAR, at BIGINT) WITH (stream = 'other', timestamp = 'at');"
+        "SET 'late.stream' = 'lates';"
+        "CREATE STREAM met AS SELECT f.id, o.id AS o, p.id AS p FROM flights f"
+        " LEFT JOIN other AS o WITHIN 5 MINUTES GRACE PERIOD 1 MINUTE ON f.origin = o.origin"
+        " LEFT JOIN other AS p WITHIN 5 MINUTES GRACE PERIOD 30 MINUTES ON f.origin = p.origin;",
+        flight("1", 60, origin="EWR"),
+        # The other stream has shown no later row: it is behind, and in time.
+        ("other", Record({"id": "2", "origin": "EWR", "at": 58 * MINUTE})),
+        flight("3", 10, origin="EWR"),
+        ("other", Record({"id": "4", "origin": "EWR", "at": 56 * MINUTE}, "k")),
+    )
+    late = [
+        (row.key, row.columns["_relation"], row.columns["_query"]) for row in result.aside["lates"]
+    ]
+    assert late == [("3", "f", "met"), ("k", "o", "met")]
+    assert rows(result, "met") == [{"id": "1", "o": "2", "p": "2"}, {"id": "1", "o": "2", "p": "4"}]
 
 
 def test_hopping_windows_overlap_and_sessions_merge() -> None:

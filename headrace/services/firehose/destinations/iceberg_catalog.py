@@ -8,9 +8,11 @@ Files are read from their place on the disk, and written completely or not at al
 
 from __future__ import annotations
 
+import gzip
 import io
+import zlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.glue import GlueCatalog
@@ -33,6 +35,9 @@ forbid_location_providers()
 
 # Code observed by others in users' error output, 2026; the sentence is assumed.
 ACCESS_DENIED = "Iceberg.AccessDenied"
+# A table of 10,000 snapshots and 1,000 columns has about 10 MB of metadata.
+MOST_METADATA_BYTES = 64 * 1024 * 1024
+_PART_BYTES = 1024 * 1024
 
 
 class LostCommit(Exception):
@@ -253,11 +258,28 @@ class _Input(InputFile):
             return False
 
     def open(self, seekable: bool = True) -> InputStream:
-        """See `InputFile.open`. Raises ObjectNotFound, BucketNotFound, RoleDenied."""
+        """See `InputFile.open`. Raises ObjectNotFound, BucketNotFound, RoleDenied, ValueError."""
         self._files.check("s3:GetObject", self._location)
         # The caller closes it.
         file: Any = self._files.objects.file(*split(self._location)).open("rb")
+        if self._location.endswith(".metadata.json"):
+            _bound_metadata(file, is_packed=self._location.endswith(".gz.metadata.json"))
         return file
+
+
+def _bound_metadata(file: BinaryIO, *, is_packed: bool) -> None:
+    """Refuse a table's metadata that takes too much memory: pyiceberg reads it whole. Raises ValueError."""
+    unpacked = cast("BinaryIO", gzip.GzipFile(fileobj=file)) if is_packed else file
+    left = MOST_METADATA_BYTES
+    try:
+        while part := unpacked.read(min(left + 1, _PART_BYTES)):
+            left -= len(part)
+            if left < 0:
+                raise ValueError(f"its metadata has more than {MOST_METADATA_BYTES} bytes")
+        file.seek(0)
+    except (ValueError, EOFError, OSError, zlib.error) as error:
+        file.close()
+        raise ValueError(str(error)) from error
 
 
 class _Output(OutputFile):

@@ -4,31 +4,27 @@ A distributed Map fails with `States.ExceedToleratedFailureThreshold` when more 
 tolerates; moto's succeeds with nulls. Documented:
 https://docs.aws.amazon.com/step-functions/latest/dg/state-map-distributed.html.
 
-Reads the items of a distributed Map from an object in S3, and bounds the memory that they take.
-
-AWS reads objects of gigabytes and starts an execution for each item elsewhere; here all items are in this process.
-
-The failure of a Map state, under the name by which its Catch and Retry know it.
+Where the items come from is in `item_readers.py`.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
-# moto has no public attributes for these patches.
-import csv
-import io
-import itertools
-
-# moto has no public attributes for these patches.
 import json
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from headrace.core.evaluation import Ledger, TooMuch, bound_parsed_bytes, text_size
+from headrace.services.stepfunctions.interpreter.item_readers import (
+    READER_ERROR,
+    give_back,
+    map_failure,
+    read_items,
+    take_config,
+    take_request,
+)
 from headrace.services.stepfunctions.interpreter.jsonata_states import evaluate
 from headrace.services.stepfunctions.interpreter.service_calls import client_of_cloud
 from headrace.services.stepfunctions.query_languages import (
@@ -36,10 +32,8 @@ from headrace.services.stepfunctions.query_languages import (
     BATCH_ITEM,
     BATCH_LIMITS,
     unpack_arguments,
+    unpack_config,
 )
-
-# moto has no public attributes for these patches.
-
 
 THRESHOLD_ERROR = "States.ExceedToleratedFailureThreshold"
 WRITER_ERROR = "States.ResultWriterFailed"
@@ -54,6 +48,7 @@ class Iteration:
 
     given: Any
     output: Any
+    number: int
     has_succeeded: bool
     error: str | None
     cause: str | None
@@ -102,9 +97,10 @@ def patch() -> None:
     reader: Any = item_reader_decl.ItemReader
     reader._eval_body = _rename_failure(read_items, READER_ERROR)
     s3: Any = resource_eval_s3.ResourceEvalS3
-    s3._handle_list_objects_v2 = staticmethod(list_objects)
+    s3._handle_get_object = staticmethod(take_request("GetObject"))
+    s3._handle_list_objects_v2 = staticmethod(take_request("ListObjectsV2"))
     kind: Any = input_type.InputType
-    kind.__init__ = take_lines(kind.__init__)
+    kind.__init__ = take_config(kind.__init__)
 
 
 def _note_input(evaluate: Callable[..., None]) -> Callable[..., None]:
@@ -127,6 +123,7 @@ def _mark_iteration(evaluate: Callable[..., None]) -> Callable[..., None]:
             given=getattr(env, "given", job.job_input),
             output=job.job_output,
             has_succeeded=isinstance(state, ProgramEnded),
+            number=job.job_index,
             error=details.get("error"),
             cause=details.get("cause"),
             started=started,
@@ -234,26 +231,31 @@ def _select(env: Any, selector: Any, index: int, item: Any) -> dict[str, Any]:
 def _write_results(self: Any, env: Any) -> None:
     """Write the iterations' results, and the manifest with the files' names, which moto's manifest lacks.
 
+    Without a bucket they are the Map's result, in the form that the WriterConfig asks for.
     Documented: https://docs.aws.amazon.com/step-functions/latest/dg/input-output-resultwriter.html.
     """
     self.parargs.eval(env=env)
     parameters = unpack_arguments(env.stack.pop(), lambda expression: evaluate(env, expression))
+    parameters, config = unpack_config(parameters)
     env.stack.pop()
     arn: str = env.map_run_record_pool_manager.get_all()[-1].map_run_arn
+    if not parameters:
+        env.stack.append(_results(env.iterations, arn, config))
+        return
     prefix = str(parameters.get("Prefix", ""))
     folder = f"{prefix}/" if prefix and not prefix.endswith("/") else prefix
     folder += arn.rpartition(":")[2]
     details = env.aws_execution_details
     client = client_of_cloud(details.region, "s3", _Role(details.role_arn))
     files: dict[str, list[dict[str, Any]]] = {"FAILED": [], "PENDING": [], "SUCCEEDED": []}
+    # The suffix of JSON Lines is assumed.
+    is_lines = config.get("OutputType") == "JSONL"
     for status, has_succeeded in (("SUCCEEDED", True), ("FAILED", False)):
-        results = [
-            _result(iteration, arn, number)
-            for number, iteration in enumerate(env.iterations)
-            if iteration.has_succeeded is has_succeeded
-        ]
+        ended = [one for one in env.iterations if one.has_succeeded is has_succeeded]
+        results = _results(ended, arn, config)
         if results:
-            key, body = f"{folder}/{status}_0.json", json.dumps(results).encode()
+            text = "\n".join(map(json.dumps, results)) if is_lines else json.dumps(results)
+            key, body = f"{folder}/{status}_0.json{'l' if is_lines else ''}", text.encode()
             client.call("PutObject", Bucket=parameters["Bucket"], Key=key, Body=body)
             files[status].append({"Key": key, "Size": len(body)})
     manifest = {"DestinationBucket": parameters["Bucket"], "MapRunArn": arn, "ResultFiles": files}
@@ -265,13 +267,26 @@ def _write_results(self: Any, env: Any) -> None:
     env.stack.append({"MapRunArn": arn, "ResultWriterDetails": where})
 
 
+def _results(iterations: list[Iteration], arn: str, config: dict[str, Any]) -> list[Any]:
+    """Return the iterations' results in the form of a WriterConfig; what failed is always shown whole (documented)."""
+    form, results = config.get("Transformation", "NONE"), list[Any]()
+    for iteration in iterations:
+        if form == "NONE" or not iteration.has_succeeded:
+            results.append(_result(iteration, arn))
+        elif form == "FLATTEN" and isinstance(iteration.output, list):
+            results += cast("list[Any]", iteration.output)
+        else:
+            results.append(iteration.output)
+    return results
+
+
 @dataclass(frozen=True, slots=True)
 class _Role:
     role_arn: str
 
 
-def _result(iteration: Iteration, map_run: str, number: int) -> dict[str, Any]:
-    name = f"{map_run.rpartition(':')[2]}-{number}"
+def _result(iteration: Iteration, map_run: str) -> dict[str, Any]:
+    name = f"{map_run.rpartition(':')[2]}-{iteration.number}"
     entry = {"Input": json.dumps(iteration.given), "InputDetails": {"Included": True}}
     ended: dict[str, Any] = {"Error": iteration.error, "Cause": iteration.cause}
     if iteration.has_succeeded:
@@ -331,136 +346,3 @@ def _loop_over_items(evaluate: Callable[..., None]) -> Callable[..., None]:
             self.is_looping = False
 
     return evaluate_in_loop
-
-
-READER_ERROR = "States.ItemReaderFailed"
-# The items of one Map, and of all together, about as they are in memory. An execution's history ends it before.
-ITEMS = Ledger(one=256 * 1024 * 1024, all_together=512 * 1024 * 1024)
-# An object of a row, and one field of it, beside their texts: moto sorts each row's fields.
-_ROW_BYTES, _FIELD_BYTES = 600, 120
-# An object of a listing.
-_LISTED_BYTES, _MOST_LISTED_BYTES = 900, 256 * 1024 * 1024
-
-
-def read_items(self: Any, env: Any) -> None:
-    """Read a Map's items, in place of moto's function; it does not read JSON Lines, which Firehose writes."""
-    config, is_lines = None, False
-    if self.reader_config:
-        is_lines = getattr(self.reader_config.input_type, "is_lines", False)
-        self.reader_config.eval(env=env)
-        config = env.stack.pop()
-    if self.parargs:
-        self.parargs.eval(env=env)
-    else:
-        env.stack.append({})
-    try:
-        self.resource_eval.eval_resource(env=env)
-        if config is None:
-            return
-        text: Any = env.stack.pop()
-        if isinstance(text, list):
-            # A listing needs no reading of a file.
-            env.stack.append(cast("list[Any]", text)[: config["MaxItemsValue"]])
-            return
-        if is_lines:
-            text = "".join(itertools.islice(_lines(text), config["MaxItemsValue"]))
-        _hold(env, _count_bytes(text, config))
-        if is_lines:
-            env.stack.append([json.loads(line) for line in io.StringIO(text)])
-            return
-        env.stack += [text, config]
-        self.resource_output_transformer.eval(env=env)
-    except TooMuch as error:
-        raise map_failure(env, READER_ERROR, f"{error}.") from error
-    except (ValueError, RecursionError, csv.Error) as error:
-        give_back(env)
-        kind = self.reader_config.input_type.input_type_value.value
-        what = "A line of the file is no JSON value" if is_lines else f"The file is no {kind}"
-        raise map_failure(env, READER_ERROR, f"{what}: {error}") from error
-
-
-def list_objects(env: Any, part: Any, credentials: Any) -> None:
-    """List a bucket's objects as a Map's items, all pages, in place of moto's function, which fails at an empty one.
-
-    Documented: docs.aws.amazon.com/step-functions/latest/dg/input-output-itemreader.html (the members' names).
-    """
-    client, request = client_of_cloud(part.region, "s3", credentials), dict(env.stack.pop())
-    items = list[dict[str, Any]]()
-    size = 0
-    while True:
-        page = client.call("ListObjectsV2", **request)
-        for entry in page.get("Contents", ()):
-            at = datetime.fromisoformat(entry["LastModified"])
-            members = {
-                name: entry[name] for name in ("Key", "Size", "StorageClass") if name in entry
-            }
-            items.append({"Etag": entry["ETag"], "LastModified": int(at.timestamp()), **members})
-            size += _LISTED_BYTES + len(entry["Key"])
-        if size > _MOST_LISTED_BYTES:
-            raise TooMuch("The bucket has more objects than headrace keeps in memory")
-        if not page.get("IsTruncated"):
-            break
-        request["ContinuationToken"] = page["NextContinuationToken"]
-    _hold(env, size)
-    env.stack.append(items)
-
-
-def give_back(env: Any) -> None:
-    """Note that the items of a Map are in memory no more."""
-    ITEMS.give_back(getattr(env, "items_holder", ""))
-
-
-def _hold(env: Any, size: int) -> None:
-    env.items_holder = str(uuid.uuid4())
-    try:
-        ITEMS.take(env.items_holder, size)
-    except TooMuch:
-        raise TooMuch("The file has more items than headrace keeps in memory") from None
-
-
-def _lines(text: str) -> Iterator[str]:
-    return (f"{line.strip()}\n" for line in io.StringIO(text) if line.strip())
-
-
-def _count_bytes(text: str, config: Any) -> int:
-    """Return the bytes that the items of a file take in memory, at most."""
-    if "CSVHeaderLocation" not in config:
-        return bound_parsed_bytes(text)
-    headers = config.get("CSVHeaders") or next(csv.reader(io.StringIO(text)), [])
-    # Every row has all columns.
-    rows = min(text.count("\n") + 1, config["MaxItemsValue"])
-    return text_size(text) + rows * (_ROW_BYTES + len(headers) * _FIELD_BYTES)
-
-
-def take_lines(take: Callable[..., None]) -> Callable[..., None]:
-    """Let the type of a reader's input be JSON Lines too."""
-
-    def take_input_type(self: Any, input_type: str) -> None:
-        self.is_lines = input_type == "JSONL"
-        take(self, "JSON" if self.is_lines else input_type)
-
-    return take_input_type
-
-
-def map_failure(env: Any, error: str, cause: str) -> Exception:
-    """Return the exception with which a Map ends in moto's interpreter."""
-    from moto.stepfunctions.parser.api import HistoryEventType
-    from moto.stepfunctions.parser.asl.component.common.error_name.error_name import ErrorName
-    from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import (
-        FailureEvent,
-        FailureEventException,
-    )
-    from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
-
-    details: Any = {"error": error, "cause": cause}
-    details_of: Any = EventDetails
-    kind: Any = HistoryEventType.MapRunFailed
-    name: Any = type("MapErrorName", (ErrorName,), {})
-    return FailureEventException(
-        FailureEvent(
-            env=env,
-            error_name=name(error),
-            event_type=kind,
-            event_details=details_of(mapRunFailedEventDetails=details),
-        )
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 from headrace.aws.calls.errors import AwsError
 from headrace.deliveries.redrive_records import lines_of
+from headrace.services.firehose.destinations import iceberg_catalog
 from headrace.services.firehose.destinations.iceberg_commit import DELIVERY_ID
 from tests.unit.firehose.helpers import FUNCTION, processing
 from tests.unit.firehose.iceberg.helpers import PLAIN, ROUTE, IcebergLab, query, table
@@ -265,6 +267,33 @@ def test_tables_are_tried_again_apart(tmp_path: Path):
     lab.settle_until(lambda: lab.is_drained)
     assert lab.rows("u") == [{"id": 2, "v": "b"}]
     assert len(lab.table("t").metadata.snapshots) == 1
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_metadata_that_takes_too_much_memory_is_not_read(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    is_packed: bool,
+):
+    lab = IcebergLab(tmp_path)
+    parameters = lab.glue.tables["t"]["Parameters"]
+    at = parameters["metadata_location"].removeprefix("s3://")
+    body = lab.disk.objects[at] + b" " * 1_000_000
+    if is_packed:
+        at, body = at.replace(".metadata", ".gz.metadata"), gzip.compress(body)
+        assert len(body) < 10_000
+    parameters["metadata_location"] = f"s3://{at}"
+    lab.disk.objects[at] = body
+    monkeypatch.setattr(iceberg_catalog, "MOST_METADATA_BYTES", 500_000)
+    lab.put_json({"id": 1, "v": "a"})
+    lab.deliver()
+    assert "cannot be written: its metadata has more than 500000 bytes" in caplog.text
+    assert not lab.is_drained
+    monkeypatch.undo()
+    lab.settle_until(lambda: lab.is_drained)
+    assert lab.rows() == [{"id": 1, "v": "a"}]
 
 
 def test_a_destination_that_changes_while_it_is_tried_again_loses_nothing(tmp_path: Path):
