@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark_submit.environments import compile_modules
+from headrace.spark_submit.zip_compiler import compile_modules
 
 SOURCES = {
     "pack/__init__.py": "",
