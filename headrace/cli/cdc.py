@@ -234,8 +234,8 @@ def _stream_sink(
 ) -> Any:
     from headrace.cdc.envelopes import LargeValues, envelope_of
     from headrace.cdc.stream_sink import PRODUCER_OPTIONS, PartitionKeys, StreamSink
-    from headrace.client.producer import Producer
     from headrace.client.hash_keys import name_member
+    from headrace.client.producer import Producer
 
     shrink = None
     if large_to is not None:
