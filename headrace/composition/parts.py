@@ -223,7 +223,7 @@ def build_parts(
         gateway.register(api)
     apis = ExecuteApi(
         engine.warm_up, functions=services.lambda_, control=gateway, clock=clock, ids=ids,
-        host=lambda: urlsplit(endpoint_url()).hostname or "",
+        metrics=base.metrics, host=lambda: urlsplit(endpoint_url()).hostname or "",
     )  # fmt: skip
     mqtt = Mqtt(
         config, database=database, clock=clock, ids=ids, engine=engine, tls=tls,

@@ -3,9 +3,7 @@
 The state is moto's, in memory; a request's changes are in the database before the request is answered. Requests that
 may change state run one at a time; reads run concurrently, and wait until the changes that they may have seen are
 stored. moto is imported and its state loaded on first use (or by `warm_up`). A process has one moto: the cloud that was
-called last has it, and another cloud loads its own state again when it is called.
-
-Imports and patches moto, and clears its state, as in a new process.
+called last has it, and another cloud loads its own state again when it is called: moto is cleared, as in a new process.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
@@ -297,10 +295,11 @@ class MotoEngine:
             ANSWERS_CLIENT.reset(token)
 
     def call(
-        self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
-    ) -> dict[str, Any]:
+        self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str,
+        is_for_client: bool = False,
+    ) -> dict[str, Any]:  # fmt: skip
         """See `headrace.aws.gateway.dispatch.MotoServices.call`."""
-        token = ANSWERS_CLIENT.set(False)
+        token = ANSWERS_CLIENT.set(is_for_client)
         try:
             return self._calls.call(service, operation, params, account=account, region=region)
         finally:

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.server.http1_reader import KeptHead, usual_request
+from headrace.aws.server.usual_request import KeptHead, usual_request
 from tests.support.wire import Wire, server_at, settle
 
 
@@ -88,7 +88,12 @@ LINES = st.sampled_from(
         "User-Agent: sdk",
         "Authorization: a",
         "Authorization: b",
+        "Authorization: a b=c,\td",
+        "Authorization: \xe9",
         "X-Amz-Date: 1",
+        "X-Amz-Date: 1 \t",
+        "X-Amz-Date:1",
+        "X-Amz-Date: ",
         "Connection: close",
         "Expect: 100-continue",
         "no field",
@@ -120,6 +125,15 @@ def test_a_second_head_is_parsed_from_the_first_field_that_varies():
         assert request is not None
         assert request.headers["x-amz-date"] == date.decode()
         assert kept.begin == begin
+        assert kept.cut is not None
+        assert kept.cut(f"X-Amz-Date: {date.decode()}\r\nContent-Length: 0") is not None
+
+
+def test_a_head_of_other_names_makes_no_pattern():
+    kept = KeptHead()
+    head = b"POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\nX-Any: 1\r\n\r\n"
+    assert usual_request(head, kept) == usual_request(head, kept) == usual_request(head)
+    assert kept.cut is None
 
 
 def test_what_sdks_send_takes_the_short_way(monkeypatch: pytest.MonkeyPatch):

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import IO, Protocol
 from urllib.parse import parse_qsl, unquote
 
+import msgspec
+
 from headrace.aws.calls.operation import Call, SharedWrite, Signer
 
 
@@ -100,8 +102,8 @@ class NeedsThread(Exception):
     """A request that was to be answered on the event loop's thread may block; nothing has been changed."""
 
 
-@dataclass(slots=True)
-class HttpRequest:
+# A msgspec.Struct, as the answer and the `Call` are: it is made in less than half of a dataclass's time.
+class HttpRequest(msgspec.Struct):
     """A request with its complete body.
 
     Attributes:
@@ -123,7 +125,7 @@ class HttpRequest:
     method: str
     path: str
     query: str = ""
-    headers: dict[str, str] = field(default_factory=dict[str, str])
+    headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     body: bytes = b""
     body_file: Path | None = None
     scope: Scope | None = None
@@ -144,8 +146,7 @@ class HttpRequest:
         return dict(parse_qsl(self.query, keep_blank_values=True))
 
 
-@dataclass(slots=True)
-class HttpResponse:
+class HttpResponse(msgspec.Struct):
     """A response. The server adds Content-Length, or chunks an iterator.
 
     Status 0 drops the connection (in HTTP/2: resets the stream) without an answer, for fault injection.
@@ -158,7 +159,7 @@ class HttpResponse:
     """
 
     status: int
-    headers: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    headers: list[tuple[str, str]] = msgspec.field(default_factory=list[tuple[str, str]])
     body: Body = b""
     waits: list[Future[None]] | None = None
     failure: Callable[[], HttpResponse] | None = None

@@ -23,11 +23,12 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import botocore.loaders
+import msgspec
 from botocore.exceptions import UnknownServiceError
 from botocore.model import OperationModel, ServiceModel
 
@@ -184,9 +185,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _NAME_ATTRIBUTE = "__headrace_operation__"
 
 
-# Not frozen, which would double the cost of creating one for every request. Do not change it.
-@dataclass(slots=True)
-class Call:
+# A msgspec.Struct is made in a fifth of a dataclass's time, and each request makes one. Do not change it.
+class Call(msgspec.Struct):
     """The context of one request: account, region, caller, time. `now_ms` is read once, when the request arrives.
 
     Attributes:
@@ -205,8 +205,8 @@ class Call:
     service: str = ""
     operation: str = ""
     access_key: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    waits: list[Future[None]] = field(default_factory=list[Future[None]])
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    waits: list[Future[None]] = msgspec.field(default_factory=list[Future[None]])
     permit: Permit | None = None
     acting: CallerIdentity | None = None
     may_share: bool = False

@@ -63,6 +63,7 @@ class InlineRequests:
         self.permissions: Permissions | None = None
         self._faults = faults
         self._may_be_quick = may_be_quick
+        self._quick: list[Callable[[HttpRequest], bool]] = []
         self._authentication = authentication
         # The targets (`X-Amz-Target`) of the services' inline operations.
         self._targets: set[str] = set()
@@ -71,11 +72,13 @@ class InlineRequests:
         """Add the operations of a service that never block."""
         prefix = api.profile.target_prefix
         self._targets.update(f"{prefix}.{operation}" for operation in api.inline)
+        if api.may_be_quick is not None:
+            self._quick.append(api.may_be_quick)
 
     def has(self, request: HttpRequest) -> bool:
         """Whether a request never blocks, or says so by `NeedsThread`, and may run on the event loop's thread."""
         is_declared = request.headers.get("x-amz-target") in self._targets
-        if not (is_declared or self._may_be_quick(request)) or self._faults.is_slow:
+        if not (is_declared or self._is_quick(request)) or self._faults.is_slow:
             return False
         if self._faults.rules and not is_declared:
             # A rule counts a request once, and not again on its thread.
@@ -90,10 +93,18 @@ class InlineRequests:
             return False
         return authentication is None or authentication.is_quick(scope_of(request).access_key)
 
+    def _is_quick(self, request: HttpRequest) -> bool:
+        if self._may_be_quick(request):
+            return True
+        enforces = self.permissions is not None and self.permissions.enforces
+        return not enforces and any(is_quick(request) for is_quick in self._quick)
+
 
 log = logging.getLogger(__name__)
 
 MOST_ACCOUNTS_KEPT = 10_000
+# Of users' and sessions' access keys.
+_KEY_CHARS = 20
 _PUBLIC_SERVICES = ("cognito-identity", "cognito-idp")
 
 
@@ -110,9 +121,16 @@ class MotoServices(Protocol):
         ...
 
     def call(
-        self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
+        self,
+        service: str,
+        operation: str,
+        params: Mapping[str, Any],
+        *,
+        account: str,
+        region: str,
+        is_for_client: bool,
     ) -> dict[str, Any]:
-        """Run an operation in process. Raises AwsError."""
+        """Run an operation in process, for a client's role or for the cloud itself. Raises AwsError."""
         ...
 
     def may_be_quick(self, request: HttpRequest) -> bool:
@@ -222,8 +240,8 @@ class Gateway:
 
     def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
         """Answer a request; never raises. An answer may have `waits`, or be a Future of one."""
-        service = self.names.service_of(request)
         scope = scope_of(request)
+        service = request.service or self.names.service_of(request)
         owned = self._services.get(service)
         call = self._call(scope, service, request.headers)
         request.call = call
@@ -405,6 +423,8 @@ class Gateway:
             return known
         if is_account_id(access_key):
             account = access_key
+        elif len(access_key) != _KEY_CHARS:
+            account = self._account
         else:
             account = None if self._sessions is None else self._sessions.account_of(access_key)
             account = account or self._moto.account_of(access_key)
@@ -443,6 +463,7 @@ class Gateway:
                 params,
                 account=account or self._account,
                 region=region or self._region,
+                is_for_client=acting is not None,
             )
         scope = Scope(account or self._account, region or self._region, service)
         scope_call = self._call(scope, service, {}, operation)

@@ -186,7 +186,7 @@ class Entrance:
 
 
 def _may_be_own(path: str) -> bool:
-    return path.startswith(_MAYBE_OWN) or _CONNECTIONS in path
+    return path != "/" and (path.startswith(_MAYBE_OWN) or _CONNECTIONS in path)
 
 
 def _refuse_websocket(request: HttpRequest) -> HttpResponse | None:

@@ -25,7 +25,6 @@ import re
 import sys
 import zlib
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import unquote_to_bytes
 from xml.parsers import expat
@@ -364,7 +363,9 @@ def serialize_output(
     values = dict(output or {})
     response = _response(_serializer(service, operation, request_id, protocol).serialize(values))
     status = values.get(_status_member(service, operation))
-    return response if status is None else replace(response, status=int(status))
+    if status is not None:
+        response.status = int(status)
+    return response
 
 
 @functools.cache

@@ -24,7 +24,6 @@ import string
 import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
 
@@ -92,7 +91,9 @@ def _as_json(request: HttpRequest, service: str) -> tuple[str, HttpRequest]:
         "content-length": str(len(body)),
         "x-amz-target": f"{metadata['targetPrefix']}.{operation}",
     }
-    return operation, replace(request, path="/", query="", headers=headers, body=body)
+    return operation, msgspec.structs.replace(
+        request, path="/", query="", headers=headers, body=body
+    )
 
 
 def _refuse_tag(*_: Any) -> Any:

@@ -275,12 +275,11 @@ def head(
 ) -> bytes:
     """Return the status line and the header fields."""
     text = _STATUS_LINES.get(answer.status) or f"HTTP/1.1 {answer.status} \r\n"
-    lines = 1
+    lines = 1 + len(answer.headers)
     for name, value in answer.headers:
         if len(name) == 14 and name.lower() == "content-length":
             length_bytes = None
-        text += f"{name}: {value}\r\n"
-        lines += 1
+        text = f"{text}{name}: {value}\r\n"
     if text.count("\n") != lines or text.count("\r") != lines:
         # Line ends in a client's text, such as an object's metadata, would begin another header, or the body.
         fields = ((clean(name), clean(value)) for name, value in answer.headers)

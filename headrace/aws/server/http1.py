@@ -15,10 +15,11 @@ from headrace.aws.server.answers import (
     head,
 )
 from headrace.aws.server.connection import PREFACE, Exchange, RequestTaker
-from headrace.aws.server.http1_reader import KeptHead, RequestReader, usual_request
+from headrace.aws.server.http1_reader import RequestReader
 from headrace.aws.server.lingering import Lingering, Surplus, log_failure
 from headrace.aws.server.request_body import RequestBody
 from headrace.aws.server.tls import HANDSHAKE, begin_tls
+from headrace.aws.server.usual_request import KeptHead, usual_request
 
 log = logging.getLogger(__name__)
 

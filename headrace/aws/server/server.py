@@ -13,6 +13,7 @@ import resource
 import shutil
 import socket
 import ssl
+import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import Future
@@ -91,6 +92,7 @@ class Server:
     Attributes:
         now_s: the clock of connections, which advances by whole seconds. It stops while the process is suspended;
             otherwise a client that sent bytes meanwhile would be closed as idle.
+        puts_off: see `RequestTaker.puts_off`.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class Server:
         )
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
+        self.puts_off = False
         # Connections whose clients do not read their answers as fast as they are written.
         self._behind: dict[Connection, int] = {}
         self._unsent_bytes = 0
@@ -133,6 +136,7 @@ class Server:
         self._looked_s = 0.0
 
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
         self._done: deque[Callable[[], None]] = deque()
         self._told = False
         # Answers that are written when the loop's turn ends.
@@ -149,6 +153,7 @@ class Server:
             most = min(self.bounds.connections, most_files // 2)
             self.bounds = replace(self.bounds, connections=most)
         self._loop = loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._server = await loop.create_server(
             lambda: Http1Connection(self), sock=bound, backlog=1024
         )
@@ -179,6 +184,7 @@ class Server:
         """Note a connection; False when there are too many, and none of them is idle."""
         has_room = self._make_room()
         self._connections.add(connection)
+        self.puts_off = len(self._connections) >= _MANY_CONNECTIONS
         if self._looking is None and self._loop is not None:
             self._looked_s = self._loop.time()
             self._looking = self._loop.call_later(LOOK_EVERY_S, self._look_regularly)
@@ -211,6 +217,7 @@ class Server:
     def closed(self, connection: Connection) -> None:
         """Forget a connection."""
         self._connections.discard(connection)
+        self.puts_off = len(self._connections) >= _MANY_CONNECTIONS
         self.is_behind(connection, 0)
 
     def is_behind(self, connection: Connection, unsent_bytes: int) -> None:
@@ -365,18 +372,15 @@ class Server:
         self._done.append(then)
         if not self._told and self._loop is not None:
             self._told = True
-            self._loop.call_soon_threadsafe(self._go_on)
+            # On the loop's own thread nobody has to be woken, which costs a turn of the loop.
+            is_here = threading.get_ident() == self._thread
+            (self._loop.call_soon if is_here else self._loop.call_soon_threadsafe)(self._go_on)
 
     def _go_on(self) -> None:
         # Reset first, so that an answer that is done from here on schedules the next round.
         self._told = False
         while self._done:
             self._done.popleft()()
-
-    @property
-    def puts_off(self) -> bool:
-        """See `RequestTaker.puts_off`."""
-        return len(self._connections) >= _MANY_CONNECTIONS
 
     def write_at_turns_end(
         self,
@@ -395,15 +399,20 @@ class Server:
         if shared is None and (not self.puts_off or len(data) > _LARGEST_PUT_OFF_BYTES):
             transport.write(data)
             return
-        if not self._unwritten:
+        unwritten = self._unwritten
+        if not unwritten:
             asyncio.get_running_loop().call_soon(self.write_unwritten)
-        self._unwritten.append((transport, data, shared, answer_again, request))
+        unwritten.append((transport, data, shared, answer_again, request))
 
     def write_unwritten(self) -> None:
         """Write now what `write_at_turns_end` has put off."""
         unwritten, self._unwritten = self._unwritten, []
+        succeeded: set[SharedWrite] = set()
         for transport, data, shared, answer_again, request in unwritten:
-            if shared is None or _succeeds(shared):
+            if shared is None or shared in succeeded:
+                transport.write(data)
+            elif _succeeds(shared):
+                succeeded.add(shared)
                 transport.write(data)
             else:
                 answer_again(request)

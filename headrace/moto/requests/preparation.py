@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
@@ -310,7 +310,7 @@ def without_nulls(request: HttpRequest) -> HttpRequest:
         value = msgspec.json.decode(request.body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return request
-    return replace(request, body=msgspec.json.encode(_strip(value)))
+    return msgspec.structs.replace(request, body=msgspec.json.encode(_strip(value)))
 
 
 def _as_form(request: HttpRequest) -> HttpRequest:
@@ -322,7 +322,7 @@ def _as_form(request: HttpRequest) -> HttpRequest:
     if "Action=" not in request.query or "x-amz-target" in headers or "content-type" in headers:
         return request
     form = {**headers, "content-type": "application/x-www-form-urlencoded"}
-    return replace(request, headers=form)
+    return msgspec.structs.replace(request, headers=form)
 
 
 def _strip(value: Any) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any
@@ -204,11 +204,13 @@ def _floor(time: datetime, period_s: int) -> datetime:
 
 
 class _Wanted:
-    """A backend with only the metrics of some namespaces and names."""
+    """A backend with only some metrics: moto takes those with more dimensions than a query names for the same one."""
 
-    def __init__(self, backend: Any, names: set[tuple[str, str]]) -> None:
+    def __init__(self, backend: Any, series: set[tuple[Any, ...]]) -> None:
         self._backend = backend
-        self._names = names
+        self._series_wanted = series
+        # Most data are told by this alone.
+        self._names = {(namespace, name) for namespace, name, _ in series}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
@@ -216,7 +218,18 @@ class _Wanted:
     def get_all_metrics(self) -> list[Any]:
         """Return the data that a query can use."""
         everything = self._backend.get_all_metrics()
-        return [metric for metric in everything if (metric.namespace, metric.name) in self._names]
+        return [
+            datum
+            for datum in everything
+            if (datum.namespace, datum.name) in self._names
+            and _series(datum) in self._series_wanted
+        ]
+
+
+def _series_of(namespace: str, name: str, dimensions: Iterable[Mapping[str, str]]) -> Any:
+    """Return the metric that a query names, in the form of `_series`."""
+    pairs = sorted((dimension["Name"], dimension["Value"]) for dimension in dimensions)
+    return namespace, name, tuple(pairs)
 
 
 def _of_wanted(get: Any) -> Any:
@@ -226,8 +239,11 @@ def _of_wanted(get: Any) -> Any:
         if any(query.get("Expression", "").startswith("SELECT") for query in queries):
             return get(self, queries, *args, **named)
         metrics = [query["MetricStat"]["Metric"] for query in queries if "MetricStat" in query]
-        names = {(metric["Namespace"], metric["MetricName"]) for metric in metrics}
-        return get(_Wanted(self, names), queries, *args, **named)
+        wanted = {
+            _series_of(metric["Namespace"], metric["MetricName"], metric.get("Dimensions") or ())
+            for metric in metrics
+        }
+        return get(_Wanted(self, wanted), queries, *args, **named)
 
     return get_metric_data
 
@@ -360,8 +376,9 @@ def _of_periods(get: Any) -> Any:
         start_time: datetime,
         end_time: datetime,
         period: int,
-        *args: Any,
-        **named: Any,
+        stats: list[str],
+        dimensions: list[dict[str, str]],
+        unit: str | None = None,
     ) -> Any:
         _check_period(period, "Period")
         points = math.ceil((end_time - start_time).total_seconds() / period)
@@ -372,7 +389,8 @@ def _of_periods(get: Any) -> Any:
                 f"You have requested up to {points:,} datapoints, which exceeds the limit of {MOST_DATAPOINTS:,}. "
                 "You may reduce the datapoints requested by increasing Period, or decreasing the time range."
             )
-        return get(self, namespace, metric_name, start_time, end_time, period, *args, **named)
+        of = _Wanted(self, {_series_of(namespace, metric_name, dimensions or ())})
+        return get(of, namespace, metric_name, start_time, end_time, period, stats, [], unit)
 
     return get_metric_statistics
 

@@ -6,8 +6,9 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
@@ -434,7 +435,9 @@ class RawRequests:
         ask(self._s3, request.call, operation, params)
         if self._strictness is not None:
             self._strictness.check(operation, params)
-        output = action(self._s3, replace(request.call, operation=operation), params)
+        output = action(
+            self._s3, msgspec.structs.replace(request.call, operation=operation), params
+        )
         response = codec_moto.serialize_output(
             "s3", operation, output or {}, request.call.request_id
         )
@@ -452,7 +455,7 @@ class RawRequests:
         self._check_ignored("PutBucketPolicy", target)
         params = {"Bucket": target.bucket, "Policy": request.body.decode("utf-8", "replace")}
         ask(self._s3, request.call, "PutBucketPolicy", params)
-        call = replace(request.call, operation="PutBucketPolicy")
+        call = msgspec.structs.replace(request.call, operation="PutBucketPolicy")
         self._actions["PutBucketPolicy"](self._s3, call, params)
         return HttpResponse(204)
 

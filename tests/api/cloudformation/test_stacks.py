@@ -218,6 +218,16 @@ def test_a_property_that_the_type_does_not_have_fails_the_stack(cfn: Any):
     )
 
 
+def test_a_property_that_headrace_lacks_fails_the_stack_in_its_own_words(cfn: Any):
+    kafka = {"Endpoints": {"KafkaBootstrapServers": ["a:9092"]}}
+    properties = {"FunctionName": "f", "SelfManagedEventSource": kafka, "Topics": ["tt"]}
+    mapping = {"Type": "AWS::Lambda::EventSourceMapping", "Properties": properties}
+    assert create(cfn, template(M=mapping)) == "ROLLBACK_COMPLETE"
+    events = cfn.describe_stack_events(StackName="s")["StackEvents"]
+    sentence = "headrace does not support the property SelfManagedEventSource of M"
+    assert any(sentence in event.get("ResourceStatusReason", "") for event in events)
+
+
 def test_an_update_changes_in_place_what_it_can_and_replaces_what_it_must(
     cloud: InProcessCloud, cfn: Any
 ):

@@ -32,7 +32,14 @@ class NoMoto:
         raise LookupError(service)
 
     def call(
-        self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
+        self,
+        service: str,
+        operation: str,
+        params: Mapping[str, Any],
+        *,
+        account: str,
+        region: str,
+        is_for_client: bool,
     ) -> dict[str, Any]:
         raise LookupError(service)
 

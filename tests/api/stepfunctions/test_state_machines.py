@@ -164,6 +164,7 @@ def task(resource: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"Type": "Task", "Resource": arn, "Arguments": arguments, "End": True}
 
 
+ACTIVITY = f"arn:aws:states:us-east-1:{ACCOUNT}:activity:no"
 STEP = {"Jar": "command-runner.jar", "Args": ["bash", "-c", "exit 3"]}
 
 
@@ -186,6 +187,27 @@ STEP = {"Jar": "command-runner.jar", "Args": ["bash", "-c", "exit 3"]}
             "Kinesis.ResourceNotFoundException",
         ),
         ("aws-sdk:sqs:deleteQueue", {"QueueUrl": "no"}, "Sqs.QueueDoesNotExistException"),
+        # Services by their names in AWS's SDK for Java.
+        (
+            "aws-sdk:sfn:describeActivity",
+            {"ActivityArn": ACTIVITY},
+            "Sfn.ActivityDoesNotExistException",
+        ),
+        (
+            "aws-sdk:eventbridge:describeRule",
+            {"Name": "no"},
+            "EventBridge.ResourceNotFoundException",
+        ),
+        (
+            "aws-sdk:cloudwatchlogs:deleteLogGroup",
+            {"LogGroupName": "no"},
+            "CloudWatchLogs.ResourceNotFoundException",
+        ),
+        (
+            "aws-sdk:emrserverless:getApplication",
+            {"ApplicationId": "00nosuchapplica1"},
+            "EmrServerless.ResourceNotFoundException",
+        ),
     ],
 )
 def test_what_a_service_refuses_has_its_name(
@@ -196,6 +218,24 @@ def test_what_a_service_refuses_has_its_name(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("resource", ["events:putEvents", "aws-sdk:eventbridge:putEvents"])
+@pytest.mark.parametrize("source", ["aws.mine", "mine"])
+def test_an_event_from_a_state_must_not_come_from_aws(
+    cloud: InProcessCloud, resource: str, source: str
+):
+    entries = [{"Source": source, "DetailType": "t", "Detail": "{}"}]
+    name = f"{resource}-{source}".replace(":", "-").replace(".", "-")
+    done = ended(cloud, name, task(resource, {"Entries": entries}))
+    if source == "mine":
+        assert json.loads(done["output"])["FailedEntryCount"] == 0
+    elif resource == "events:putEvents":
+        assert (done["status"], done["error"]) == ("FAILED", "EventBridge.FailedEntry")
+        assert "NotAuthorizedForSourceException" in done["cause"]
+    else:
+        (entry,) = json.loads(done["output"])["Entries"]
+        assert entry["ErrorCode"] == "NotAuthorizedForSourceException"
+
+
 def test_a_step_that_fails_is_a_task_that_fails(cloud: InProcessCloud):
     cluster = cloud.client("emr").run_job_flow(
         Name="c",

@@ -33,7 +33,14 @@ class Elsewhere:
         return HttpResponse(200, [], f"elsewhere {service}".encode())
 
     def call(
-        self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
+        self,
+        service: str,
+        operation: str,
+        params: Mapping[str, Any],
+        *,
+        account: str,
+        region: str,
+        is_for_client: bool,
     ) -> dict[str, Any]:
         raise LookupError(service)
 

@@ -22,7 +22,11 @@ from headrace.core.ids import Ids
 from headrace.core.ports import CallerIdentity, ControlPlane, FidelityLevel, FunctionInvoker
 from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
-from headrace.services.cloudformation.resources.schemas import describe_mistakes, list_names
+from headrace.services.cloudformation.resources.schemas import (
+    describe_mistakes,
+    list_names,
+    object_types,
+)
 from headrace.services.cloudformation.signals import Signals
 
 Properties = dict[str, Any]
@@ -286,9 +290,14 @@ class ResourceType:
             return
         unknown = sorted(set(properties) - set(self.properties))
         if unknown:
-            raise ResourceFailed(
-                f"Encountered unsupported property {unknown[0]} in {logical_id} ({self.name})"
+            of_aws, _ = object_types(self.name).get("", ({}, []))
+            # AWS's words are for what AWS does not have either.
+            refusal = (
+                f"headrace does not support the property {unknown[0]} of"
+                if unknown[0] in of_aws
+                else f"Encountered unsupported property {unknown[0]} in"
             )
+            raise ResourceFailed(f"{refusal} {logical_id} ({self.name})")
 
 
 def list_changed_properties(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -7,8 +7,9 @@ request is signed in its query for the service iotdevicegateway, to which the se
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+import msgspec
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import (
     AcceptConnection,
@@ -140,7 +141,7 @@ def admit_signed(
     parts = request.query.split("&")
     others = [part for part in parts if not part.startswith(_TOKEN)]
     if len(others) < len(parts):
-        unsigned = replace(request, query="&".join(others), scope=scope_of(request))
+        unsigned = msgspec.structs.replace(request, query="&".join(others), scope=scope_of(request))
         if admit(unsigned, SERVICE) is None:
             request.signer = unsigned.signer
             return None

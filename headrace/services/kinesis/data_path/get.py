@@ -18,9 +18,10 @@ import binascii
 import hashlib
 import hmac
 import struct
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
+
+import msgspec
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call
@@ -195,8 +196,7 @@ class ExpiredIterator(Exception):
         self.created_ms = created_ms
 
 
-@dataclass(frozen=True, slots=True)
-class ShardIterator:
+class ShardIterator(msgspec.Struct, frozen=True, gc=False):
     """The position in a shard from which to read: `index` is that of the next record."""
 
     stream_id: str
@@ -206,8 +206,7 @@ class ShardIterator:
     created_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class GetRecordsResult:
+class GetRecordsResult(msgspec.Struct, frozen=True):
     """The result of one GetRecords. At the end of a closed shard, `next_iterator` is None and `children` is set."""
 
     payloads: list[bytes | memoryview]

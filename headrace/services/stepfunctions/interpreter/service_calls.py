@@ -30,18 +30,38 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.operation import service_model
+from headrace.aws.calls.operation import loader, service_model
 from headrace.core.ports import CallerIdentity
 from headrace.deliveries.targets import convert_parameters
 from headrace.moto.current_cloud import CURRENT
 
 _PREFIXES = {"ecs": "ECS", "events": "EventBridge"}
-# Step Functions' names of services that differ from botocore's.
+# The names of services of AWS's SDK for Java, which Step Functions takes, that differ from botocore's in more than
+# hyphens.
 _CALLED = {
-    "sfn": "stepfunctions",
-    "eventbridge": "events",
+    "applicationdiscovery": "discovery",
     "cloudwatchlogs": "logs",
-    "emrserverless": "emr-serverless",
+    "cognitoidentityprovider": "cognito-idp",
+    "costandusagereport": "cur",
+    "costexplorer": "ce",
+    "databasemigration": "dms",
+    "directory": "ds",
+    "elasticloadbalancing": "elb",
+    "elasticloadbalancingv2": "elbv2",
+    "elasticsearch": "es",
+    "eventbridge": "events",
+    "iotdataplane": "iot-data",
+    "iotjobsdataplane": "iot-jobs-data",
+    "lexmodelbuilding": "lex-models",
+    "lexmodelsv2": "lexv2-models",
+    "lexruntime": "lex-runtime",
+    "lexruntimev2": "lexv2-runtime",
+    "marketplacemetering": "meteringmarketplace",
+    "migrationhub": "mgh",
+    "pinpointsmsvoice": "sms-voice",
+    "serverlessapplicationrepository": "serverlessrepo",
+    "sfn": "stepfunctions",
+    "simpledb": "sdb",
 }
 _WORD = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+")
 
@@ -94,10 +114,19 @@ def _name_errors(from_error: Callable[..., Any]) -> Callable[..., Any]:
 def _name_in_sdk(service: str) -> str:
     """Return a service's name in SDK integration errors, in the spelling of AWS's SDK for Java (documented)."""
     try:
-        identifier = str(service_model(_CALLED.get(service, service)).metadata["serviceId"])
+        identifier = str(service_model(_called(service)).metadata["serviceId"])
     except Exception:  # noqa: BLE001 - botocore has several errors for an unknown service
         identifier = service
     return "".join(word[:1].upper() + word[1:].lower() for word in _WORD.findall(identifier))
+
+
+@functools.cache
+def _called(service: str) -> str:
+    """Return botocore's name of a service that a resource names as AWS's SDK for Java does, or as botocore does."""
+    without_hyphens = {
+        name.replace("-", ""): name for name in loader().list_available_services("service-2")
+    }
+    return _CALLED.get(service) or without_hyphens.get(service, service)
 
 
 def _with_sync(evaluate: Callable[..., None], conditions: Any) -> Callable[..., None]:
@@ -151,11 +180,12 @@ _NAMES_OF_CODES = {"AWS.SimpleQueueService.NonExistentQueue": "QueueDoesNotExist
 
 def client_of_cloud(region: str, service: str, state_credentials: Any = None) -> Client:
     """Return the interpreter's client of a service; it has the parameters of moto's function, which it replaces."""
+    name = _called(service)
     try:
-        service_model(service)
+        service_model(name)
     except Exception as error:
         raise NotImplementedError(f"headrace has no service {service}") from error
-    return Client(service, region, state_credentials.role_arn)
+    return Client(name, region, state_credentials.role_arn)
 
 
 class Client:
