@@ -60,7 +60,10 @@ class Request:
 
 @dataclass(slots=True)
 class StoredResource:
-    """A resource as Cloud Control last left it, whether a stack created it or not; `gone` if it was deleted."""
+    """A resource as Cloud Control last left it, whether a stack created it or not; `gone` if it was deleted.
+
+    Its physical id is its identifier, unless it has one of its own (older versions stored none).
+    """
 
     account: str
     region: str
@@ -68,6 +71,7 @@ class StoredResource:
     identifier: str
     at_ms: int
     gone: bool = False
+    physical_id: str = ""
     properties: dict[str, Any] = field(default_factory=dict[str, Any])
     attributes: dict[str, Any] = field(default_factory=dict[str, Any])
 
