@@ -230,6 +230,10 @@ _OWN = Patches(
         ],
         "moto.servicediscovery.models": [servicediscovery.replace_instances],
         "moto.secretsmanager.exceptions": [secretsmanager.answer_as_aws],
+        "moto.secretsmanager.models": [
+            secretsmanager.rotate_by_functions,
+            secretsmanager.follow_stages,
+        ],
         "moto.sns.utils": [event_inputs.patch_filter_policies],
         "moto.sqs.models": [sqs_patches.match_literal_prefixes],
         "moto.ssm.models": [ssm_patches.apply_bounds],
