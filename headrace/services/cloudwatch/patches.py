@@ -22,6 +22,12 @@ from headrace.moto.storage import pickles
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.cloudwatch.metric_math import MathRefused, Metrics, evaluate_all
 from headrace.services.cloudwatch.metric_streams import MINUTES
+from headrace.services.cloudwatch.statistics import (
+    StatisticRefused,
+    add_value,
+    statistic,
+    values_of,
+)
 
 # How long a value waits for others of its minute; then they become one point.
 RAW_MS = 3 * 60 * 1000
@@ -43,7 +49,7 @@ PERIODS: tuple[tuple[int, int], ...] = ((60, 15 * DAY_S), (300, 63 * DAY_S), (36
 @functools.cache
 def patch() -> None:
     """Replace moto's methods, once."""
-    from moto.cloudwatch.models import CloudWatchBackend
+    from moto.cloudwatch.models import CloudWatchBackend, Statistics
     from moto.cloudwatch.responses import CloudWatchResponse
 
     # moto's method reads the rule, and has the action under only one of its two
@@ -64,7 +70,10 @@ def patch() -> None:
     backend.get_metric_data = _with_math(
         _within_data(_of_wanted(CloudWatchBackend.get_metric_data))
     )
-    backend.get_metric_statistics = _of_periods(CloudWatchBackend.get_metric_statistics)
+    backend.get_metric_statistics = _get_metric_statistics
+    response.get_metric_statistics = _with_extended(CloudWatchResponse.get_metric_statistics)
+    points: Any = Statistics
+    points.get_statistics_for_type = _statistic_for_type
     backend.get_filtered_metrics = _get_filtered_metrics
     backend._get_paginated = _few_pages(CloudWatchBackend._get_paginated)
     pickles.register_filter(
@@ -157,8 +166,11 @@ class MetricData:
                 datum.namespace, datum.name, low, high, count, total, [], at, datum.unit
             )
             point.dimensions = datum.dimensions
+            point.spread = dict(values_of(datum))
             self._points[level][key] = point
             return
+        for value, times in values_of(datum).items():
+            add_value(point.spread, value, times)
         point.min, point.max = min(point.min, low), max(point.max, high)
         point.sample_count += count
         point.sum += total
@@ -204,11 +216,11 @@ def _floor(time: datetime, period_s: int) -> datetime:
 
 
 class _Wanted:
-    """A backend with only the metrics of some namespaces and names."""
+    """A backend with only the data of some metrics: namespaces, names and dimensions."""
 
-    def __init__(self, backend: Any, names: set[tuple[str, str]]) -> None:
+    def __init__(self, backend: Any, metrics: list[tuple[str, str, list[dict[str, str]]]]) -> None:
         self._backend = backend
-        self._names = names
+        self._metrics = metrics
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
@@ -216,7 +228,22 @@ class _Wanted:
     def get_all_metrics(self) -> list[Any]:
         """Return the data that a query can use."""
         everything = self._backend.get_all_metrics()
-        return [metric for metric in everything if (metric.namespace, metric.name) in self._names]
+        return [
+            datum for datum in everything if any(_is_of(datum, *metric) for metric in self._metrics)
+        ]
+
+
+def _is_of(datum: Any, namespace: str, name: str, dimensions: list[dict[str, str]]) -> bool:
+    """Whether a datum is of a metric: without dimensions, a metric of one's own is the one that has none (documented).
+
+    AWS's own metrics without dimensions stand for all: services emit such sums, and here they are added up.
+    """
+    if datum.namespace != namespace or datum.name != name:
+        return False
+    if not dimensions and namespace.startswith("AWS/"):
+        return True
+    theirs = sorted((dimension.name, dimension.value) for dimension in datum.dimensions)
+    return theirs == sorted((dimension["Name"], dimension["Value"]) for dimension in dimensions)
 
 
 def _of_wanted(get: Any) -> Any:
@@ -226,8 +253,11 @@ def _of_wanted(get: Any) -> Any:
         if any(query.get("Expression", "").startswith("SELECT") for query in queries):
             return get(self, queries, *args, **named)
         metrics = [query["MetricStat"]["Metric"] for query in queries if "MetricStat" in query]
-        names = {(metric["Namespace"], metric["MetricName"]) for metric in metrics}
-        return get(_Wanted(self, names), queries, *args, **named)
+        wanted = [
+            (metric["Namespace"], metric["MetricName"], metric.get("Dimensions") or [])
+            for metric in metrics
+        ]
+        return get(_Wanted(self, wanted), queries, *args, **named)
 
     return get_metric_data
 
@@ -351,30 +381,73 @@ def _within_data(get: Any) -> Any:
     return get_metric_data
 
 
-def _of_periods(get: Any) -> Any:
-    @functools.wraps(get)
-    def get_metric_statistics(
-        self: Any,
-        namespace: str,
-        metric_name: str,
-        start_time: datetime,
-        end_time: datetime,
-        period: int,
-        *args: Any,
-        **named: Any,
-    ) -> Any:
-        _check_period(period, "Period")
-        points = math.ceil((end_time - start_time).total_seconds() / period)
-        if points > MOST_DATAPOINTS:
-            from moto.cloudwatch.exceptions import InvalidParameterCombination
+def _get_metric_statistics(
+    backend: Any,
+    namespace: str,
+    metric_name: str,
+    start_time: datetime,
+    end_time: datetime,
+    period: int,
+    stats: list[str],
+    dimensions: list[dict[str, str]],
+    unit: str | None = None,
+) -> list[Any]:
+    """Return a metric's statistics; the periods begin at the start time, rounded down to a minute (documented)."""
+    from moto.cloudwatch.exceptions import InvalidParameterCombination, InvalidParameterValue
+    from moto.cloudwatch.models import Statistics
 
-            raise InvalidParameterCombination(
-                f"You have requested up to {points:,} datapoints, which exceeds the limit of {MOST_DATAPOINTS:,}. "
-                "You may reduce the datapoints requested by increasing Period, or decreasing the time range."
-            )
-        return get(self, namespace, metric_name, start_time, end_time, period, *args, **named)
+    _check_period(period, "Period")
+    if start_time >= end_time:
+        raise InvalidParameterValue(
+            "The parameter StartTime must be less than the parameter EndTime."
+        )
+    count = math.ceil((end_time - start_time).total_seconds() / period)
+    if count > MOST_DATAPOINTS:
+        raise InvalidParameterCombination(
+            f"You have requested up to {count:,} datapoints, which exceeds the limit of {MOST_DATAPOINTS:,}. "
+            "You may reduce the datapoints requested by increasing Period, or decreasing the time range."
+        )
+    start = _aware(_floor(start_time, min(60, period)))
+    points: dict[int, Any] = {}
+    for datum in backend.get_all_metrics():
+        is_wanted = _is_of(datum, namespace, metric_name, dimensions) and unit in (None, datum.unit)
+        if is_wanted and start <= (at := _aware(datum.timestamp)) < _aware(end_time):
+            number = int((at - start).total_seconds() // period)
+            if number not in points:
+                begins = start + timedelta(seconds=number * period)
+                points[number] = Statistics(stats, begins, datum.unit)
+            points[number].metric_data.append(datum)
+    return [points[number] for number in sorted(points)]
+
+
+def _with_extended(get: Any) -> Any:
+    """Answer ExtendedStatistics, which moto leaves out."""
+
+    @functools.wraps(get)
+    def get_metric_statistics(self: Any) -> Any:
+        answer = get(self)
+        names: list[str] = self._get_param("ExtendedStatistics") or []
+        for point in answer.result["Datapoints"] if names else ():
+            point.extended_statistics = {
+                name: _statistic_of(name, point.metric_data) for name in names
+            }
+        return answer
 
     return get_metric_statistics
+
+
+def _statistic_for_type(point: Any, stat: str) -> float:
+    return _statistic_of(stat, point.metric_data)
+
+
+def _statistic_of(stat: str, data: list[Any]) -> float:
+    """Return a statistic of a period's data. Raises moto's error for one that CloudWatch does not have."""
+    from moto.cloudwatch.exceptions import InvalidParameterValue
+
+    try:
+        return statistic(stat, data)
+    except StatisticRefused as refusal:
+        raise InvalidParameterValue(str(refusal)) from None
 
 
 def _check_period(period_s: int, path: str) -> None:
