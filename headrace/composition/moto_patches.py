@@ -18,6 +18,7 @@ from headrace.moto.patches import (
     codepipeline,
     cognito_identity,
     core,
+    discovery,
     ec2,
     ecr,
     ecs,
@@ -260,20 +261,21 @@ _OWN = Patches(
         sts_patches.patch,
     ],
 )
-# For many modules each: what one mechanism refuses.
-_REFUSALS: tuple[tuple[tuple[str, ...], Patch], ...] = (
+# For many modules each: what one mechanism changes.
+_SHARED: tuple[tuple[tuple[str, ...], Patch], ...] = (
     (tuple(known_names.MODULES), known_names.refuse_known_names),
     (not_run.MODULES, not_run.refuse_runs),
+    (discovery.MODULES, discovery.name_own_endpoint),
 )
 PATCHES = Patches(
     {
         **_OWN.of_modules,
         **{
             name: [
-                *(refuse for names, refuse in _REFUSALS if name in names),
+                *(patch for names, patch in _SHARED if name in names),
                 *_OWN.of_modules.get(name, ()),
             ]
-            for names, _ in _REFUSALS
+            for names, _ in _SHARED
             for name in names
         },
     },
