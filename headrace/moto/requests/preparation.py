@@ -23,7 +23,7 @@ from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.aws.signatures.credential_scopes import token_of
 from headrace.core.arn import partition_of
 from headrace.core.ids import Ids
-from headrace.moto.memory import principals
+from headrace.moto import principals
 from headrace.moto.requests.conversion import (
     entry_of,
     has_service,

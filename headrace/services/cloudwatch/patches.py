@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any
@@ -216,11 +216,13 @@ def _floor(time: datetime, period_s: int) -> datetime:
 
 
 class _Wanted:
-    """A backend with only the data of some metrics: namespaces, names and dimensions."""
+    """A backend with only some metrics: moto takes those with more dimensions than a query names for the same one."""
 
-    def __init__(self, backend: Any, metrics: list[tuple[str, str, list[dict[str, str]]]]) -> None:
+    def __init__(self, backend: Any, series: set[tuple[Any, ...]]) -> None:
         self._backend = backend
-        self._metrics = metrics
+        self._series_wanted = series
+        # Most data are told by this alone.
+        self._names = {(namespace, name) for namespace, name, _ in series}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
@@ -229,21 +231,17 @@ class _Wanted:
         """Return the data that a query can use."""
         everything = self._backend.get_all_metrics()
         return [
-            datum for datum in everything if any(_is_of(datum, *metric) for metric in self._metrics)
+            datum
+            for datum in everything
+            if (datum.namespace, datum.name) in self._names
+            and _series(datum) in self._series_wanted
         ]
 
 
-def _is_of(datum: Any, namespace: str, name: str, dimensions: list[dict[str, str]]) -> bool:
-    """Whether a datum is of a metric: without dimensions, a metric of one's own is the one that has none (documented).
-
-    AWS's own metrics without dimensions stand for all: services emit such sums, and here they are added up.
-    """
-    if datum.namespace != namespace or datum.name != name:
-        return False
-    if not dimensions and namespace.startswith("AWS/"):
-        return True
-    theirs = sorted((dimension.name, dimension.value) for dimension in datum.dimensions)
-    return theirs == sorted((dimension["Name"], dimension["Value"]) for dimension in dimensions)
+def _series_of(namespace: str, name: str, dimensions: Iterable[Mapping[str, str]]) -> Any:
+    """Return the metric that a query names, in the form of `_series`."""
+    pairs = sorted((dimension["Name"], dimension["Value"]) for dimension in dimensions)
+    return namespace, name, tuple(pairs)
 
 
 def _of_wanted(get: Any) -> Any:
@@ -253,10 +251,10 @@ def _of_wanted(get: Any) -> Any:
         if any(query.get("Expression", "").startswith("SELECT") for query in queries):
             return get(self, queries, *args, **named)
         metrics = [query["MetricStat"]["Metric"] for query in queries if "MetricStat" in query]
-        wanted = [
-            (metric["Namespace"], metric["MetricName"], metric.get("Dimensions") or [])
+        wanted = {
+            _series_of(metric["Namespace"], metric["MetricName"], metric.get("Dimensions") or ())
             for metric in metrics
-        ]
+        }
         return get(_Wanted(self, wanted), queries, *args, **named)
 
     return get_metric_data
@@ -409,9 +407,10 @@ def _get_metric_statistics(
         )
     start = _aware(_floor(start_time, min(60, period)))
     points: dict[int, Any] = {}
-    for datum in backend.get_all_metrics():
-        is_wanted = _is_of(datum, namespace, metric_name, dimensions) and unit in (None, datum.unit)
-        if is_wanted and start <= (at := _aware(datum.timestamp)) < _aware(end_time):
+    wanted = _Wanted(backend, {_series_of(namespace, metric_name, dimensions or ())})
+    for datum in wanted.get_all_metrics():
+        at = _aware(datum.timestamp)
+        if start <= at < _aware(end_time) and unit in (None, datum.unit):
             number = int((at - start).total_seconds() // period)
             if number not in points:
                 begins = start + timedelta(seconds=number * period)

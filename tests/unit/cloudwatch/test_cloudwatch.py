@@ -87,6 +87,24 @@ def test_metrics_of_other_dimensions_stay_apart(lab: MotoLab):
     assert result["Values"] == [3.0]
 
 
+def test_a_metric_is_the_one_with_exactly_these_dimensions(lab: MotoLab):
+    put(lab, 1.0)
+    put(lab, 2.0, api="a")
+    put(lab, 4.0, api="a", stage="s")
+    client = lab.client("cloudwatch")
+    times = {"StartTime": now(lab) - timedelta(hours=1), "EndTime": now(lab) + timedelta(hours=1)}
+    for pairs, total in (({}, 1.0), ({"api": "a"}, 2.0), ({"stage": "s", "api": "a"}, 4.0)):
+        dimensions = [{"Name": name, "Value": value} for name, value in pairs.items()]
+        (point,) = client.get_metric_statistics(
+            Namespace="n", MetricName="m", Dimensions=dimensions, Period=3600, Statistics=["Sum"], **times
+        )["Datapoints"]  # fmt: skip
+        assert point["Sum"] == total
+        metric = {"Namespace": "n", "MetricName": "m", "Dimensions": dimensions}
+        query = {"Id": "q", "MetricStat": {"Stat": "Sum", "Period": 3600, "Metric": metric}}
+        (result,) = client.get_metric_data(MetricDataQueries=[query], **times)["MetricDataResults"]
+        assert sum(result["Values"]) == total
+
+
 def test_old_points_grow_coarse_and_go(lab: MotoLab):
     start = now(lab) - timedelta(days=2)
     for _ in range(10):
