@@ -18,6 +18,7 @@ from headrace.moto.patches import (
     codepipeline,
     cognito_identity,
     core,
+    discovery,
     ec2,
     ecr,
     ecs,
@@ -43,6 +44,7 @@ from headrace.services import scheduler as scheduler_patches
 from headrace.services import ssm as ssm_patches
 from headrace.services.apigateway import patches as apigateway_patches
 from headrace.services.apigateway import stages
+from headrace.services.apigateway.documentation import add_documentation
 from headrace.services.apigateway.stages import (
     add_deployments,
     allow_imports,
@@ -98,6 +100,7 @@ _OWN = Patches(
             apigateway_patches.patch,
         ],
         "moto.apigateway.responses": [apigateway_patches.patch_responses],
+        "moto.apigateway.urls": [add_documentation],
         "moto.apigateway.utils": [patch_api_documents],
         "moto.apigatewayv2.models": [
             patch_yaml,
@@ -230,6 +233,10 @@ _OWN = Patches(
         ],
         "moto.servicediscovery.models": [servicediscovery.replace_instances],
         "moto.secretsmanager.exceptions": [secretsmanager.answer_as_aws],
+        "moto.secretsmanager.models": [
+            secretsmanager.rotate_by_functions,
+            secretsmanager.follow_stages,
+        ],
         "moto.sns.utils": [event_inputs.patch_filter_policies],
         "moto.sqs.models": [sqs_patches.match_literal_prefixes],
         "moto.ssm.models": [ssm_patches.apply_bounds],
@@ -256,20 +263,21 @@ _OWN = Patches(
         sts_patches.patch,
     ],
 )
-# For many modules each: what one mechanism refuses.
-_REFUSALS: tuple[tuple[tuple[str, ...], Patch], ...] = (
+# For many modules each: what one mechanism changes.
+_SHARED: tuple[tuple[tuple[str, ...], Patch], ...] = (
     (tuple(known_names.MODULES), known_names.refuse_known_names),
     (not_run.MODULES, not_run.refuse_runs),
+    (discovery.MODULES, discovery.name_own_endpoint),
 )
 PATCHES = Patches(
     {
         **_OWN.of_modules,
         **{
             name: [
-                *(refuse for names, refuse in _REFUSALS if name in names),
+                *(patch for names, patch in _SHARED if name in names),
                 *_OWN.of_modules.get(name, ()),
             ]
-            for names, _ in _REFUSALS
+            for names, _ in _SHARED
             for name in names
         },
     },

@@ -47,6 +47,8 @@ WAITS = re.compile(
     # A user pool's triggers (services/cognito).
     r"|^(Admin)?ConfirmSignUp$|^SignUp$|^AdminCreateUser$|^(Admin)?InitiateAuth$|^(Admin)?RespondToAuthChallenge$"
     r"|^(Confirm)?ForgotPassword$|^ResendConfirmationCode$"
+    # The steps of a rotation function.
+    r"|^RotateSecret$"
 )
 # Requests that free disk space, and are allowed when the disk is full.
 FREES = re.compile(r"^(Delete|BatchDelete|Purge)")
