@@ -271,13 +271,16 @@ _CODES = {
 
 # The services of which the whole model is checked, patterns of names too (assumed: with the framework's sentences).
 _STATUSES = ("SUCCEEDED", "TIMED_OUT", "PENDING_REDRIVE", "ABORTED", "FAILED", "RUNNING")
+_ANY_LENGTH = {"min": None, "max": None}
 _WORDINGS = {
     # In the order in which AWS shows them (recorded).
     "stepfunctions": Wording(
         {
             "ExecutionStatus": {"enum": _STATUSES, "shown": _STATUSES},
             # The sentences would show texts that AWS holds to be secret.
-            **dict.fromkeys(("Definition", "SensitiveData", "SensitiveDataJobInput"), {}),
+            "Definition": _ANY_LENGTH,
+            "SensitiveData": _ANY_LENGTH,
+            "SensitiveDataJobInput": _ANY_LENGTH,
         },
         shows_whole=False,
     )
