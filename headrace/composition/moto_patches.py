@@ -193,7 +193,7 @@ _OWN = Patches(
         "moto.iotdata.responses": [iot_patches.patch_data_plane],
         "moto.kafka.models": [kafka.report_missing_policies],
         "moto.kinesisanalyticsv2.responses": [kinesisanalyticsv2_patches.patch],
-        "moto.kms.models": [kms.correct_keys],
+        "moto.kms.models": [kms.correct_keys, kms.refuse_unusable_keys],
         "moto.memorydb.models": [bound_loops],
         "moto.opensearch.models": [opensearch_patches.patch],
         "moto.es.urls": [opensearch_patches.allow_updates],

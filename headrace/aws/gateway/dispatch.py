@@ -63,6 +63,7 @@ class InlineRequests:
         self.permissions: Permissions | None = None
         self._faults = faults
         self._may_be_quick = may_be_quick
+        self._quick: list[Callable[[HttpRequest], bool]] = []
         self._authentication = authentication
         # The targets (`X-Amz-Target`) of the services' inline operations.
         self._targets: set[str] = set()
@@ -71,11 +72,13 @@ class InlineRequests:
         """Add the operations of a service that never block."""
         prefix = api.profile.target_prefix
         self._targets.update(f"{prefix}.{operation}" for operation in api.inline)
+        if api.may_be_quick is not None:
+            self._quick.append(api.may_be_quick)
 
     def has(self, request: HttpRequest) -> bool:
         """Whether a request never blocks, or says so by `NeedsThread`, and may run on the event loop's thread."""
         is_declared = request.headers.get("x-amz-target") in self._targets
-        if not (is_declared or self._may_be_quick(request)) or self._faults.is_slow:
+        if not (is_declared or self._is_quick(request)) or self._faults.is_slow:
             return False
         if self._faults.rules and not is_declared:
             # A rule counts a request once, and not again on its thread.
@@ -89,6 +92,12 @@ class InlineRequests:
         ):
             return False
         return authentication is None or authentication.is_quick(scope_of(request).access_key)
+
+    def _is_quick(self, request: HttpRequest) -> bool:
+        if self._may_be_quick(request):
+            return True
+        enforces = self.permissions is not None and self.permissions.enforces
+        return not enforces and any(is_quick(request) for is_quick in self._quick)
 
 
 log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from headrace.aws.calls.errors import (
     serialization_error,
     unknown_operation,
 )
-from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
 from headrace.aws.calls.operation import (
     Action,
     Call,
@@ -261,6 +261,8 @@ class OwnedService:
             return self._answer_parsed(request, call)
         try:
             answer = raw(request)
+        except NeedsThread:
+            raise
         except Exception as error:  # noqa: BLE001 - one of the two places where errors become answers
             answer = self._error_answer(
                 self.operations.error_of(error, "raw request"), request, call

@@ -78,6 +78,7 @@ class ServiceApi:
         raw: the raw hook: sees every request first, and answers requests on the hot path or with raw bodies, or returns
             None.
         inline: the operations that never block and run on the event loop's thread.
+        may_be_quick: whether `raw` may answer a request there; it may still raise NeedsThread.
         subject: returns the stream and shard that a request names (empty when none), for fault injection; it may raise
             AwsError for a malformed request.
         fidelity: the parameters that are only stored, or ignored.
@@ -99,6 +100,7 @@ class ServiceApi:
     profile: Profile = Profile()
     raw: Callable[[HttpRequest], RawAnswer] | None = None
     inline: frozenset[str] = field(default_factory=frozenset[str])
+    may_be_quick: Callable[[HttpRequest], bool] | None = None
     subject: Callable[[HttpRequest, str, Call], tuple[str, str]] | None = None
     fidelity: FidelityTable = field(default_factory=dict[str, Mapping[str, FidelityLevel]])
     fidelity_notes: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -32,7 +32,12 @@ from headrace.services.lambda_.async_events.event import Destinations
 from headrace.services.lambda_.async_events.queue import AsyncQueue, WaitingEvents
 from headrace.services.lambda_.backend import Lambda, Parts
 from headrace.services.lambda_.errors import translate
-from headrace.services.lambda_.fast_path import answer_raw, backlog_page, trace_page
+from headrace.services.lambda_.fast_path import (
+    answer_raw,
+    backlog_page,
+    may_be_quick,
+    trace_page,
+)
 from headrace.services.lambda_.fidelity import FIDELITY
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher, Invoker
 from headrace.services.lambda_.invocations.pools import MakeEnvironment, Pools
@@ -195,5 +200,6 @@ def lambda_api(lambda_: Lambda, *, strict: bool = False) -> ServiceApi:
         fidelity_rows=lambda _: lambda_.fidelity_remarks(),
         wording=WORDING,
         pages=[trace_page(lambda_.mappings), backlog_page(lambda_.mappings)],
+        may_be_quick=may_be_quick,
         raw=Strictness.of("lambda", ACTIONS, FIDELITY).guard(raw) if strict else raw,
     )

@@ -13,9 +13,11 @@ from urllib.parse import unquote
 import msgspec
 
 from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
+from headrace.aws.calls.operation import Call
 from headrace.aws.protocols import encodings
 from headrace.aws.protocols.service import DataPage, NothingToShow
-from headrace.services.lambda_.actions.invoke import bad_type, run
+from headrace.core.ports import InvokeResult
+from headrace.services.lambda_.actions.invoke import bad_type, find_target, run
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import access_denied, too_large, validation
 from headrace.services.lambda_.invocations.dispatcher import (
@@ -24,11 +26,14 @@ from headrace.services.lambda_.invocations.dispatcher import (
     check_payload,
     most_bytes,
 )
+from headrace.services.lambda_.invocations.watching import watch
 from headrace.services.lambda_.mappings.mappings import Mappings
 from headrace.services.lambda_.names import FunctionRef, check_reachable, parse_function
 from headrace.services.lambda_.packages.code import CODE_PATH
 from headrace.services.lambda_.permits import INVOKE, Caller, allows
 
+# A larger payload takes its time, and may not fit into the socket to the function's process.
+_QUICK_BYTES = 32 * 1024
 _INVOKE_PATH = re.compile(r"^/2015-03-31/functions/([^/]+)/invocations/?$")
 _STREAM_PATH = re.compile(r"^/2021-11-15/functions/([^/]+)/response-streaming-invocations/?$")
 _ASYNC_PATH = re.compile(r"^/2014-11-13/functions/([^/]+)/invoke-async/?$")
@@ -113,8 +118,41 @@ def _check_caller(lambda_: Lambda, ref: FunctionRef, account: str) -> None:
         raise access_denied(account, INVOKE, ref.qualified_arn)
 
 
+def may_be_quick(request: HttpRequest) -> bool:
+    """Whether a request is an invocation that may be answered on the event loop's thread."""
+    return (
+        request.path.endswith("/invocations")
+        and request.path.startswith("/2015-03-31/functions/")
+        and request.method == "POST"
+        and request.headers.get("x-amz-invocation-type", "RequestResponse") == "RequestResponse"
+        and request.body_file is None
+        and len(request.body) <= _QUICK_BYTES
+    )
+
+
+def _invoke_watched(
+    lambda_: Lambda, call: Call, request: HttpRequest, asked: _InvokeRequest
+) -> HttpResponse:
+    """Begin an invocation for which the event loop waits. Raises NeedsThread, AwsError, FunctionThrottled."""
+    target = find_target(lambda_, asked.ref)
+    payload, context = check_payload(request.body, asked.invocation_type, asked.client_context)
+    steps = lambda_.dispatcher.steps(
+        target,
+        payload,
+        client_context=context,
+        request_id=asked.request_id,
+        trace_id=asked.trace_id,
+    )
+    answer = HttpResponse(200)
+    call.waits.append(watch(steps, lambda result: _fill(answer, asked, result)))
+    return answer
+
+
 def _invoke(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
     asked = _parse(lambda_, request, name, operation_name="Invoke")
+    if request.at_once:
+        assert request.call is not None
+        return _invoke_watched(lambda_, request.call, request, asked)
     result = run(
         lambda_,
         asked.ref,
@@ -126,15 +164,22 @@ def _invoke(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
     )
     if result is None:
         return HttpResponse(202 if asked.invocation_type == "Event" else 204)
-    answer = [
+    answer = HttpResponse(200)
+    _fill(answer, asked, result)
+    return answer
+
+
+def _fill(answer: HttpResponse, asked: _InvokeRequest, result: InvokeResult) -> None:
+    """Write the result of an invocation into its answer."""
+    answer.headers += [
         ("Content-Type", "application/json"),
         ("X-Amz-Executed-Version", result.executed_version),
     ]
     if result.function_error:
-        answer.append(("X-Amz-Function-Error", result.function_error))
+        answer.headers.append(("X-Amz-Function-Error", result.function_error))
     if asked.wants_log:
-        answer.append(("X-Amz-Log-Result", base64.b64encode(result.log_tail).decode()))
-    return HttpResponse(200, answer, result.payload)
+        answer.headers.append(("X-Amz-Log-Result", base64.b64encode(result.log_tail).decode()))
+    answer.body = result.payload
 
 
 def _invoke_async(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:

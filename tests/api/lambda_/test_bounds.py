@@ -191,7 +191,7 @@ def test_connections_to_the_runtime_api_are_few(lab: LambdaLab) -> None:
     for _ in range(2):
         assert lab.lambda_.invoker.invoke("greedy", b"{}").function_error is None
     ((entry,),) = [list(lab.lambda_.pools._entries.values())]
-    assert len(entry.pool._idle[0]._channel._connections) <= 16
+    assert len(entry.pool._idle[0].channel._connections) <= 16
 
 
 # --- answers that nobody reads ------------------------------------------------------------------

@@ -1,12 +1,16 @@
-"""The process of a Python function: a botocore older than AWS_ENDPOINT_URL asks this cloud."""
+"""The process of a Python function: an old botocore asks this cloud, and the Runtime API is asked in few writes."""
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+from headrace.services.lambda_.runtime.python_client import RuntimeClient
 
 SESSION = """
 class Session:
@@ -52,3 +56,42 @@ def test_clients_of_an_old_botocore_ask_the_cloud(
         check=True,
     )
     assert ran.stdout.split() == endpoints.split()
+
+
+def test_a_response_goes_with_the_question_for_the_next_invocation() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = RuntimeClient(f"127.0.0.1:{listener.getsockname()[1]}")
+        with ThreadPoolExecutor(1) as thread:
+            first = thread.submit(client.next)
+            peer, _ = listener.accept()
+            with peer:
+                assert peer.recv(4096).startswith(b"GET /2018-06-01/runtime/invocation/next ")
+                peer.sendall(answer(b'{"a": 1}', "Lambda-Runtime-Aws-Request-Id: r1"))
+                body, headers = first.result()
+                assert body == b'{"a": 1}'
+                assert headers["Lambda-Runtime-Aws-Request-Id"] == "r1"
+                assert headers["Lambda-Runtime-Deadline-Ms"] == 7
+                client.post_invocation_result("r1", b"null", "application/json", None)
+                second = thread.submit(client.next)
+                both = peer.recv(4096)
+                assert both.startswith(b"POST /2018-06-01/runtime/invocation/r1/response ")
+                assert b"\r\n\r\nnullGET /2018-06-01/runtime/invocation/next " in both
+                # The second answer comes in two pieces, the first with half of its body.
+                whole = ACCEPTED + answer(b"x" * 9)
+                peer.sendall(whole[:-4])
+                peer.sendall(whole[-4:])
+                assert second.result()[0] == b"x" * 9
+                client.post_error("r2", '{"errorType": "E"}', "", None)
+                third = thread.submit(client.next)
+                assert peer.recv(4096).startswith(b"POST /2018-06-01/runtime/invocation/r2/error ")
+            with pytest.raises((RuntimeError, ConnectionError)):
+                third.result()
+
+
+ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\n{}"
+
+
+def answer(body: bytes, *headers: str) -> bytes:
+    """Return an invocation as the Runtime API sends it."""
+    lines = [*headers, "Lambda-Runtime-Deadline-Ms: 7", f"Content-Length: {len(body)}"]
+    return ("HTTP/1.1 200 OK\r\n" + "\r\n".join(lines) + "\r\n\r\n").encode() + body

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 
 import pytest
 
-from headrace.services.lambda_.runtime.channel import ReadyForInvocation, RuntimeChannel
+from headrace.services.lambda_.runtime.channel import (
+    Invocation,
+    ReadyForInvocation,
+    Responded,
+    RuntimeChannel,
+)
 
 
 @pytest.fixture
@@ -43,3 +49,33 @@ def test_a_web_page_is_not(channel: RuntimeChannel, header: str):
     hosts = [] if header.startswith("Host") else [f"Host: {channel.address}"]
     assert not said(channel, *hosts, header)
     assert not channel.ready
+
+
+def test_what_a_process_sends_in_one_write_is_answered_in_one(channel: RuntimeChannel):
+    host, _, port = channel.address.partition(":")
+    head = f"HTTP/1.1\r\nHost: {channel.address}\r\n"
+    with socket.create_connection((host, int(port)), timeout=5) as process:
+        process.sendall(
+            f"POST /2018-06-01/runtime/invocation/r1/response {head}Content-Length: 4\r\n\r\nnull"
+            f"GET /2018-06-01/runtime/invocation/next {head}\r\n".encode()
+        )
+        messages = [message for _ in range(2) for message in channel.poll(5.0)]
+        assert messages == [Responded("r1", b"null"), ReadyForInvocation()]
+        process.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            process.recv(1)
+        process.settimeout(5)
+        assert channel.send(Invocation("r2", "arn", b"{}", "trace"), 7)
+        both = process.recv(4096)
+        assert both.startswith(b"HTTP/1.1 202 Accepted\r\n")
+        assert b'{"status":"OK"}HTTP/1.1 200 OK\r\n' in both
+
+
+def test_a_process_that_never_stops_writing_is_read_in_part(
+    channel: RuntimeChannel, monkeypatch: pytest.MonkeyPatch
+):
+    output, write_end = os.pipe()
+    channel.attach(output=output, end_signal=None)
+    monkeypatch.setattr(os, "read", lambda _fd, _size: b"line\n")
+    channel.drain_output()
+    os.close(write_end)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headrace.sql.analysis import read_script
+from headrace.sql.cases import BadCase, run_file
 from headrace.sql.fold import Fold, Record, run
 from headrace.sql.operators import moment
 from headrace.sql.records import sequence_number
@@ -333,3 +337,13 @@ def test_a_bound_that_is_missed_decides_whatever_the_other_one_is() -> None:
     assert [(row.columns["b"], row.columns["c"]) for row in fold.results["o"]] == [
         (False, False), (None, True), (False, None), (None, False),
     ]  # fmt: skip
+
+
+def test_a_test_whose_records_nothing_reads_says_which_stream_is_meant(tmp_path: Path) -> None:
+    tests = tmp_path / "t.yaml"
+    tests.write_text("[{name: a, input: [{stream: flihts, value: {at_ms: 0}}], output: {a: []}}]")
+    script = read_script(RELATIONS + "CREATE STREAM a AS SELECT id FROM flights WHERE delay > 1;")
+    with pytest.raises(
+        BadCase, match=r"nothing reads the stream 'flihts'; did you mean 'flights'\?"
+    ):
+        list(run_file(script, tests))

@@ -33,7 +33,7 @@ from headrace.services.lambda_.errors import (
     not_found,
     validation,
 )
-from headrace.services.lambda_.invocations.dispatcher import check_payload
+from headrace.services.lambda_.invocations.dispatcher import Target, check_payload
 from headrace.services.lambda_.names import LATEST, FunctionRef, parse_function
 from headrace.services.lambda_.state import AsyncSettings, EventInvokeConfig, Function
 
@@ -88,10 +88,7 @@ def run(
     """
     if invocation_type not in _TYPES:
         raise bad_type(invocation_type, "[Event, RequestResponse, DryRun]")
-    try:
-        target = lambda_.dispatcher.find(ref)
-    except FunctionNotFound as missing:
-        raise function_not_found(f"{ref.arn}:{ref.qualifier or LATEST}") from missing
+    target = find_target(lambda_, ref)
     payload, context = check_payload(payload, invocation_type, client_context)
     if invocation_type == "DryRun":
         return None
@@ -101,6 +98,14 @@ def run(
     return lambda_.dispatcher.invoke(
         target, payload, client_context=context, request_id=request_id, trace_id=trace_id
     )
+
+
+def find_target(lambda_: Lambda, ref: FunctionRef) -> Target:
+    """Return what an invocation of `ref` runs. Raises AwsError."""
+    try:
+        return lambda_.dispatcher.find(ref)
+    except FunctionNotFound as missing:
+        raise function_not_found(f"{ref.arn}:{ref.qualifier or LATEST}") from missing
 
 
 def bad_type(invocation_type: str, known: str) -> AwsError:

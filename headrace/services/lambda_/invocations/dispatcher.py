@@ -8,6 +8,7 @@ Checks what an invocation sends: its payload and its client context.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import queue
 import threading
@@ -31,6 +32,7 @@ from headrace.services.lambda_.names import FunctionRef, parse_function
 from headrace.services.lambda_.permits import EVERYTHING, Permits
 from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.platform_log import AnswerSink, Outcome
+from headrace.services.lambda_.runtime.process import ExecutionEnvironment, Steps
 from headrace.services.lambda_.state import Function, FunctionStore, Version
 
 # While this many bytes wait for the reader, the function waits. A reader that takes nothing for this long is gone.
@@ -273,27 +275,62 @@ class Dispatcher:
         Raises FunctionNotFound, FunctionThrottled.
         """
         target = ref if isinstance(ref, Target) else self.find(ref)
-        function, version = target.function, target.version
+        invocation = self._build(target, payload, client_context, request_id, trace_id)
+        with self._running(target) as slot:
+            if on_start is not None:
+                on_start(target.number)
+            outcome, lent = self._pools.invoke(target.function, target.version, invocation, sink)
+            self._put_lines(target.function, outcome, lent)
+        return self._end(target, invocation.request_id, outcome, slot)
+
+    def steps(
+        self,
+        target: Target,
+        payload: bytes,
+        *,
+        client_context: str = "",
+        request_id: str = "",
+        trace_id: str = "",
+    ) -> Steps[InvokeResult]:
+        """Invoke a function as `invoke` does, in steps; the first raises NeedsThread when no process is idle."""
+        invocation = self._build(target, payload, client_context, request_id, trace_id)
+        with self._running(target) as slot:
+            outcome, lent = yield from self._pools.steps(
+                target.function, target.version, invocation
+            )
+            self._put_lines(target.function, outcome, lent)
+        return self._end(target, invocation.request_id, outcome, slot)
+
+    def _build(
+        self, target: Target, payload: bytes, client_context: str, request_id: str, trace_id: str
+    ) -> Invocation:
         request_id = request_id or self._ids.uuid()
-        trace = trace_id or self.build_trace_header(version)
-        invocation = Invocation(request_id, target.arn, payload, trace, client_context)
+        trace = trace_id or self.build_trace_header(target.version)
+        return Invocation(request_id, target.arn, payload, trace, client_context)
+
+    @contextlib.contextmanager
+    def _running(self, target: Target) -> Generator[Slot]:
+        """Count an invocation while the block runs, or its refusal. Raises FunctionThrottled."""
         try:
-            with self.concurrency.hold(function, target.qualifier, version) as slot:
-                if on_start is not None:
-                    on_start(target.number)
-                outcome, lent = self._pools.invoke(function, version, invocation, sink)
-                if self._permits.may_log(function, lent.spec, lent.log_stream):
-                    self._logs.put(
-                        lent.spec.log_group,
-                        lent.log_stream,
-                        outcome.lines,
-                        account=function.account,
-                        region=function.region,
-                    )
+            with self.concurrency.hold(target.function, target.qualifier, target.version) as slot:
+                yield slot
         except FunctionThrottled:
-            self._metrics.send(function, target.qualifier, {"Throttles": 1.0})
+            self._metrics.send(target.function, target.qualifier, {"Throttles": 1.0})
             raise
-        self._metrics.send(function, target.qualifier, invocation_metrics(outcome, slot))
+
+    def _put_lines(self, function: Function, outcome: Outcome, lent: ExecutionEnvironment) -> None:
+        if self._permits.may_log(function, lent.spec, lent.log_stream):
+            self._logs.put(
+                lent.spec.log_group,
+                lent.log_stream,
+                outcome.lines,
+                account=function.account,
+                region=function.region,
+            )
+
+    def _end(self, target: Target, request_id: str, outcome: Outcome, slot: Slot) -> InvokeResult:
+        """Send the metrics of an invocation, and return its result."""
+        self._metrics.send(target.function, target.qualifier, invocation_metrics(outcome, slot))
         return InvokeResult(
             payload=outcome.payload,
             function_error=outcome.function_error,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.aws.calls.http import NeedsThread
 from headrace.aws.signatures.access_keys import Credentials, RoleSession, RoleSessions, role_name
 from headrace.core.arn import partition_of
 from headrace.core.clock import Clock
@@ -31,7 +32,7 @@ from headrace.services.lambda_.errors import (
 from headrace.services.lambda_.names import FunctionRef
 from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.packages.layers import Bytecode
-from headrace.services.lambda_.runtime.channel import Invocation
+from headrace.services.lambda_.runtime.channel import Invocation, Wait
 from headrace.services.lambda_.runtime.environment import SandboxSpec, trust_the_machine
 from headrace.services.lambda_.runtime.function_process import Sandbox
 from headrace.services.lambda_.runtime.namespaces import Namespaces
@@ -41,6 +42,7 @@ from headrace.services.lambda_.runtime.process import (
     NotStarted,
     ReaperClient,
     SandboxPool,
+    Steps,
 )
 from headrace.services.lambda_.state import Function, FunctionStore, Version
 
@@ -126,6 +128,27 @@ class Pools:
             return environment.invoke(invocation, sink), environment
         finally:
             pool.release(environment)
+
+    def steps(
+        self, function: Function, version: Version, invocation: Invocation
+    ) -> Steps[tuple[Outcome, ExecutionEnvironment]]:
+        """Run an invocation as `invoke` does, in steps, in a process that is warm and idle. Raises NeedsThread."""
+        entry = self._entries.get((function.key, version.number))
+        if entry is None or entry.made_from != (str(version.config["RevisionId"]), ""):
+            # There is no pool yet, or whether its files have changed is to be seen.
+            raise NeedsThread
+        pool = entry.pool
+        sandbox = pool.take_idle()
+        try:
+            if not isinstance(sandbox, Sandbox) or not sandbox.is_warm:
+                raise NeedsThread
+            outcome = yield from sandbox.steps(invocation)
+            if pool.is_draining:
+                yield Wait(sandbox.channel, 0.0, blocks=True)
+            return outcome, sandbox
+        finally:
+            if sandbox is not None:
+                pool.release(sandbox)
 
     def pool(self, function: Function, version: Version) -> SandboxPool:
         """Return the version's pool. A pool that was made for older code or configuration is drained and replaced.

@@ -19,7 +19,7 @@ import selectors
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import httptools
 
@@ -32,8 +32,13 @@ _PREFIX = "/2018-06-01/runtime/"
 # headrace's own path, which node_sdk.cjs requests.
 _SDK_PREFIX = "/headrace/sdk/"
 _READ_BYTES = 256 * 1024
+# More than the largest response.
+_MOST_READS = 32
 _SEND_TIMEOUT_S = 30.0
-_ACCEPTED = b'{"status":"OK"}'
+_ACCEPTED = (
+    b"HTTP/1.1 202 Accepted\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n"
+    b'{"status":"OK"}'
+)
 # A runtime needs one connection, and an extension needs another. These limits keep a function that opens many more, or
 # sends headers without an end, from using up memory and descriptors that all functions share.
 _MOST_CONNECTIONS = 16
@@ -76,11 +81,34 @@ class ErrorReported:
 
 
 @dataclass(slots=True)
+class PackageWanted:
+    """The process asks for a package of the AWS SDK; `answer` takes the reason why it gets none, or ""."""
+
+    package: str
+    answer: Callable[[str], None]
+
+
+@dataclass(slots=True)
 class ProcessEnded:
     """The process ended."""
 
 
-Message = ReadyForInvocation | Responded | ResponsePart | ErrorReported | ProcessEnded
+Message = (
+    ReadyForInvocation | Responded | ResponsePart | ErrorReported | PackageWanted | ProcessEnded
+)
+
+
+class Wait(NamedTuple):
+    """What a running invocation waits for.
+
+    Attributes:
+        channel: the process's; its messages are wanted, or none when there are none after `seconds`.
+        blocks: nothing is waited for, but what comes next takes a moment and needs a thread.
+    """
+
+    channel: RuntimeChannel
+    seconds: float
+    blocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +125,9 @@ class Invocation:
 class RuntimeChannel:
     """The connection to one function process: its socket, its output pipe, and the signal of its end."""
 
-    def __init__(
-        self, on_output: Callable[[bytes], None], install: Callable[[str], str] | None = None
-    ) -> None:
-        """Take the function that gets the output, and the one that installs an AWS SDK package (see `Sandbox`)."""
+    def __init__(self, on_output: Callable[[bytes], None]) -> None:
+        """Take the function that gets the output."""
         self._on_output = on_output
-        self._install = install
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.setblocking(False)
         self._selector = selectors.DefaultSelector()
@@ -115,6 +140,11 @@ class RuntimeChannel:
         self._output: int | None = None
         self._end_signal: int | None = None
         self._only_pid: int | None = None
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when `poll` has something to do."""
+        # macOS's selector has one too.
+        return cast("selectors.EpollSelector", self._selector).fileno()
 
     @property
     def address(self) -> str:
@@ -171,8 +201,10 @@ class RuntimeChannel:
         return connection.reply("200 OK", headers, invocation.payload)
 
     def drain_output(self) -> None:
-        """Read what the process has written so far."""
-        while self._output is not None:
+        """Read what the process has written so far; of a process that never stops writing, a part."""
+        for _ in range(_MOST_READS):
+            if self._output is None:
+                return
             try:
                 data = os.read(self._output, _READ_BYTES)
             except BlockingIOError:
@@ -227,14 +259,17 @@ class RuntimeChannel:
                 self._messages.append(item)
             else:
                 self._serve(connection, item)
+        if self._waiting is not connection:
+            # Otherwise it goes with the next invocation: the process has asked for that already.
+            connection.flush()
         if not open_still:
             self._drop(connection)
 
     def _serve(self, connection: _Connection, request: _Request) -> None:
         path = request.path.partition("?")[0]
-        if self._install is not None and path.startswith(_SDK_PREFIX):
+        if path.startswith(_SDK_PREFIX):
             package = "@aws-sdk/" + path.removeprefix(_SDK_PREFIX)
-            connection.reply("200 OK", [], self._install(package).encode())
+            self._messages.append(PackageWanted(package, connection.reply_text))
             return
         route = path.removeprefix(_PREFIX) if path.startswith(_PREFIX) else ""
         parts = route.split("/")
@@ -259,7 +294,7 @@ class RuntimeChannel:
             case _:
                 connection.reply("404 Not Found", [], b'{"errorType":"InvalidPath"}')
                 return
-        connection.reply("202 Accepted", ["Content-Type: application/json"], _ACCEPTED)
+        connection.unsent += _ACCEPTED
 
 
 @dataclass(slots=True)
@@ -273,10 +308,15 @@ class _Request:
 
 
 class _Connection:
-    """One HTTP/1.1 connection from the process: parses requests, writes replies."""
+    """One HTTP/1.1 connection from the process: parses requests, writes replies.
+
+    Attributes:
+        unsent: replies that go before the next one, in one write.
+    """
 
     def __init__(self, peer: socket.socket) -> None:
         self.socket = peer
+        self.unsent = b""
         self._parser = httptools.HttpRequestParser(self)
         self._done: list[_Request | ResponsePart] = []
         self._reset()
@@ -295,7 +335,7 @@ class _Connection:
 
     def receive(self) -> bool:
         """Read the data that has arrived. Return False when the peer has closed or does not send HTTP."""
-        while True:
+        for _ in range(_MOST_READS):
             try:
                 data = self.socket.recv(_READ_BYTES)
             except BlockingIOError:
@@ -313,7 +353,8 @@ class _Connection:
                 if self._head_bytes > _HEAD_BYTES:
                     return False
             if len(data) < _READ_BYTES:
-                return True
+                break
+        return True
 
     def take(self) -> list[_Request | ResponsePart]:
         """Return the complete requests, and the parts of streams, that have arrived."""
@@ -323,10 +364,22 @@ class _Connection:
     def reply(self, status: str, headers: list[str], body: bytes) -> bool:
         """Write a response. Return False when the peer is gone or does not read."""
         lines = "\r\n".join([f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}"])
+        self.unsent += lines.encode("latin-1", "replace") + b"\r\n\r\n" + body
+        return self.flush()
+
+    def reply_text(self, text: str) -> None:
+        """Write a response that is a text."""
+        self.reply("200 OK", [], text.encode())
+
+    def flush(self) -> bool:
+        """Write the unsent replies. Return False when the peer is gone or does not read."""
+        data, self.unsent = self.unsent, b""
         try:
-            self.socket.settimeout(_SEND_TIMEOUT_S)
-            self.socket.sendall(lines.encode("latin-1", "replace") + b"\r\n\r\n" + body)
-            self.socket.setblocking(False)
+            sent = self.socket.send(data) if data else 0
+            if sent < len(data):
+                self.socket.settimeout(_SEND_TIMEOUT_S)
+                self.socket.sendall(memoryview(data)[sent:])
+                self.socket.setblocking(False)
         except OSError:
             return False
         return True

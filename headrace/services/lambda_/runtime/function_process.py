@@ -9,7 +9,6 @@ import math
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,11 +21,13 @@ from headrace.services.lambda_.runtime.channel import (
     ErrorReported,
     Invocation,
     Message,
+    PackageWanted,
     ProcessEnded,
     ReadyForInvocation,
     Responded,
     ResponsePart,
     RuntimeChannel,
+    Wait,
 )
 from headrace.services.lambda_.runtime.environment import (
     OPT,
@@ -57,6 +58,8 @@ from headrace.services.lambda_.runtime.process import (
     NotStarted,
     PlainProcess,
     ReaperClient,
+    Steps,
+    run_to_end,
 )
 from headrace.services.lambda_.runtime.visible_files import TASK, TMP, TRUST, VisibleFiles
 
@@ -64,6 +67,9 @@ log = logging.getLogger(__name__)
 
 # How often the memory of a running process is checked.
 _TICK_S = 0.1
+# An invocation that ends sooner than this after the last look is reported with the memory seen then: a look costs as
+# much as a short invocation.
+_LOOK_AGAIN_S = 0.005
 _MIB = 1024 * 1024
 # The exit status of a shell that cannot start a program, by the system's error message.
 _SHELL_STATUS = {os.strerror(errno.ENOENT): 127, os.strerror(errno.EACCES): 126}
@@ -96,14 +102,15 @@ class Sandbox:
         self._temp_dir = root / ids.hex(12)
         self._output = OutputLog(clock)
         self._platform = PlatformLog(self._output, spec, clock)
-        self._channel = RuntimeChannel(self._output.feed, self._install)
+        self.channel = RuntimeChannel(self._output.feed)
         self._process: FunctionProcess | None = None
         # Whether the process was killed, for any reason. Then the sandbox is not used again.
         self.is_killed = False
         self._most_memory_bytes = 0
+        self._looked_s = -math.inf
         # When the current invocation started: when the process was ready for it, unless it never was.
         self._began_s = 0.0
-        self._installing_s = 0.0
+        self._deadline_s = 0.0
         self.idle_since_s = clock.monotonic_s()
 
     @property
@@ -116,6 +123,11 @@ class Sandbox:
 
     # --- invoking -----------------------------------------------------------------------------
 
+    @property
+    def is_warm(self) -> bool:
+        """Whether the process has started."""
+        return self._process is not None
+
     def invoke(
         self,
         invocation: Invocation,
@@ -125,6 +137,20 @@ class Sandbox:
 
         `sink` gets the parts of a streamed response; without it the parts are joined.
         """
+        return run_to_end(self.steps(invocation, sink))
+
+    def steps(self, invocation: Invocation, sink: AnswerSink | None = None) -> Steps[Outcome]:
+        """Run one invocation as `invoke` does, in steps. One that is given up kills the process."""
+        is_over = False
+        try:
+            outcome = yield from self._steps(invocation, sink)
+            is_over = True
+            return outcome
+        finally:
+            if not is_over:
+                self.kill()
+
+    def _steps(self, invocation: Invocation, sink: AnswerSink | None) -> Steps[Outcome]:
         request_id = invocation.request_id
         init_ms: float | None = None
         self._began_s = self._clock.monotonic_s()
@@ -132,30 +158,31 @@ class Sandbox:
         why: ProcessBroken | None = None
         try:
             if self._process is None:
-                init_ms = self._initialise(request_id)
-            payload, function_error = self._run(invocation, sink)
+                init_ms = yield from self._initialise(request_id)
+            payload, function_error = yield from self._run(invocation, sink)
         except ProcessBroken as broken:
             payload, why = broken.payload, broken
             self.kill()
         duration_ms = (self._clock.monotonic_s() - self._began_s) * 1000
-        self._channel.drain_output()
+        self.channel.drain_output()
         for line in () if why is None else why.log_lines:
             self._output.platform(line)
         self._platform.report(request_id, self._usage(duration_ms, init_ms), why)
         if self.is_killed:
+            yield Wait(self.channel, 0.0, blocks=True)
             self._close()
         lines, tail = self._output.take()
         self.idle_since_s = self._clock.monotonic_s()
         return Outcome(payload, function_error, duration_ms, lines, tail)
 
-    def _initialise(self, request_id: str) -> float:
+    def _initialise(self, request_id: str) -> Steps[float]:
         """Start the process. Return the milliseconds until it was ready. Raises ProcessBroken."""
         started_s = self._clock.monotonic_s()
         try:
             self._start(request_id)
-            self._await_ready(request_id)
+            yield from self._await_ready(request_id)
         except ProcessBroken as broken:
-            self._channel.drain_output()
+            self.channel.drain_output()
             init_ms = (self._clock.monotonic_s() - started_s) * 1000
             self._platform.init_failed(init_ms, broken)
             self._platform.start(request_id)
@@ -166,7 +193,7 @@ class Sandbox:
         """Start the process before the first invocation. Return the error if this fails, otherwise None."""
         try:
             self._start("")
-            self._await_ready("")
+            run_to_end(self._await_ready(""))
         except ProcessBroken as broken:
             self.close()
             return broken
@@ -177,78 +204,79 @@ class Sandbox:
         self,
         invocation: Invocation,
         sink: AnswerSink | None,
-    ) -> tuple[bytes, str | None]:
+    ) -> Steps[tuple[bytes, str | None]]:
         """Send an invocation to the process. Return its response and None, or an error document and `Unhandled`.
 
         Raises ProcessBroken.
         """
         request_id, timeout_s = invocation.request_id, self.spec.timeout_s
         self._platform.start(request_id)
-        if not self._channel.ready:
-            self._await_ready(request_id)
+        if not self.channel.ready:
+            yield from self._await_ready(request_id)
         self._began_s = self._clock.monotonic_s()
+        self._deadline_s = self._began_s + timeout_s
+        if not self.channel.send(invocation, self._clock.now_ms() + int(timeout_s * 1000)):
+            raise self._exit_error(request_id)
         stream: AnswerParts | None = None
-        for message in self._messages(timeout_s, request_id, invocation):
-            match message:
-                case Responded(answered_id, body, too_large_bytes) if answered_id == request_id:
-                    if too_large_bytes:
-                        return answer_too_large(), "Unhandled"
-                    return body if stream is None else stream.whole(body), None
-                case ResponsePart(answered_id, content_type, data) if answered_id == request_id:
-                    stream = stream or AnswerParts(sink)
-                    if not stream.take(content_type, data):
-                        raise ProcessBroken(answer_too_large(streamed=sink is not None))
-                case ErrorReported(failed_id, _, body) if failed_id == request_id:
-                    return body, "Unhandled"
-                case _:
-                    # The process asked for the next invocation without a response, or responded to another one.
-                    log.debug("%s: ignored %s", self.spec.name, type(message).__name__)
+        while messages := (yield from self._messages(request_id)):
+            for message in messages:
+                match message:
+                    case Responded(answered_id, body, too_large_bytes) if answered_id == request_id:
+                        if too_large_bytes:
+                            return answer_too_large(), "Unhandled"
+                        return body if stream is None else stream.whole(body), None
+                    case ResponsePart(answered_id, content_type, data) if answered_id == request_id:
+                        stream = stream or AnswerParts(sink)
+                        if not stream.take(content_type, data):
+                            raise ProcessBroken(answer_too_large(streamed=sink is not None))
+                    case ErrorReported(failed_id, _, body) if failed_id == request_id:
+                        return body, "Unhandled"
+                    case _:
+                        # The process asked for the next invocation without a response, or responded to another one.
+                        yield from self._take_other(message)
         raise self._timeout_error(request_id, timeout_s)
 
-    def _await_ready(self, request_id: str) -> None:
+    def _await_ready(self, request_id: str) -> Steps[None]:
         limit_s = max(INIT_SECONDS, self.spec.timeout_s)
-        for message in self._messages(limit_s, request_id):
-            match message:
-                case ReadyForInvocation():
-                    return
-                case ErrorReported(None, error_type, body):
-                    raise ProcessBroken(body, error_type=error_type)
-                case _:
-                    log.debug("%s: ignored %s", self.spec.name, type(message).__name__)
+        self._deadline_s = self._clock.monotonic_s() + limit_s
+        while messages := (yield from self._messages(request_id)):
+            for message in messages:
+                match message:
+                    case ReadyForInvocation():
+                        return
+                    case ErrorReported(None, error_type, body):
+                        raise ProcessBroken(body, error_type=error_type)
+                    case _:
+                        yield from self._take_other(message)
         raise self._timeout_error(request_id, limit_s)
 
-    def _messages(
-        self, limit_s: float, request_id: str, invocation: Invocation | None = None
-    ) -> Iterator[Message]:
-        """Send an invocation, if there is one, and yield the process's messages for at most `limit_s`.
+    def _take_other(self, message: Message) -> Steps[None]:
+        """Install a package of the AWS SDK, if that is wanted."""
+        if not isinstance(message, PackageWanted):
+            log.debug("%s: ignored %s", self.spec.name, type(message).__name__)
+            return
+        yield Wait(self.channel, 0.0, blocks=True)
+        started_s = self._clock.monotonic_s()
+        message.answer(sdk_modules.install(message.package))
+        # Do not count the time of an SDK installation, since on AWS the package is there already.
+        self._deadline_s += self._clock.monotonic_s() - started_s
+
+    def _messages(self, request_id: str) -> Steps[list[Message]]:
+        """Wait for the process's next messages; return none once the deadline has passed.
 
         Raises ProcessBroken when the process died or used too much memory.
         """
-        deadline_s = self._clock.monotonic_s() + limit_s
-        if invocation is not None:
-            ends_ms = self._clock.now_ms() + int(limit_s * 1000)
-            if not self._channel.send(invocation, ends_ms):
-                raise self._exit_error(request_id)
-        while (left_s := deadline_s - self._clock.monotonic_s()) > 0:
-            messages = self._channel.poll(min(left_s, _TICK_S))
-            # Do not count the time of an SDK installation, since on AWS the package is there already.
-            deadline_s, self._installing_s = deadline_s + self._installing_s, 0.0
+        while (left_s := self._deadline_s - self._clock.monotonic_s()) > 0:
+            messages = yield Wait(self.channel, min(left_s, _TICK_S))
             if len(messages) == 1 and isinstance(messages[0], ProcessEnded):
                 raise self._exit_error(request_id)
             if messages:
-                yield from messages
-                continue
+                return messages
             if self.is_killed or (self._process is not None and self._process.has_ended):
                 raise self._exit_error(request_id)
             if self._memory_bytes() > self.spec.memory_mib * _MIB:
                 raise self._memory_error(request_id)
-
-    def _install(self, package: str) -> str:
-        """Install a package of the AWS SDK. Return the reason if this fails, otherwise ""."""
-        started_s = self._clock.monotonic_s()
-        reason = sdk_modules.install(package)
-        self._installing_s += self._clock.monotonic_s() - started_s
-        return reason
+        return []
 
     # --- the process --------------------------------------------------------------------------
 
@@ -273,7 +301,7 @@ class Sandbox:
                 build_error_document(kind, message), message, error_type=kind
             ) from error
         self._process = process
-        self._channel.attach(
+        self.channel.attach(
             output=process.output, end_signal=process.end_signal, only_pid=process.top_pid
         )
 
@@ -305,7 +333,7 @@ class Sandbox:
         arguments = [*list_wrapper(self.spec, places), *build_command(self.spec, places)]
         environment = build_environment(
             self.spec,
-            runtime_api=self._channel.address,
+            runtime_api=self.channel.address,
             log_stream=self.log_stream,
             places=places,
             credentials=self._credentials,
@@ -328,7 +356,7 @@ class Sandbox:
     def _close(self) -> None:
         process, self._process = self._process, None
         with contextlib.suppress(RuntimeError, ValueError):
-            self._channel.close()
+            self.channel.close()
         if process is not None:
             process.release()
         shutil.rmtree(self._temp_dir, ignore_errors=True)
@@ -337,6 +365,7 @@ class Sandbox:
         """Return the memory of the process and its children (0 where unknown), and update the maximum."""
         if self._process is None:
             return 0
+        self._looked_s = self._clock.monotonic_s()
         used = self._process.memory_bytes()
         self._most_memory_bytes = max(self._most_memory_bytes, used)
         return used
@@ -344,7 +373,8 @@ class Sandbox:
     # --- errors and figures for the log and the caller -------------------------------------------------
 
     def _usage(self, duration_ms: float, init_ms: float | None) -> Usage:
-        self._memory_bytes()
+        if self._clock.monotonic_s() - self._looked_s >= _LOOK_AGAIN_S:
+            self._memory_bytes()
         return Usage(duration_ms, init_ms, math.ceil(self._most_memory_bytes / _MIB))
 
     def _timeout_error(self, request_id: str, limit_s: float) -> ProcessBroken:

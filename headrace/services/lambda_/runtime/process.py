@@ -11,14 +11,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from headrace.core.clock import Clock
 from headrace.core.ports import FunctionThrottled
 from headrace.services.lambda_.errors import SANDBOX_WAIT_SECONDS
-from headrace.services.lambda_.runtime.channel import Invocation
+from headrace.services.lambda_.runtime.channel import Invocation, Message, Wait
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.services.lambda_.runtime.platform_log import AnswerSink, Outcome, ProcessBroken
 
@@ -52,6 +52,21 @@ def _sum_memory_bytes(family: list[int]) -> int:
             continue
         total += (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
     return total
+
+
+# What takes a while, in steps: it yields what it waits for, and is sent the messages that came.
+Result = TypeVar("Result")
+Steps = Generator[Wait, list[Message], Result]
+
+
+def run_to_end(steps: Steps[Result]) -> Result:
+    """Run all steps on this thread, and return their result."""
+    try:
+        wait = next(steps)
+        while True:
+            wait = steps.send([] if wait.blocks else wait.channel.poll(wait.seconds))
+    except StopIteration as ended:
+        return ended.value
 
 
 class NotStarted(Exception):
@@ -233,9 +248,16 @@ class SandboxPool:
         # The sandbox that was used last is lent first, so that surplus ones stay idle and expire.
         self._idle: list[ExecutionEnvironment] = []
         self._lent: set[ExecutionEnvironment] = set()
+        # How many threads wait for a sandbox.
+        self._waiting = 0
         self._draining = False
         # The number of sandboxes that never expire: provisioned concurrency.
         self._least = 0
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether a sandbox that is released is closed."""
+        return self._draining
 
     @property
     def is_busy(self) -> bool:
@@ -263,7 +285,18 @@ class SandboxPool:
                 left_s = deadline_s - self._clock.monotonic_s()
                 if left_s <= 0:
                     raise FunctionThrottled
+                self._waiting += 1
                 self._changed.wait(left_s)
+                self._waiting -= 1
+
+    def take_idle(self) -> ExecutionEnvironment | None:
+        """Return an idle sandbox; None when there is none, or when others wait for one. Never blocks."""
+        with self._changed:
+            if not self._idle or self._waiting or not self._idle[-1].usable:
+                return None
+            sandbox = self._idle.pop()
+            self._lent.add(sandbox)
+            return sandbox
 
     def release(self, sandbox: ExecutionEnvironment) -> None:
         """Take a sandbox back. Close it if it was killed or the pool is draining; otherwise keep it warm."""
