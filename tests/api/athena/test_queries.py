@@ -457,3 +457,18 @@ def test_a_query_has_the_rights_of_its_caller(tmp_path: Any):
             token=keys["SessionToken"],
         )
         assert reader.reason("SELECT a FROM t").startswith("PERMISSION_DENIED")
+
+
+def test_a_prepared_statement_is_executed_with_its_values(athena: Athena):
+    assert athena.run("PREPARE p1 FROM SELECT ? AS a, ? AS b")["Status"]["State"] == "SUCCEEDED"
+    assert athena.rows("EXECUTE p1 USING 'it''s, (so', 7;") == [["it's, (so", "7"]]
+    assert athena.rows("execute p1", "'x'", "1") == [["x", "1"]]
+    named = {"StatementName": "by_api", "WorkGroup": "primary", "QueryStatement": "SELECT 5 AS n"}
+    athena.client.create_prepared_statement(**named)
+    assert athena.rows("EXECUTE by_api") == [["5"]]
+    with pytest.raises(ClientError, match="p1 already exists"):
+        athena.run("PREPARE p1 FROM SELECT 1")
+    assert athena.run("DEALLOCATE PREPARE p1")["Status"]["State"] == "SUCCEEDED"
+    with pytest.raises(ClientError, match="p1 was not found"):
+        athena.run("DEALLOCATE PREPARE p1")
+    assert athena.reason("EXECUTE p1 USING 1") == "NOT_FOUND: Prepared statement not found: p1"
