@@ -472,3 +472,16 @@ def test_a_prepared_statement_is_executed_with_its_values(athena: Athena):
     with pytest.raises(ClientError, match="p1 was not found"):
         athena.run("DEALLOCATE PREPARE p1")
     assert athena.reason("EXECUTE p1 USING 1") == "NOT_FOUND: Prepared statement not found: p1"
+
+
+def test_a_truncated_date_is_a_date(athena: Athena):
+    dates = "(VALUES (DATE '2026-11-27'), (NULL)) AS t (d)"
+    assert athena.rows(f"SELECT date_trunc('month', d), date_trunc('WEEK', d) FROM {dates}") == [
+        ["2026-11-01", "2026-11-23"],
+        [None, None],
+    ]
+    moment = "TIMESTAMP '2026-11-27 12:34:56.789'"
+    (row,) = athena.rows(f"SELECT date_trunc('hour', {moment}), date_trunc('year', current_date)")
+    assert row[0] == "2026-11-27 12:00:00.000"
+    assert row[1] is not None
+    assert len(row[1]) == len("2026-01-01")
