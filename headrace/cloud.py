@@ -24,7 +24,7 @@ from headrace.services.events.patches import scheduled_rules
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.logs.patches import keep_log_groups_within
 from headrace.services.s3.lifecycle import Sweeper
-from headrace.services.scheduler.schedules import schedules
+from headrace.services.scheduler import schedules
 from headrace.spark_submit.history import EventLogBounds
 from headrace.store.check import STATE_FILE
 from headrace.store.data_dir import (

@@ -35,7 +35,7 @@ from headrace.core.workers import Supervisor
 from headrace.dashboard.api import Dashboard, page_file
 from headrace.moto.current_cloud import Connections, Handled
 from headrace.moto.engine import MotoEngine
-from headrace.moto.memory.principals import trust_policy_of
+from headrace.moto.principals import trust_policy_of
 from headrace.pages import sqs_messages
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages
