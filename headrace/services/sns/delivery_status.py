@@ -1,8 +1,8 @@
 """Keeps the feedback attributes of topics, and logs the status of deliveries to functions and queues.
 
 Documented: https://docs.aws.amazon.com/sns/latest/dg/topics-attrib.html; an entry's members are those that LocalStack
-recorded on AWS for a function (test_delivery_lambda, 2023), a queue's and a failure's answers are assumed. Deliveries to HTTP endpoints, Firehose and devices are not logged, and a role is not
-assumed.
+recorded on AWS for a function (test_delivery_lambda, 2023), a queue's and a failure's answers are assumed. Deliveries
+to HTTP endpoints, Firehose and devices are not logged, and a role is not assumed.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
