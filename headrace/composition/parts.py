@@ -245,6 +245,7 @@ def build_parts(
             apis=apis.answer_call,
             devices=mqtt.broker,
             metrics=base.metrics,
+            logs=base.logs,
             handled=handled,
             stream_changed=base.moto.table_streams.changed,
             before_policies_change=decisions.decide_waiting,
