@@ -14,7 +14,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Call
 from headrace.aws.protocols import codec_json, codec_moto
-from headrace.aws.protocols.validate import find_missing_member, validate
+from headrace.aws.protocols.validate import Wording, find_missing_member, validate
 from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.aws.signatures.credential_scopes import token_of
 from headrace.core.arn import partition_of
@@ -259,7 +259,22 @@ _CODES = {
 }
 
 # The services of which the whole model is checked, patterns of names too (assumed: with the framework's sentences).
-_WHOLE = {"wafv2": "ValidationException"}
+_STATUSES = ("SUCCEEDED", "TIMED_OUT", "PENDING_REDRIVE", "ABORTED", "FAILED", "RUNNING")
+_ANY_LENGTH = {"min": None, "max": None}
+_WORDINGS = {
+    # In the order in which AWS shows them (recorded).
+    "stepfunctions": Wording(
+        {
+            "ExecutionStatus": {"enum": _STATUSES, "shown": _STATUSES},
+            # The sentences would show texts that AWS holds to be secret.
+            "Definition": _ANY_LENGTH,
+            "SensitiveData": _ANY_LENGTH,
+            "SensitiveDataJobInput": _ANY_LENGTH,
+        },
+        shows_whole=False,
+    )
+}
+_WHOLE = {"stepfunctions": "ValidationException", "wafv2": "ValidationException"}
 
 
 def check_members(service: str, operation: str, request: HttpRequest) -> None:
@@ -279,7 +294,7 @@ def check_members(service: str, operation: str, request: HttpRequest) -> None:
         log.debug("%s:%s cannot be checked", service, operation, exc_info=True)
         return
     if service in _WHOLE and params is not None:
-        validate(service, operation, params, code=_WHOLE[service])
+        validate(service, operation, params, code=_WHOLE[service], wording=_WORDINGS.get(service))
     code = _CODES.get(service)
     sentence = (
         find_missing_member(service, operation, params) if code and params is not None else ""
