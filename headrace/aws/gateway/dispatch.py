@@ -477,8 +477,8 @@ class Gateway:
 def _is_public(request: HttpRequest, service: str) -> bool:
     """Return whether a request without a signature is for an operation that nobody signs.
 
-    These are Cognito's, by its model, and the link by which an endpoint confirms its subscription of a topic. STS's for
-    tokens and assertions stay closed: nobody verifies these where permissions are not enforced.
+    These are Cognito's, by its model, its tokens' keys, and the link by which an endpoint confirms its subscription.
+    STS's for tokens and assertions stay closed: nobody verifies these where permissions are not enforced.
     """
     if scope_of(request).algorithm:
         return False
@@ -486,6 +486,8 @@ def _is_public(request: HttpRequest, service: str) -> bool:
         return parse_qs(request.query).get("Action") == ["ConfirmSubscription"]
     if service not in _PUBLIC_SERVICES:
         return False
+    if service == "cognito-idp" and request.method == "GET":
+        return True
     named = request.headers.get("x-amz-target", "").rpartition(".")[2]
     try:
         return operation_model(service, named).auth_type == "none"
