@@ -82,7 +82,10 @@ class Request:
 
 @dataclass(slots=True)
 class StoredResource:
-    """A resource as Cloud Control last left it, whether a stack created it or not; `gone` if it was deleted."""
+    """A resource as Cloud Control last left it, whether a stack created it or not; `gone` if it was deleted.
+
+    Its physical id is its identifier, unless it has one of its own (older versions stored none).
+    """
 
     account: str
     region: str
@@ -90,6 +93,7 @@ class StoredResource:
     identifier: str
     at_ms: int
     gone: bool = False
+    physical_id: str = ""
     properties: dict[str, Any] = field(default_factory=dict[str, Any])
     attributes: dict[str, Any] = field(default_factory=dict[str, Any])
 
@@ -192,7 +196,8 @@ class CloudControl:
     def resources(self, call: Call, kind: str) -> list[KnownResource]:
         """Return the resources of a type, sorted by identifier."""
         by_identifier = {
-            r.identifier: r for r in self.types.in_stacks(call.account, call.region, kind)
+            self.types.identifier_of(kind, r): r
+            for r in self.types.in_stacks(call.account, call.region, kind)
         }
         for kept in self._store.list_stored(call.account, call.region, kind):
             of_stack = by_identifier.get(kept.identifier)
@@ -201,13 +206,17 @@ class CloudControl:
             by_identifier.pop(kept.identifier, None)
             if not kept.gone:
                 by_identifier[kept.identifier] = KnownResource(
-                    kept.identifier, kept.properties, kept.attributes, kept.at_ms
+                    kept.physical_id or kept.identifier,
+                    kept.properties,
+                    kept.attributes,
+                    kept.at_ms,
                 )
         return [by_identifier[identifier] for identifier in sorted(by_identifier)]
 
     def listed(self, call: Call, kind: str) -> dict[str, KnownResource | None]:
         """Return a type's resources by identifier, in order; None for those that another API made. Raises AwsError."""
-        known = {resource.identifier: resource for resource in self.resources(call, kind)}
+        resources = self.resources(call, kind)
+        known = {self.types.identifier_of(kind, resource): resource for resource in resources}
         resource_place = ResourcePlace(call.account, call.region, threading.Event(), lambda _: None)
         try:
             others = self.types.list_identifiers(resource_place, kind)
@@ -225,15 +234,12 @@ class CloudControl:
         return json.dumps({**read_only, **self.types.readable(kind, resource.properties)})
 
     def get(self, call: Call, kind: str, identifier: str) -> KnownResource:
-        """Return a resource by its physical id or ARN, as its service has it now. Raises AwsError."""
-        known = next(
-            (
-                resource
-                for resource in self.resources(call, kind)
-                if identifier in (resource.identifier, resource.attributes.get("Arn"))
-            ),
-            None,
-        )
+        """Return a resource by its identifier, physical id or ARN, as its service has it now. Raises AwsError."""
+        resources = self.resources(call, kind)
+        named = (r for r in resources if identifier == self.types.identifier_of(kind, r))
+        # The physical id of a type with a compound identifier may name several.
+        others = (r for r in resources if identifier in (r.identifier, r.attributes.get("Arn")))
+        known = next(named, None) or next(others, None)
         live = self.read(call, kind, identifier, known)
         if live is None:
             raise errors.not_found(kind, identifier, self._ids.uuid())
@@ -259,10 +265,11 @@ class CloudControl:
         | shapes.DeleteResourceInput,
         operation: str,
         work: Work,
-        identifier: str = "",
+        before: KnownResource | None = None,
     ) -> shapes.ProgressEvent:
         """Begin an operation, or find the one with the same client token; return its ProgressEvent. Raises AwsError."""
         kind, client_token = str(request["TypeName"]), str(request.get("ClientToken") or "")
+        identifier = "" if before is None else self.types.identifier_of(kind, before)
         asked = json.dumps([operation, dict(request)], sort_keys=True)
         with self._lock:
             same = self._with_client_token(call, client_token)
@@ -322,7 +329,7 @@ class CloudControl:
         else:
             self._keep(request, resource)
             if resource is not None:
-                request.identifier = resource.identifier
+                request.identifier = self.types.identifier_of(request.kind, resource)
                 request.model = self.model(request.kind, resource)
             self._end(request, SUCCESS)
         finally:
@@ -339,8 +346,9 @@ class CloudControl:
         self._store.keep(
             StoredResource(
                 *scope_key,
-                resource.identifier,
+                self.types.identifier_of(request.kind, resource),
                 now_ms,
+                physical_id=resource.identifier,
                 properties=properties,
                 attributes=attributes,
             )

@@ -23,6 +23,7 @@ from headrace.moto.storage.stored_names import stored_as
 from headrace.services.cloudwatch.metric_math import MathRefused, Metrics, evaluate_all
 from headrace.services.cloudwatch.metric_streams import MINUTES
 from headrace.services.cloudwatch.statistics import (
+    MOST_VALUES,
     StatisticRefused,
     add_value,
     statistic,
@@ -34,6 +35,8 @@ RAW_MS = 3 * 60 * 1000
 # headrace's limits for an account in a region.
 MOST_RAW = 20_000
 MOST_POINTS = 50_000
+# The values that all points tell apart, 20 MB or so. Beyond them a point counts a new value as its nearest.
+MOST_SPREAD = 200_000
 MOST_PAGES = 100
 # A value that is given more often becomes one point; `Counts` may say a billion, and moto stores each by itself.
 MOST_REPEATED = 20
@@ -130,6 +133,7 @@ class MetricData:
         self._raw: deque[tuple[int, Any]] = deque()
         # For each period, points by their series, unit and time, in the order of their creation.
         self._points: list[OrderedDict[tuple[Any, ...], Any]] = [OrderedDict() for _ in PERIODS]
+        self._spread_count = 0
 
     def __reduce__(self) -> Any:
         return MetricData, ()
@@ -167,10 +171,14 @@ class MetricData:
             )
             point.dimensions = datum.dimensions
             point.spread = dict(values_of(datum))
+            self._spread_count += len(point.spread)
             self._points[level][key] = point
             return
+        before = len(point.spread)
+        most = MOST_VALUES if self._spread_count < MOST_SPREAD else 1
         for value, times in values_of(datum).items():
-            add_value(point.spread, value, times)
+            add_value(point.spread, value, times, most)
+        self._spread_count += len(point.spread) - before
         point.min, point.max = min(point.min, low), max(point.max, high)
         point.sample_count += count
         point.sum += total
@@ -186,6 +194,7 @@ class MetricData:
                 if not is_old and len(self) - len(self._raw) <= MOST_POINTS:
                     break
                 points.popitem(last=False)
+                self._spread_count -= len(point.spread)
                 if is_old and level + 1 < len(PERIODS):
                     self._roll(level + 1, point)
 

@@ -26,9 +26,9 @@ class StatisticRefused(ValueError):
     """CloudWatch does not have this statistic."""
 
 
-def add_value(spread: dict[float, float], value: float, count: float) -> None:
-    """Add a value that was given `count` times to the values of a merged point."""
-    if value not in spread and len(spread) >= MOST_VALUES:
+def add_value(spread: dict[float, float], value: float, count: float, most: int) -> None:
+    """Add a value that was given `count` times to those of a merged point, which tells `most` apart."""
+    if value not in spread and len(spread) >= most:
         value = min(spread, key=lambda known: abs(known - value))
     spread[value] = spread.get(value, 0.0) + count
 

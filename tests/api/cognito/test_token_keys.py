@@ -51,4 +51,11 @@ def test_a_token_is_verified_by_the_keys_of_its_pool(cloud: InProcessCloud) -> N
 
 def test_nobody_signs_for_the_keys(tmp_path: Path) -> None:
     with InProcessCloud(tmp_path / "data", auth=True) as cloud:
-        assert _document(cloud, "/us-east-1_pool/.well-known/jwks.json")["keys"]
+        path = "/us-east-1_pool/.well-known/jwks.json"
+        assert _document(cloud, path)["keys"]
+        # No other call of Cognito comes in by that door.
+        target = "AWSCognitoIdentityProviderService.ListUserPools"
+        headers = {"host": "localhost", "x-amz-target": target}
+        for where in (path, "/"):
+            answer = cloud.handle(HttpRequest("GET", where, "", headers, b'{"MaxResults": 1}'))
+            assert answer.status in (400, 403), answer.body

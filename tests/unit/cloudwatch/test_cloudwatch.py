@@ -258,6 +258,23 @@ def test_extended_statistics(lab: MotoLab, stat: str, value: float):
         assert series["Values"] == [pytest.approx(value)]
 
 
+def test_points_tell_no_more_values_apart_than_memory_has_room_for(
+    lab: MotoLab, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(patches, "MOST_SPREAD", 5)
+    lab.clock.advance(40)  # the start of a minute
+    start = now(lab)
+    put(lab, *map(float, range(1, 101)))
+    lab.clock.advance(4 * 60)
+    put(lab, 7.0, name="other")
+    (point,) = lab.client("cloudwatch").get_metric_statistics(
+        Namespace="n", MetricName="m", StartTime=start, EndTime=start + timedelta(minutes=1), Period=60,
+        ExtendedStatistics=["TC(0:4)", "TC(4:5)", "TC(5:1000)"], Statistics=["Sum"],
+    )["Datapoints"]  # fmt: skip
+    assert point["Sum"] == 5050.0
+    assert point["ExtendedStatistics"] == {"TC(0:4)": 4.0, "TC(4:5)": 96.0, "TC(5:1000)": 0.0}
+
+
 @pytest.mark.parametrize("stat", ["p101", "median", "PR(1%:2%)", "TM(:)"])
 def test_a_statistic_that_cloudwatch_does_not_have_is_refused(lab: MotoLab, stat: str):
     put(lab, 1.0)

@@ -168,6 +168,28 @@ def test_rows_of_a_micro_batch_meet_tables_in_their_order_and_a_table_comes_firs
     }
 
 
+def test_a_row_that_a_join_has_kept_waiting_is_not_late_for_the_next_join() -> None:
+    script = read_script(
+        RELATIONS
+        + "CREATE STREAM other (id VARCHAR KEY, origin VARCHAR, at BIGINT) WITH (stream = 'other', timestamp = 'at');"
+        "CREATE STREAM met AS SELECT f.id, o.id AS o, p.id AS p FROM flights f"
+        " LEFT JOIN other o WITHIN 6 MINUTES GRACE PERIOD 4 MINUTES ON f.origin = o.origin"
+        " LEFT JOIN other p WITHIN 3 MINUTES GRACE PERIOD 2 MINUTES ON f.origin = p.origin;"
+    )
+    result = Fold(script)
+
+    def other(key: str, minute: int) -> tuple[str, Record]:
+        return "other", Record({"id": key, "origin": "JFK", "at": minute * MINUTE}, key)
+
+    result.take_batch([flight("1", 73, origin="EWR"), other("o1", 83)])
+    # From here on the watermark is at 79 minutes: flight 1, 6 minutes older, still waits, and then is given up.
+    result.take_batch([flight("2", 87, origin="EWR")])
+    result.take_batch([flight("3", 600, origin="EWR"), other("o2", 600)])
+    result.settle()
+    assert rows(result, "met") == [{"id": id_, "o": None, "p": None} for id_ in ("1", "2")]
+    assert result.late == {"met": 0}
+
+
 def test_a_late_row_of_a_join_goes_to_a_stream_by_the_time_of_its_own_side() -> None:
     result = fold(
         "CREATE STREAM other (id VARCHAR KEY, origin VARCHAR, at BIGINT) WITH (stream = 'other', timestamp = 'at');"
