@@ -42,7 +42,7 @@ def check_input(text: str) -> None:
     """Raise AwsError unless an execution's input is JSON."""
     try:
         json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         reason = reason_of(error, text)
         raise AwsError(
             "InvalidExecutionInput", f"Invalid State Machine Execution Input: '{reason}'"
