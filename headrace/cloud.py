@@ -17,13 +17,14 @@ from headrace.core.evaluation import stop_evaluations
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
 from headrace.deliveries.schedule_worker import ScheduleWorker
+from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.services.cloudwatch.alarms import AlarmEvaluation
 from headrace.services.cloudwatch.metric_streams import MetricStreams
 from headrace.services.events.patches import scheduled_rules
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.logs.patches import keep_log_groups_within
 from headrace.services.s3.lifecycle import Sweeper
-from headrace.services.scheduler.schedules import schedules
+from headrace.services.scheduler import schedules
 from headrace.spark_submit.history import EventLogBounds
 from headrace.store.check import STATE_FILE
 from headrace.store.data_dir import (
@@ -135,6 +136,10 @@ class Cloud:
             # Without a socket nobody looks.
             sampler = self._parts.dashboard.sampler
             sampler.wake_worker = self.supervisor.start(sampler).wake
+            # Nothing else has an event loop, which must not wait for the disk.
+            self.database.move_log_elsewhere(
+                lambda checkpoints: self.supervisor.start(checkpoints).wake, MOTO_LOCK
+            )
         moto = self._parts.moto
         self.moto.listen("outbox", self.supervisor.start(moto.outbox).wake)
         self.supervisor.start(moto.retention)

@@ -1,6 +1,6 @@
 """Sends metrics to CloudWatch and log lines to CloudWatch Logs, in batches and in the background.
 
-`ServiceMetrics` measures what queues, topics, rules and state machines do.
+`ServiceMetrics` measures what queues, topics, rules, tables and state machines do.
 """
 
 from __future__ import annotations
@@ -121,13 +121,15 @@ class MetricQueue:
 
 
 # The metrics of what each resource does, by the ARN's service: the dimension, and the names for what was handled and
-# what failed. Documented: "available CloudWatch metrics" of Amazon SQS, SNS, EventBridge and Step Functions.
+# what failed. Documented: "available CloudWatch metrics" of Amazon SQS, SNS, EventBridge, DynamoDB and Step Functions.
 _HANDLED = {
     "sqs": ("AWS/SQS", "QueueName", ("NumberOfMessagesSent",), ()),
     "sns": ("AWS/SNS", "TopicName", ("NumberOfMessagesPublished",), ("NumberOfNotificationsFailed",)),
     "events": (
         "AWS/Events", "RuleName", ("TriggeredRules", "MatchedEvents", "Invocations"), ("FailedInvocations",),
     ),
+    # An item that is written counts as one unit, whatever its size.
+    "dynamodb": ("AWS/DynamoDB", "TableName", ("ConsumedWriteCapacityUnits",), ()),
 }  # fmt: skip
 _MINUTE_MS = 60_000
 # The step at a minute's end may be so late.
@@ -137,7 +139,7 @@ _QUEUE_IDLE_MS = 6 * 3_600_000
 
 
 class ServiceMetrics:
-    """A `Worker` that each minute measures what sends no metrics itself: queues, topics, rules and state machines.
+    """A `Worker` that each minute measures what sends no metrics itself: queues, topics, rules, tables, state machines.
 
     Until moto's state is loaded it measures nothing, for nothing can happen to them before.
     """
@@ -150,7 +152,7 @@ class ServiceMetrics:
         self._is_loaded, self._clock = is_loaded, clock
         self._handled, self._sink = handled, sink
         self._totals: dict[str, tuple[int, int]] = {}
-        self._events: dict[tuple[str, str], int] = {}
+        self._events: dict[tuple[str, str], float] = {}
         # When each queue last had a message or got one.
         self._active_ms: dict[str, int] = {}
 
@@ -218,7 +220,10 @@ def _place_of(service: str, resource: str, arn: str) -> tuple[str, tuple[tuple[s
     if service == "states":
         return "AWS/States", (("StateMachineArn", arn),)
     namespace, dimension, _, _ = _HANDLED[service]
-    *buses, name = resource.removeprefix("rule/").split("/")
+    *buses, name = resource.removeprefix("rule/").removeprefix("table/").split("/")
+    if not name:
+        # What belongs to no table, but to the account.
+        return namespace, ()
     # Rules of the default bus have no bus in their ARN.
     return namespace, (*(("EventBusName", bus) for bus in buses), (dimension, name))
 

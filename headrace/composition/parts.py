@@ -35,7 +35,7 @@ from headrace.core.workers import Supervisor
 from headrace.dashboard.api import Dashboard, page_file
 from headrace.moto.current_cloud import Connections, Handled
 from headrace.moto.engine import MotoEngine
-from headrace.moto.memory.principals import trust_policy_of
+from headrace.moto.principals import trust_policy_of
 from headrace.pages import sqs_messages
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages
@@ -223,7 +223,7 @@ def build_parts(
         gateway.register(api)
     apis = ExecuteApi(
         engine.warm_up, functions=services.lambda_, control=gateway, clock=clock, ids=ids,
-        host=lambda: urlsplit(endpoint_url()).hostname or "",
+        metrics=base.metrics, host=lambda: urlsplit(endpoint_url()).hostname or "",
     )  # fmt: skip
     mqtt = Mqtt(
         config, database=database, clock=clock, ids=ids, engine=engine, tls=tls,

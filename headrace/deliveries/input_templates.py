@@ -125,6 +125,24 @@ def first_value(path: str, document: Any) -> Any:
     raise NoValue(path)
 
 
+def fill_paths(parameters: Any, event: Any) -> Any:
+    """Return a target's parameters with the event's values in place of their paths, such as `$.detail.id`.
+
+    Raises NoValue with the path that has none.
+    """
+    if isinstance(parameters, dict):
+        members = cast("dict[str, Any]", parameters)
+        return {name: fill_paths(value, event) for name, value in members.items()}
+    if isinstance(parameters, list):
+        return [fill_paths(value, event) for value in cast("list[Any]", parameters)]
+    if not isinstance(parameters, str) or not parameters.startswith("$."):
+        return parameters
+    value = first_value(parameters, event)
+    if value is None:
+        raise NoValue(parameters)
+    return value if isinstance(value, str) else compact(value)
+
+
 def _children(value: Any, step: Step) -> list[Any]:
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -205,15 +205,15 @@ class Handled:
     def __init__(self) -> None:
         self._records: Counter[str] = Counter()
         self._failures: Counter[str] = Counter()
-        self._events: Counter[tuple[str, str]] = Counter()
+        self._events: defaultdict[tuple[str, str], float] = defaultdict(float)
 
-    def note(self, arn: str, event: str) -> None:
+    def note(self, arn: str, event: str, count: float = 1) -> None:
         """Count an event of another kind, by the name of AWS's metric for it."""
-        self._events[arn, event] += 1
+        self._events[arn, event] += count
         if len(self._events) > self.MOST:
             del self._events[next(iter(self._events))]
 
-    def events(self) -> dict[tuple[str, str], int]:
+    def events(self) -> dict[tuple[str, str], float]:
         """Return how many events there were, by ARN and name."""
         return dict(self._events.copy())
 

@@ -23,10 +23,10 @@ from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import loader, service_model
 from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.core.clock import Clock
-from headrace.core.commit_notes import answer_from, has_note
 from headrace.core.ids import Ids
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.requests.conversion import aws_response, http_request_of
+from headrace.store.database import answer_from, has_note
 
 
 class InProcessCalls:

@@ -8,27 +8,100 @@ When the disk is full, nothing is written and DiskFull (an OSError) is raised. S
 DELETE and `transaction(frees=True)` use the space that `headrace.store.disk_space` reserves for them.
 
 Finds damaged pages of a SQLite file, and names the tables whose rows are on them.
+
+Stores a caller's note in the same database transaction as the effect of a call: a kill leaves both or neither.
+
+CloudFormation makes a resource by a call to another service and then stores the resource's id. A kill between the two
+would leave a resource that no stack knows. So CloudFormation passes a note, and the service's database transaction
+stores the note together with the effect of the call.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from headrace.core.commit_notes import has_note, write_note
-from headrace.store.disk_space import DiskFull, DiskReserve
+from headrace.store.checkpoints import COMMITS_BETWEEN, Checkpoints
+from headrace.store.disk_space import LOW_BYTES, PLENTY_BYTES, DiskFull, DiskReserve
+
+Answer = dict[str, Any]
+Note = Callable[["Answer | None"], None]
+
+
+class _OfThread(threading.local):
+    note: Note | None = None
+    # Returns the answer of the call that runs on this thread; None before there is an answer.
+    answer: Callable[[], Answer | None] | None = None
+
+
+_NOW = _OfThread()
+
+
+@contextmanager
+def store_with_commit(note: Note) -> Generator[None]:
+    """Call `note` in every transaction that this thread commits inside the `with` block, just before the commit.
+
+    `note` gets the answer of the call that runs, or None when the service stores before it answers. It writes to the
+    same database. It must not take a lock that another thread may hold while that thread waits for the database.
+    """
+    before, _NOW.note = _NOW.note, note
+    try:
+        yield
+    finally:
+        _NOW.note = before
+
+
+@contextmanager
+def without_note() -> Generator[None]:
+    """Commit this thread's transactions inside the `with` block without the note, and hide the current answer."""
+    note, _NOW.note = _NOW.note, None
+    answer, _NOW.answer = _NOW.answer, None
+    try:
+        yield
+    finally:
+        _NOW.note, _NOW.answer = note, answer
+
+
+@contextmanager
+def answer_from(answer: Callable[[], Answer | None]) -> Generator[None]:
+    """Set the function that returns the answer of the call that runs on this thread."""
+    before, _NOW.answer = _NOW.answer, answer
+    try:
+        yield
+    finally:
+        _NOW.answer = before
+
+
+def has_note() -> bool:
+    """Whether this thread has a note to store with its next transaction."""
+    return _NOW.note is not None
+
+
+def write_note() -> None:
+    """Write this thread's note, if there is one; called inside a transaction, before the commit."""
+    note, _NOW.note = _NOW.note, None
+    if note is None:
+        return
+    try:
+        note(None if _NOW.answer is None else _NOW.answer())
+    finally:
+        _NOW.note = note
+
 
 _SQLITE_VARIABLE = str | int | float | bytes | None
 _INSTRUCTIONS_BETWEEN_LOOKS = 100_000
 _GROWING = ("INSERT", "UPDATE", "REPLACE")
+# When the writing connection moves the log: SQLite's default, and 16 MiB where a worker does it before.
+_USUAL_LOG_PAGES, MOST_LOG_PAGES = 1000, 4096
 # Made once: `json.dumps` makes an encoder for each call with separators other than the default ones.
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -64,7 +137,8 @@ class Database:
         # Autocommit; transactions are opened by hand in `transaction`.
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._run("PRAGMA journal_mode=WAL")
-        self._run(f"PRAGMA synchronous={'FULL' if fsync else 'NORMAL'}")
+        self._synchronous = "FULL" if fsync else "NORMAL"
+        self._run(f"PRAGMA synchronous={self._synchronous}")
         self._run(
             "CREATE TABLE IF NOT EXISTS headrace_migrations (component TEXT PRIMARY KEY, version INTEGER)"
         )
@@ -73,6 +147,54 @@ class Database:
         tables = self.query("SELECT name FROM sqlite_master WHERE type = 'table'")
         self.first_tables = frozenset(str(name) for (name,) in tables)
         self._reserve.keep()
+        # See `move_log_elsewhere`.
+        self._checkpoints: Checkpoints | None = None
+        self._wake_checkpoints: Callable[[], None] | None = None
+        self._commits_left = COMMITS_BETWEEN
+        self._log_pages = 0
+
+    def move_log_elsewhere(
+        self,
+        start: Callable[[Checkpoints], Callable[[], None]],
+        quiet: AbstractContextManager[object],
+    ) -> None:
+        """Let a worker move the write-ahead log into the file; see `Checkpoints` for `quiet`.
+
+        `start` starts the worker and returns what wakes it. The log stays bounded: when the worker does not keep up,
+        this connection moves it, as it does earlier on a disk that may fill up.
+        """
+        with self._lock:
+            self._checkpoints = Checkpoints(self._path, self._synchronous, quiet)
+            self._bound_log(MOST_LOG_PAGES)
+            self._wake_checkpoints = start(self._checkpoints)
+
+    def _bound_log(self, pages: int) -> None:
+        if pages != self._log_pages:
+            self._log_pages = pages
+            self._connection.execute(f"PRAGMA wal_autocheckpoint={pages}")
+
+    def _note_commit(self) -> None:
+        self._commits_left -= 1
+        if self._commits_left <= 0 and self._wake_checkpoints is not None:
+            self._commits_left = COMMITS_BETWEEN
+            self._wake_checkpoints()
+
+    def _look_at_disk(self, *, grows: bool) -> None:
+        """Raise DiskFull if a change that grows the file may not be written; keep the log short on a small disk."""
+        is_moved = self._checkpoints is not None
+        if not grows and not is_moved:
+            return
+        free_bytes = self._reserve.free_bytes
+        if is_moved:
+            self._bound_log(MOST_LOG_PAGES if free_bytes >= PLENTY_BYTES else _USUAL_LOG_PAGES)
+        if free_bytes >= LOW_BYTES:
+            return
+        if grows:
+            raise DiskFull
+        if is_moved:
+            # The deletion gets the log's room; if the database cannot grow, that which is left at the log's end.
+            with contextlib.suppress(sqlite3.OperationalError):
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def keep_room(self) -> None:
         """Reserve disk space for deletions on a disk that may fill up; call this from time to time."""
@@ -86,6 +208,8 @@ class Database:
 
     def close(self) -> None:
         """Close the file. Call no method after this."""
+        if self._checkpoints is not None:
+            self._checkpoints.close()
         with self._lock:
             self._connection.close()
             self._reserve.keep_for_start()
@@ -99,13 +223,15 @@ class Database:
         """
         with self._lock:
             if self._depth == 0:
-                self._run("BEGIN IMMEDIATE", grows=not frees)
+                self._look_at_disk(grows=not frees)
+                self._run("BEGIN IMMEDIATE")
             self._depth += 1
             try:
                 yield
                 if self._depth == 1:
                     write_note()
                     self._run("COMMIT")
+                    self._note_commit()
             except BaseException:
                 # SQLite itself rolls back after some failures.
                 if self._depth == 1 and self._connection.in_transaction:
@@ -114,11 +240,7 @@ class Database:
             finally:
                 self._depth -= 1
 
-    def _run(
-        self, sql: str, args: Sequence[_SQLITE_VARIABLE] = (), *, grows: bool = False
-    ) -> sqlite3.Cursor:
-        if grows and self._reserve.is_low:
-            raise DiskFull
+    def _run(self, sql: str, args: Sequence[_SQLITE_VARIABLE] = ()) -> sqlite3.Cursor:
         try:
             return self._connection.execute(sql, args)
         except sqlite3.OperationalError as error:
@@ -151,8 +273,12 @@ class Database:
             if self._depth == 0 and has_note():
                 with self.transaction(frees=not sql.startswith(_GROWING)):
                     return self._run(sql, args).rowcount
-            grows = self._depth == 0 and sql.startswith(_GROWING)
-            return self._run(sql, args, grows=grows).rowcount
+            if self._depth:
+                return self._run(sql, args).rowcount
+            self._look_at_disk(grows=sql.startswith(_GROWING))
+            count = self._run(sql, args).rowcount
+            self._note_commit()
+            return count
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[_SQLITE_VARIABLE]]) -> None:
         """Run a statement for each of `rows`, in one transaction."""

@@ -14,7 +14,7 @@ from pathlib import Path
 MIB = 1024 * 1024
 # With less than this free, the state database accepts only changes that free space.
 LOW_BYTES = 256 * 1024
-# SQLite moves its log into the database at 4 MiB; the rest is for deletions when that is impossible.
+# Unless plenty is free, SQLite moves its log into the database at 4 MiB; the rest is for deletions when it cannot.
 LOG_BYTES = 5 * MIB
 # The space that a cloud needs to start on a full disk: for its log, its run file and a few folders.
 RESERVE_BYTES = MIB
@@ -23,7 +23,7 @@ _LEAST_LOG_BYTES = MIB // 2
 _SMALL_RESERVE_BYTES = 128 * 1024
 _LEAST_RESERVES_BYTES = (RESERVE_BYTES, MIB // 4, _SMALL_RESERVE_BYTES, 32 * 1024, 4096)
 # With at least this free, the reserve file is made and the log fully allocated.
-_PLENTY_BYTES = 64 * MIB
+PLENTY_BYTES = 64 * MIB
 
 
 class DiskFull(OSError):
@@ -37,7 +37,7 @@ def free_bytes(folder: Path) -> int:
     """Return how many bytes this process may still write to the file system of `folder`."""
     status = os.statvfs(folder)
     if not status.f_blocks:
-        return _PLENTY_BYTES  # some network and user-space file systems do not say
+        return PLENTY_BYTES  # some network and user-space file systems do not say
     blocks = status.f_bfree if os.geteuid() == 0 else status.f_bavail
     return blocks * status.f_frsize
 
@@ -51,9 +51,14 @@ class DiskReserve:
         self._reserve = database.with_suffix(".reserve")
 
     @property
+    def free_bytes(self) -> int:
+        """How many bytes may still be written to the disk."""
+        return free_bytes(self._folder)
+
+    @property
     def is_low(self) -> bool:
         """Whether the disk is so full that only changes that free space may be written."""
-        return free_bytes(self._folder) < LOW_BYTES
+        return self.free_bytes < LOW_BYTES
 
     def give_up_if_low(self) -> None:
         """On a full disk, delete the reserve file, so that the cloud can start."""
@@ -80,7 +85,7 @@ class DiskReserve:
 
     def keep(self) -> None:
         """Allocate SQLite's log ahead, and make the reserve file when enough space is free. Never raises OSError."""
-        plenty = free_bytes(self._folder) >= _PLENTY_BYTES
+        plenty = free_bytes(self._folder) >= PLENTY_BYTES
         with contextlib.suppress(OSError):
             _allocate(self._log, LOG_BYTES if plenty else _LEAST_LOG_BYTES)
         if not self._reserve.exists() and not self.is_low:

@@ -170,7 +170,7 @@ ALLOWED = {
     "core/patterns.py _compile": "one set of characters, some times over",
     "core/patterns.py _program": "RE2, which is linear",
     "core/patterns.py _compile_timed": "under a deadline",
-    "services/stepfunctions/jsonata/child.py _engine": "a process of its own, ended after five seconds",
+    "services/stepfunctions/jsonata_child.py _engine": "a process of its own, ended after five seconds",
     "moto/storage/shells.py _compile": "patterns of the state that the cloud itself wrote",
     "moto/requests/conversion.py _import_url_table": "moto's own table of URLs",
     "permissions/requests/table.py _resource_type": "the forms of ARNs in our own table",

@@ -23,7 +23,7 @@ from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.aws.signatures.credential_scopes import token_of
 from headrace.core.arn import partition_of
 from headrace.core.ids import Ids
-from headrace.moto.memory import principals
+from headrace.moto import principals
 from headrace.moto.requests.conversion import (
     entry_of,
     has_service,
@@ -60,6 +60,8 @@ WAITS = re.compile(
     # A user pool's triggers (services/cognito).
     r"|^(Admin)?ConfirmSignUp$|^SignUp$|^AdminCreateUser$|^(Admin)?InitiateAuth$|^(Admin)?RespondToAuthChallenge$"
     r"|^(Confirm)?ForgotPassword$|^ResendConfirmationCode$"
+    # The steps of a rotation function.
+    r"|^RotateSecret$"
 )
 # Requests that free disk space, and are allowed when the disk is full.
 FREES = re.compile(r"^(Delete|BatchDelete|Purge)")

@@ -20,8 +20,13 @@ from types import ModuleType
 from typing import Any, cast
 from urllib.parse import unquote
 
-from headrace.moto.current_cloud import CURRENT
-from headrace.services.apigateway import updates
+from headrace.services.apigateway import (
+    gateway_responses,
+    refusals,
+    rest_answers,
+    rest_stages,
+    updates,
+)
 
 _TEXTS = {"/name": "name", "/description": "description", "/apiKeySource": "api_key_source"}
 _TYPES, _ENDPOINTS = "/endpointConfiguration/types", "/endpointConfiguration/vpcEndpointIds"
@@ -33,7 +38,8 @@ _MEDIA_TYPES = "/binaryMediaTypes"
 def patch(module: Any) -> None:
     """Replace methods of `moto.apigateway.models`."""
     patch_members(module)
-    updates.patch_models(module)
+    refusals.patch_models(module.APIGatewayBackend)
+    rest_stages.patch_models(module)
     module.RestAPI.apply_patch_operations = _patch_api
     apply = module.Authorizer.apply_operations
 
@@ -96,6 +102,8 @@ def patch(module: Any) -> None:
         for name in ("limit", "offset"):
             if isinstance(self.quota.get(name), str):
                 self.quota[name] = int(self.quota[name])
+        if self.quota:
+            self.quota.setdefault("offset", 0)
 
     module.UsagePlan.apply_patch_operations = apply_patch_operations
 
@@ -184,7 +192,10 @@ def patch_responses(module: Any) -> None:
     """Import OpenAPI definitions, and allow tags of APIs, API keys and usage plans; moto supports those of stages."""
     response: Any = module.APIGatewayResponse
     patch_member_responses(response)
+    gateway_responses.patch_responses(response)
+    rest_answers.patch_responses(response)
     updates.patch_responses(response)
+    rest_stages.patch_responses(response)
     response.create_rest_api = _import_after(response.create_rest_api)
     response.import_rest_api = response.create_rest_api
     response.put_rest_api = _put_api
@@ -192,6 +203,8 @@ def patch_responses(module: Any) -> None:
     response.get_resources = _without_methods(response.get_resources)
     for name, change in (("get_tags", _get), ("tag_resource", _tag), ("untag_resource", _untag)):
         setattr(response, name, _of_any(getattr(response, name), change))
+    # The last change, so that what is refused is changed by nothing.
+    refusals.patch_responses(response)
 
 
 def _without_methods(get: Any) -> Any:
@@ -303,11 +316,6 @@ _DEFAULT_MODELS = {
         {"properties": {"message": {"type": "string"}}},
     ),
 }
-_METHOD_SETTINGS = {
-    "throttlingBurstLimit": 5000,
-    "throttlingRateLimit": 10_000.0,
-    "cacheDataEncrypted": False,
-}
 
 
 def patch_members(module: Any) -> None:
@@ -315,19 +323,16 @@ def patch_members(module: Any) -> None:
     module.RestAPI.__init__ = _with_models(module.RestAPI.__init__)
     module.RestAPI.to_dict = _describe_api(module.RestAPI.to_dict)
     module.Resource.add_integration = _with_defaults(module.Resource.add_integration)
+    module.Method.__init__ = _in_capitals(module.Method.__init__)
+    module.RequestValidator.to_dict = _with_flags(module.RequestValidator.to_dict)
     for kind in (module.Integration, module.IntegrationResponse, module.Method):
         kind.to_json = _without_empty(kind.to_json)
-    stage = module.Stage
-    stage.__init__ = _with_times(stage.__init__)
-    stage.apply_operations = _note_update(stage.apply_operations)
-    stage.to_json = _describe_stage(stage.to_json)
-    settings = stage._get_default_method_settings
-    stage._get_default_method_settings = lambda self: settings(self) | _METHOD_SETTINGS
 
 
 def patch_member_responses(response: Any) -> None:
     """Keep the parameters that moto's responses do not read."""
     response.create_rest_api = _with_media_types(response.create_rest_api)
+    response.put_integration_response = _keep_no_templates(response.put_integration_response)
     response.put_integration = _with_cache_keys(response.put_integration)
 
 
@@ -338,13 +343,13 @@ def _with_media_types(create: Any) -> Any:
     @functools.wraps(create)
     def create_rest_api(self: Any) -> Any:
         answer = create(self)
-        status, headers, text = answer
+        _, headers, text = answer
         api = self.backend.apis.get(json.loads(text).get("id"))
         if api is None or self.querystring.get("mode") == ["import"]:
             return answer
         api.binaryMediaTypes = list(self._get_param("binaryMediaTypes") or [])
         api.version = self._get_param("version") or api.version
-        return status, headers, json.dumps(api.to_dict())
+        return 201, headers, json.dumps(rest_answers.without_empty_tags(api.to_dict()))
 
     return create_rest_api
 
@@ -355,8 +360,9 @@ def _describe_api(to_dict: Any) -> Any:
         shown = to_dict(self)
         if shown["version"] == _NO_VERSION:
             del shown["version"]
-        if not shown["binaryMediaTypes"]:
-            del shown["binaryMediaTypes"]
+        for name in ("binaryMediaTypes", "description"):
+            if not shown[name]:
+                del shown[name]
         endpoints = shown["endpointConfiguration"]
         # Documented: private APIs are reached by both kinds of addresses only.
         is_private = "PRIVATE" in (endpoints.get("types") or ())
@@ -397,6 +403,8 @@ def _with_defaults(add: Any) -> Any:
         integration.passthrough_behaviour = integration.passthrough_behaviour or "WHEN_NO_MATCH"
         if integration_type in ("HTTP", "HTTP_PROXY"):
             integration.connection_type = integration.connection_type or "INTERNET"
+        if integration_type == "MOCK":
+            integration.uri = None
         return integration
 
     return add_integration
@@ -414,6 +422,39 @@ def _with_cache_keys(put: Any) -> Any:
     return put_integration
 
 
+def _keep_no_templates(put: Any) -> Any:
+    """Keep that a response was given no templates, which is shown; recorded."""
+
+    @functools.wraps(put)
+    def put_integration_response(self: Any) -> Any:
+        status, headers, _ = put(self)
+        _, _, api_id, _, resource_id, _, method, _, _, code = self.path.split("/")[:10]
+        made = self.backend.get_integration_response(api_id, resource_id, method, code)
+        made.has_no_templates = self._get_param("responseTemplates") == {}
+        return status, headers, json.dumps(made.to_json())
+
+    return put_integration_response
+
+
+def _with_flags(to_dict: Any) -> Any:
+    @functools.wraps(to_dict)
+    def describe(self: Any) -> dict[str, Any]:
+        # A validator that was not told what to validate validates nothing.
+        return {name: value or False for name, value in to_dict(self).items()}
+
+    return describe
+
+
+def _in_capitals(init: Any) -> Any:
+    @functools.wraps(init)
+    def make(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        if self.authorization_type:
+            self.authorization_type = self.authorization_type.upper()
+
+    return make
+
+
 def _without_empty(to_json: Any) -> Any:
     """Leave out empty responses, templates and addresses."""
 
@@ -423,43 +464,8 @@ def _without_empty(to_json: Any) -> Any:
         for name in ("methodResponses", "integrationResponses", "responseTemplates", "uri"):
             if not shown.get(name):
                 shown.pop(name, None)
-        return shown
-
-    return describe
-
-
-# --- stages -----------------------------------------------------------------------------------
-
-
-def _with_times(init: Any) -> Any:
-    @functools.wraps(init)
-    def make(self: Any, *args: Any, **named: Any) -> None:
-        init(self, *args, **named)
-        self.created_s = self.updated_s = CURRENT.clock.now_ms() // 1000
-
-    return make
-
-
-def _note_update(apply: Any) -> Any:
-    @functools.wraps(apply)
-    def apply_operations(self: Any, patch_operations: list[dict[str, Any]]) -> Any:
-        self.updated_s = CURRENT.clock.now_ms() // 1000
-        return apply(self, patch_operations)
-
-    return apply_operations
-
-
-def _describe_stage(to_json: Any) -> Any:
-    @functools.wraps(to_json)
-    def describe(self: Any) -> dict[str, Any]:
-        shown = {"cacheClusterStatus": "NOT_AVAILABLE", "tracingEnabled": False, **to_json(self)}
-        for name in ("description", "variables"):
-            if not shown.get(name):
-                shown.pop(name, None)
-        if self.canary_settings:
-            shown["canarySettings"] = self.canary_settings
-        if (created_s := getattr(self, "created_s", None)) is not None:
-            shown |= {"createdDate": created_s, "lastUpdatedDate": self.updated_s}
+        if getattr(self, "has_no_templates", False) and not self.response_templates:
+            shown["responseTemplates"] = {}
         return shown
 
     return describe

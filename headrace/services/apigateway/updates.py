@@ -1,20 +1,21 @@
 """Updates methods, integrations, their responses, gateway responses, resources, models and deployments of REST APIs.
 
 moto has none of these operations. The paths are documented:
-docs.aws.amazon.com/apigateway/latest/api/patch-operations.html; the sentence for another path is assumed. Stages keep
-their settings when a deployment names them, and have canaries, which moto does not know either (LocalStack's
-cloudformation/resources/test_apigateway.py, 2025).
+docs.aws.amazon.com/apigateway/latest/api/patch-operations.html. What is refused, and how, is as recorded from AWS for
+resources, methods, models, validators and gateway responses (LocalStack's apigateway/test_apigateway_api.py, 2024), and
+assumed for the others.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
+
+from headrace.services.apigateway import gateway_responses, refusals
 
 
 def _flag(value: str) -> bool:
@@ -33,19 +34,21 @@ class _Kind:
         values: attributes with one value, with how its text is read.
         members: attributes with a member for each name after the path.
         items: lists of texts.
+        is_terse: whether AWS says of a path only that it is invalid.
     """
 
     place: tuple[str, ...]
     values: Mapping[str, tuple[str, Callable[[str], Any]]]
     members: Mapping[str, tuple[str, Callable[[str], Any]]]
     items: Mapping[str, str]
+    is_terse: bool = False
 
 
 _METHOD = ("resources", "", "methods", "")
 _KINDS = {
     "update_resource": _Kind(
         ("resources", ""),
-        {"/pathPart": ("path_part", str), "/parentId": ("parent_id", str)},
+        {"/parentId": ("parent_id", str), "/pathPart": ("path_part", str)},
         {},
         {},
     ),
@@ -63,6 +66,7 @@ _KINDS = {
             "/requestParameters": ("request_parameters", _flag),
         },
         {"/authorizationScopes": "authorization_scopes"},
+        is_terse=True,
     ),
     "update_method_response": _Kind(
         (*_METHOD, "responses", ""),
@@ -112,6 +116,17 @@ _KINDS = {
             "/responseTemplates": ("response_templates", str),
         },
         {},
+        is_terse=True,
+    ),
+    "update_request_validator": _Kind(
+        ("requestvalidators", ""),
+        {
+            "/name": ("name", str),
+            "/validateRequestParameters": ("validate_request_parameters", _flag),
+            "/validateRequestBody": ("validate_request_body", _flag),
+        },
+        {},
+        {},
     ),
     "update_model": _Kind(
         ("models", ""), {"/description": ("description", str), "/schema": ("schema", str)}, {}, {}
@@ -123,22 +138,27 @@ _KINDS = {
 def patch_responses(response: Any) -> None:
     """Add the operations to moto's responses."""
     for operation, kind in _KINDS.items():
-        setattr(response, operation, _updating(kind))
-    response.create_deployment = _with_settings(response.create_deployment)
-    response.create_stage = _with_canary(response.create_stage)
+        setattr(response, operation, _updating(operation, kind))
 
 
-def _updating(kind: _Kind) -> Callable[[Any], Any]:
+_OPERATIONS = ("add", "remove", "move", "test", "replace", "copy")
+
+
+def _updating(name: str, kind: _Kind) -> Callable[[Any], Any]:
     def update(self: Any) -> Any:
         _, _, api_id, *parts = unquote(self.path).split("/")
         names = [part for part, fixed in zip(parts, kind.place, strict=False) if not fixed]
         updated = _find(self.backend, api_id, kind, names)
         operations = self._get_param("patchOperations") or []
-        for patch_operation in operations:
+        for number, patch_operation in enumerate(operations, start=1):
+            _check_operation(name, number, patch_operation)
             _check(kind, patch_operation)
+        _check_result(self.backend.get_rest_api(api_id), kind, updated, operations)
         for patch_operation in operations:
             _apply(updated, kind, patch_operation)
-        shown = updated.to_dict() if kind.place == ("resources", "") else updated.to_json()
+        if kind.place == _METHOD and updated.authorization_type in ("NONE", "AWS_IAM"):
+            updated.authorizer_id = None  # Recorded: it is ignored.
+        shown = updated.to_json() if hasattr(updated, "to_json") else updated.to_dict()
         return 200, {}, json.dumps(shown)
 
     return update
@@ -146,15 +166,15 @@ def _updating(kind: _Kind) -> Callable[[Any], Any]:
 
 def _find(backend: Any, api_id: str, kind: _Kind, names: list[str]) -> Any:
     """Return moto's object; raises moto's exception when there is none."""
-    from moto.apigateway.exceptions import NotFoundException
-
     match kind.place:
         case ("resources", ""):
             return backend.get_resource(api_id, *names)
         case ("gatewayresponses", ""):
-            return backend.get_gateway_response(api_id, *names)
+            return gateway_responses.own_response(backend, api_id, *names)
         case ("models", ""):
             return backend.get_model(api_id, *names)
+        case ("requestvalidators", ""):
+            return backend.get_request_validator(api_id, *names)
         case ("deployments", ""):
             updated = backend.get_rest_api(api_id).deployments.get(*names)
             missing = "Invalid Deployment identifier specified"
@@ -169,7 +189,7 @@ def _find(backend: Any, api_id: str, kind: _Kind, names: list[str]) -> Any:
         case _:
             return backend.get_integration_response(api_id, *names)
     if updated is None:
-        raise NotFoundException(missing)
+        raise refusals.not_found(missing)
     return updated
 
 
@@ -178,31 +198,109 @@ def _split(kind: _Kind, path: str) -> tuple[str, str]:
     if path in kind.values or path in kind.items:
         return path, ""
     _, top, *rest = path.split("/", 2) if path.startswith("/") else ("", "")
+    if "/" in "".join(rest):
+        return "", ""  # A member's name has its slashes escaped.
     name = "".join(rest).replace("~1", "/").replace("~0", "~")
     known = name and (f"/{top}" in kind.members or f"/{top}" in kind.items)
     return (f"/{top}", name) if known else ("", "")
 
 
+def _check_operation(name: str, number: int, patch_operation: Mapping[str, Any]) -> None:
+    """Refuse an `op` that there is not."""
+    from moto.apigateway.exceptions import ValidationException
+
+    operation = patch_operation.get("op")
+    if operation not in _OPERATIONS:
+        first, *others = name.split("_")
+        member = "".join((first, *(word.capitalize() for word in others)))
+        raise ValidationException(
+            f"1 validation error detected: Value '{operation}' at"
+            f" '{member}Input.patchOperations.{number}.member.op' failed to satisfy constraint:"
+            f" Member must satisfy enum value set: [{', '.join(_OPERATIONS)}]"
+        )
+
+
 def _check(kind: _Kind, patch_operation: Mapping[str, Any]) -> None:
     """Refuse an operation that AWS does not document, before any is applied."""
-    from moto.apigateway.exceptions import BadRequestException
-
-    operation, path = patch_operation.get("op"), str(patch_operation.get("path") or "")
-    attribute, _ = _split(kind, path)
+    operation, path = patch_operation.get("op"), patch_operation.get("path")
+    attribute, _ = _split(kind, str(path or ""))
     allowed = {"replace"} if attribute in kind.values else {"add", "remove", "replace"}
     if attribute in kind.items:
         allowed = {"add", "remove"}
     if not attribute or operation not in allowed:
-        raise BadRequestException(
-            f"Invalid patch path  '{path}' specified for op '{operation}'. Please choose supported operations"
-        )
+        raise refusals.bad_request(_refusal(kind, attribute, operation, path))
     value = str(patch_operation.get("value") or "")
     read = kind.values[attribute][1] if attribute in kind.values else str
     is_number = value.isascii() and value.isdecimal()
     if value and (
         (read is int and not is_number) or (read is _status and not (is_number and len(value) == 3))
     ):
-        raise BadRequestException(f"Invalid patch value '{value}' specified for op '{operation}'")
+        raise refusals.bad_request(f"Invalid patch value '{value}' specified for op '{operation}'")
+
+
+def _refusal(kind: _Kind, attribute: str, operation: Any, path: Any) -> str:
+    if kind.is_terse:
+        if kind.place == _METHOD and attribute in kind.values:
+            return "Invalid patch operation specified. Must be one of: [replace]"
+        return f"Invalid patch path {'null' if path is None else path}"
+    known = "Please choose supported operations"
+    if operation == "replace" and not attribute and not kind.members and not kind.items:
+        known = f"Must be one of: [{', '.join(kind.values)}]"
+    return f"Invalid patch path  '{path}' specified for op '{operation}'. {known}"
+
+
+def _check_result(api: Any, kind: _Kind, updated: Any, operations: list[dict[str, Any]]) -> None:
+    """Refuse operations after which an API would not fit together."""
+    values: dict[Any, Any] = {one["path"]: str(one.get("value") or "") for one in operations}
+    match kind.place:
+        case ("resources", ""):
+            parent_id = values.get("/parentId", updated.parent_id)
+            _check_parent(api, updated.id, parent_id)
+            part = values.get("/pathPart", updated.path_part)
+            refusals.check_place(api, updated.id, parent_id, part)
+            _check_circle(api, updated.id, parent_id)
+        case ("models", ""):
+            for path, value in values.items():
+                refusals.check_model_value(path, value)
+        case ("requestvalidators", ""):
+            if values.get("/name") == "":
+                raise refusals.bad_request("Request Validator name cannot be blank")
+        case ("gatewayresponses", ""):
+            for operation in operations:
+                _check_member(updated, kind, operation)
+        case (*_, "methods", ""):
+            refusals.check_authorizer(
+                api,
+                values.get("/authorizationType", updated.authorization_type),
+                values.get("/authorizerId", updated.authorizer_id),
+            )
+            refusals.check_validator(api, values.get("/requestValidatorId"))
+        case _:
+            return
+
+
+def _check_parent(api: Any, resource_id: str, parent_id: str | None) -> None:
+    is_root = resource_id == api.root_resource_id
+    if parent_id not in api.resources and not (is_root and parent_id is None):
+        raise refusals.not_found("Invalid Resource identifier specified")
+
+
+def _check_circle(api: Any, resource_id: str, parent_id: str | None) -> None:
+    above = parent_id
+    while above is not None:
+        if above == resource_id:
+            raise refusals.bad_request("Resources cannot be cyclical.")
+        above = api.resources[above].parent_id
+
+
+def _check_member(updated: Any, kind: _Kind, patch_operation: Mapping[str, Any]) -> None:
+    path, name = _split(kind, patch_operation["path"])
+    if path not in kind.members or patch_operation["op"] != "replace":
+        return
+    if not patch_operation.get("value"):
+        raise refusals.bad_request(f"Invalid null or empty value in {path.lstrip('/')}")
+    if name not in (getattr(updated, kind.members[path][0]) or {}):
+        raise refusals.not_found("Invalid parameter name specified")
 
 
 def _apply(updated: Any, kind: _Kind, patch_operation: Mapping[str, Any]) -> None:
@@ -210,7 +308,7 @@ def _apply(updated: Any, kind: _Kind, patch_operation: Mapping[str, Any]) -> Non
     path, name = _split(kind, patch_operation["path"])
     if path in kind.values:
         attribute, read = kind.values[path]
-        setattr(updated, attribute, read(value) if value else None)
+        setattr(updated, attribute, read(value) if value or read is _flag else None)
         return
     if path in kind.items:
         text = name or value
@@ -223,162 +321,4 @@ def _apply(updated: Any, kind: _Kind, patch_operation: Mapping[str, Any]) -> Non
         members.pop(name, None)
     else:
         members[name] = read(value)
-    setattr(updated, attribute, members)
-
-
-# --- stages and their canaries ------------------------------------------------------------------
-
-_CANARY = "/canarySettings"
-
-
-def patch_models(module: Any) -> None:
-    """Keep the settings of stages in `moto.apigateway.models`."""
-    module.RestAPI.create_deployment = _keep_stage(module.RestAPI.create_deployment)
-    module.RestAPI.delete_deployment = _delete_deployment
-    module.Stage.canary_settings = None
-    module.Stage.apply_operations = _patch_canary(module.Stage.apply_operations)
-
-
-def _keep_stage(create: Any) -> Any:
-    """Let a new deployment change its stage; moto makes the stage anew."""
-
-    @functools.wraps(create)
-    def create_deployment(self: Any, name: str, *args: Any, **named: Any) -> Any:
-        kept = self.stages.get(name)
-        deployment = create(self, name, *args, **named)
-        if kept is not None:
-            kept.deployment_id = deployment.id
-            kept.variables = self.stages[name].variables or kept.variables
-            self.stages[name] = kept
-        return deployment
-
-    return create_deployment
-
-
-def _delete_deployment(self: Any, deployment_id: str) -> Any:
-    """Delete a deployment that no stage serves; moto looks at the stage that it was made for."""
-    from moto.apigateway.exceptions import DeploymentNotFoundException, StageStillActive
-
-    if deployment_id not in self.deployments:
-        raise DeploymentNotFoundException
-    for stage in self.stages.values():
-        canary = stage.canary_settings or {}
-        if deployment_id in (stage.deployment_id, canary.get("deploymentId")):
-            raise StageStillActive
-    return self.deployments.pop(deployment_id)
-
-
-def _with_settings(create: Any) -> Any:
-    """Read a deployment's stageDescription and canarySettings."""
-
-    @functools.wraps(create)
-    def create_deployment(self: Any) -> Any:
-        api_id, name = self.path.split("/")[2], self._get_param("stageName")
-        old = self.backend.get_rest_api(api_id).stages.get(name)
-        deployed_before = None if old is None else old.deployment_id
-        canary = _canary(self._get_param("canarySettings"))
-        status, headers, body = create(self)
-        if name:
-            stage = self.backend.get_stage(api_id, name)
-            stage.description = self._get_param("stageDescription") or stage.description
-            if canary is not None:
-                deployment_id = json.loads(body)["id"]
-                stage.deployment_id = deployed_before or deployment_id
-                stage.canary_settings = {**canary, "deploymentId": deployment_id}
-        return status, headers, body
-
-    return create_deployment
-
-
-def _with_canary(create: Any) -> Any:
-    @functools.wraps(create)
-    def create_stage(self: Any) -> Any:
-        canary = _canary(self._get_param("canarySettings"))
-        status, headers, body = create(self)
-        if canary is not None:
-            stage = self.backend.get_stage(self.path.split("/")[2], self._get_param("stageName"))
-            stage.canary_settings = canary
-            body = json.dumps(stage.to_json())
-        return status, headers, body
-
-    return create_stage
-
-
-_NO_CANARY: dict[str, Any] = {
-    "deploymentId": None,
-    "percentTraffic": 0.0,
-    "stageVariableOverrides": {},
-    "useStageCache": False,
-}
-
-
-def _canary(settings: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return a request's settings of a canary, None without them. Raises BadRequestException."""
-    if not settings:
-        return None
-    return {
-        "deploymentId": settings.get("deploymentId"),
-        "percentTraffic": _percent(settings.get("percentTraffic") or 0),
-        "stageVariableOverrides": dict(settings.get("stageVariableOverrides") or {}),
-        "useStageCache": bool(settings.get("useStageCache")),
-    }
-
-
-def _percent(value: Any) -> float:
-    """Return a share of the traffic. Raises BadRequestException (its sentence is assumed)."""
-    from moto.apigateway.exceptions import BadRequestException
-
-    try:
-        percent = float(value)
-    except (TypeError, ValueError):
-        percent = -1.0
-    if not 0 <= percent <= 100:
-        raise BadRequestException(
-            f"Invalid percentTraffic value {value}: it must be between 0.0 and 100.0"
-        )
-    return percent
-
-
-def _patch_canary(apply: Any) -> Any:
-    @functools.wraps(apply)
-    def apply_operations(self: Any, patch_operations: list[dict[str, Any]]) -> Any:
-        others: list[dict[str, Any]] = []
-        for patch_operation in patch_operations:
-            path = str(patch_operation.get("path"))
-            if path.startswith(_CANARY):
-                _change_canary(self, patch_operation, path.removeprefix(_CANARY).lstrip("/"))
-            elif str(patch_operation.get("from")).startswith(_CANARY):
-                _promote(self, patch_operation["from"])
-            else:
-                others.append(patch_operation)
-        return apply(self, others)
-
-    return apply_operations
-
-
-def _change_canary(stage: Any, patch_operation: Mapping[str, Any], path: str) -> None:
-    if not path:
-        stage.canary_settings = None
-        return
-    settings = _NO_CANARY | (stage.canary_settings or {})
-    value, (name, _, variable) = str(patch_operation.get("value") or ""), path.partition("/")
-    if variable:
-        variables = dict(settings["stageVariableOverrides"])
-        variables.pop(variable, None)
-        if patch_operation["op"] != "remove":
-            variables[variable] = value
-        settings["stageVariableOverrides"] = variables
-    elif name == "percentTraffic":
-        settings[name] = _percent(value)
-    else:
-        settings[name] = _flag(value) if name == "useStageCache" else value
-    stage.canary_settings = settings
-
-
-def _promote(stage: Any, source: str) -> None:
-    """Copy a part of the canary to the stage itself."""
-    settings = stage.canary_settings or {}
-    if source == f"{_CANARY}/deploymentId":
-        stage.deployment_id = settings.get("deploymentId") or stage.deployment_id
-    else:
-        stage.variables = {**stage.variables, **settings.get("stageVariableOverrides", {})}
+    setattr(updated, attribute, members or (None if kind.place == _METHOD else members))

@@ -14,8 +14,8 @@ from typing import Any, cast
 from headrace.core.arn import make_arn
 from headrace.core.ports import BucketNotFound, CallerIdentity, ObjectNotFound
 from headrace.deliveries.outbox import queue_service_event
+from headrace.moto import principals
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.memory import principals
 from headrace.services.athena.queries import STOPPED_REASON, Outcome, Query
 from headrace.services.athena.results import PAGE_ROWS, NoRow, render_row
 

@@ -49,6 +49,7 @@ from headrace.services.dynamodb.items import (
     update_item,
     whole_key,
 )
+from headrace.services.dynamodb.metrics import measured
 from headrace.services.dynamodb.streams import deleting_by_service
 
 
@@ -87,6 +88,7 @@ def patch() -> None:
     for name in ("put_item", "update_item", "delete_item"):
         setattr(handler, name, _with_legacy(getattr(handler, name)))
     expressions.patch(handler)
+    handler.call_action = measured(handler.call_action)
     handler.create_table = _answer_creation(DynamoHandler.create_table)
     handler.update_table = _answer_updating(DynamoHandler.update_table)
     for name in ("batch_write_item", "batch_get_item", "transact_write_items", "update_item"):
@@ -392,6 +394,7 @@ class ItemExpiry:
                     item = table.get_item(hash_key, range_key)
                     if item is not None and _is_over(item, attribute, now_s):
                         delete_item(table, hash_key, range_key)
+                        CURRENT.handled.note(table.table_arn, "TimeToLiveDeletedItemCount")
 
         for start in range(0, len(keys), _MOST_AT_ONCE):
             some = keys[start : start + _MOST_AT_ONCE]

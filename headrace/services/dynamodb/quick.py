@@ -17,6 +17,7 @@ import msgspec
 from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest, reader_of
 from headrace.services.dynamodb.expressions import plain_assignments, plain_conditions
 from headrace.services.dynamodb.items import change_to, delete_item, get_item
+from headrace.services.dynamodb.metrics import note_read
 
 _Typed = dict[str, Any]
 # Far within DynamoDB's 38 digits and its bounds.
@@ -164,7 +165,9 @@ _ENCODE = msgspec.json.Encoder(enc_hook=lambda typed: {typed.type: typed.value})
 def _get(request: QuickRequest, asked: _Get) -> bytes:
     table = _table_of(request, asked.TableName)
     item = get_item(table, *_whole_key(table, asked.Key))
-    return b"{}" if item is None else _ENCODE({"Item": _shown([item])[0]})
+    answer = b"{}" if item is None else _ENCODE({"Item": _shown([item])[0]})
+    note_read(table, len(answer), is_consistent=asked.ConsistentRead)
+    return answer
 
 
 def _shown(items: Iterable[Any]) -> list[dict[str, Any]]:
@@ -316,7 +319,9 @@ def _query(request: QuickRequest, asked: _Query) -> bytes:
     items = [] if held is None else list(held.values()) if table.has_range_key else [held]
     if table.has_range_key:
         items.sort(key=lambda item: item.range_key, reverse=not asked.ScanIndexForward)
-    return _ENCODE({"Items": _shown(items), "Count": len(items), "ScannedCount": len(items)})
+    answer = _ENCODE({"Items": _shown(items), "Count": len(items), "ScannedCount": len(items)})
+    note_read(table, len(answer), is_consistent=asked.ConsistentRead)
+    return answer
 
 
 def _call(

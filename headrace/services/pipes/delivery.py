@@ -26,7 +26,7 @@ from headrace.core.event_patterns import (
 )
 from headrace.core.ports import CallerIdentity, ControlPlane, QueueMessage, StreamRecord
 from headrace.core.values import moment
-from headrace.deliveries.input_templates import NoValue, compact, fill, first_value
+from headrace.deliveries.input_templates import NoValue, compact, fill, fill_paths, first_value
 from headrace.deliveries.outbox import NOT_RETRYABLE
 from headrace.deliveries.targets import http_call, is_final, is_http, send, target_call
 
@@ -269,25 +269,15 @@ def _json(text: str) -> Any:
 
 
 def _filled(parameters: Any, event: Any) -> Any:
-    """Return parameters whose paths, such as `$.data.id`, are replaced by their values in the event.
+    """Return parameters with the event's values for their paths. Raises PipeFailed.
 
     Documented: paths refer to the event itself, never to what a template made of it. That a path without a value fails
-    the event is assumed. Raises PipeFailed.
+    the event is assumed.
     """
-    if isinstance(parameters, dict):
-        members = cast("dict[str, Any]", parameters)
-        return {name: _filled(value, event) for name, value in members.items()}
-    if isinstance(parameters, list):
-        return [_filled(value, event) for value in cast("list[Any]", parameters)]
-    if not isinstance(parameters, str) or not parameters.startswith("$."):
-        return parameters
     try:
-        value = first_value(parameters, event)
-    except NoValue:
-        value = None
-    if value is None:
-        raise PipeFailed(f"The event has no value at the path {parameters}", may_pass=True)
-    return value if isinstance(value, str) else compact(value)
+        return fill_paths(parameters, event)
+    except NoValue as error:
+        raise PipeFailed(f"The event has no value at the path {error}", may_pass=True) from error
 
 
 def _inputs(template: Any, events: list[Any], batch: Batch, now_ms: int) -> list[str]:

@@ -20,6 +20,7 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.deliveries.outbox import queue_service_event
 from headrace.moto.current_cloud import CURRENT, RunningExecutions
+from headrace.services.stepfunctions import map_runs
 from headrace.services.stepfunctions.activities import Activities
 from headrace.services.stepfunctions.interpreter.run import (
     RUNTIME_ERROR,
@@ -138,6 +139,7 @@ class Executions:
             if execution.status == "RUNNING":
                 end(execution, outcome)
             execution.events = zlib.compress(run.history().encode(), 1)
+            map_runs.store(execution, run.map_runs())
         self._forget(run.started.arn)
 
     def _forget(self, arn: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
-from headrace.services.stepfunctions import activities, aliases, definition_checks
+from headrace.services.stepfunctions import activities, aliases, definition_checks, map_runs
 from headrace.services.stepfunctions.definition_checks import (
     MOST_DIAGNOSTICS,
     problems_of,
@@ -46,8 +46,7 @@ def patch(responses: Any) -> None:
         setattr(response, change, _check_definition(getattr(response, change)))
     response.validate_state_machine_definition = _validate_state_machine_definition
     activities.patch(response, backend)
-    for name in ("list_map_runs", "describe_map_run", "update_map_run"):
-        setattr(response, name, _no_map_runs)
+    map_runs.patch(response)
     for answer in ("success", "failure", "heartbeat"):
         setattr(response, f"send_task_{answer}", _send(answer))
     backend.update_state_machine = _revise(backend.update_state_machine)
@@ -354,11 +353,6 @@ def _get_execution_history(self: Any) -> Any:
     last = first + min(self._get_int_param("maxResults") or DEFAULT_EVENTS, MOST_EVENTS_A_PAGE)
     more = {"nextToken": str(last)} if last < len(events) else {}
     return ActionResult({"events": events[first:last], **more})
-
-
-def _no_map_runs(self: Any) -> Any:
-    # moto returns an empty success.
-    raise NotImplementedError("map runs: the results of one are in its ResultWriter's files")
 
 
 def _send(answer: str) -> Any:

@@ -154,9 +154,10 @@ def test_an_api_has_awss_defaults(cloud: InProcessCloud):
     client = cloud.client("apigateway")
     api = client.create_rest_api(name="plain")
     assert api.keys() - {"ResponseMetadata"} == {
-        "id", "name", "createdDate", "apiKeySource", "endpointConfiguration", "tags",
+        "id", "name", "createdDate", "apiKeySource", "endpointConfiguration",
         "disableExecuteApiEndpoint", "rootResourceId",
     }  # fmt: skip
+    assert client.get_rest_api(restApiId=api["id"])["tags"] == {}
     assert api["endpointConfiguration"] == {"types": ["EDGE"], "ipAddressType": "ipv4"}
     models = client.get_models(restApiId=api["id"])["items"]
     assert [model["name"] for model in models] == ["Empty", "Error"]

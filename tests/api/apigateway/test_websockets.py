@@ -378,3 +378,19 @@ def test_a_message_above_awss_limit_ends_the_connection(lab: Lab):
         client.say("x" * (128 * 1024 + 1))
         ended = client.next()
         assert (type(ended), ended.code) == (CloseConnection, 1009)
+
+
+def test_connections_messages_and_errors_are_counted(lab: Lab):
+    api = lab.make("$request.body.action")
+    with lab.connect("", api=api) as client:
+        client.say({"action": "nothing"})
+        assert json.loads(client.text())["message"] == "Forbidden"
+    listed = lab.cloud.client("cloudwatch").get_paginator("list_metrics")
+    of_stage = [{"Name": "ApiId", "Value": api}, {"Name": "Stage", "Value": "prod"}]
+
+    def names() -> set[str]:
+        pages = listed.paginate(Namespace="AWS/ApiGateway", Dimensions=of_stage)
+        return {one["MetricName"] for page in pages for one in page["Metrics"]}
+
+    expected = {"ConnectCount", "MessageCount", "ClientError"}
+    wait_until(lambda: names() == expected, within_s=30, what="the metrics")

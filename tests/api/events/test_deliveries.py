@@ -155,6 +155,22 @@ def test_an_event_goes_to_an_api_destination_with_what_the_connection_says(
         assert json.loads(body) == {"a": 1, "who": "me"}
 
 
+def test_paths_in_a_targets_parameters_are_the_events_values(
+    cloud: InProcessCloud, endpoint: Endpoint
+):
+    auth = {"ApiKeyAuthParameters": {"ApiKeyName": "x-key", "ApiKeyValue": "v"}}
+    arn = destination(cloud, "pathed", "API_KEY", f"{endpoint.url}/of/*", auth)
+    http_parameters = {
+        "PathParameterValues": ["$.detail.a"],
+        "HeaderParameters": {"x-from": "$.source", "x-text": "as $.source"},
+        "QueryStringParameters": {"at": "$.detail-type"},
+    }
+    rule(cloud, "pathed", {"Arn": arn, "RoleArn": ROLE, "HttpParameters": http_parameters})
+    wait_until(lambda: bool(endpoint.requests("/of/1?at=d")), within_s=20, what="the event")
+    headers = endpoint.requests("/of/1?at=d")[0][2]
+    assert (headers["x-from"], headers["x-text"]) == ("pathed", "as $.source")
+
+
 def test_a_token_of_oauth_is_fetched_for_an_endpoint(cloud: InProcessCloud, endpoint: Endpoint):
     oauth = {
         "ClientParameters": {"ClientID": "c", "ClientSecret": "s"},

@@ -46,6 +46,12 @@ def test_names_that_s3_refuses_are_invalid(s3: Any, name: str):
     assert error_of(raised) == ("InvalidBucketName", 400)
 
 
+def test_a_region_that_is_none_is_answered_with_the_right_one(lab: S3Lab, s3: Any):
+    """s3cmd signs the creation of a bucket with `US`; it and botocore sign again with the region of the answer."""
+    lab.client(region="US").create_bucket(Bucket="of-s3cmd")
+    assert s3.head_bucket(Bucket="of-s3cmd")["BucketRegion"] == "us-east-1"
+
+
 def test_a_constraint_must_fit_the_endpoint(lab: S3Lab):
     for region, constraint in (("eu-west-1", "eu-central-1"), ("eu-west-1", None)):
         given = {"CreateBucketConfiguration": {"LocationConstraint": constraint}}

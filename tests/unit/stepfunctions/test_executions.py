@@ -201,12 +201,6 @@ def test_a_token_that_nobody_gave_out_is_refused(lab: MotoLab):
     assert refused.value.response["Error"]["Code"] == "InvalidToken"
 
 
-def test_map_runs_are_refused_by_name(lab: MotoLab):
-    arn = start(lab, machine(lab, {"Type": "Pass", "End": True}))
-    with pytest.raises(ClientError, match="moto does not implement map runs"):
-        lab.client("stepfunctions").list_map_runs(executionArn=arn)
-
-
 def test_events_leave_out_an_input_and_an_output_that_are_too_large(
     lab: MotoLab, monkeypatch: pytest.MonkeyPatch
 ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from headrace.store import disk_space
-from headrace.store.database import Database, NewerFormat
+from headrace.store.checkpoints import COMMITS_BETWEEN
+from headrace.store.database import MOST_LOG_PAGES, Database, NewerFormat
 from headrace.store.disk_space import DiskFull
 
 
@@ -118,6 +120,82 @@ def test_the_room_kept_survives_a_kill_and_what_was_written_too(tmp_path: Path):
         subprocess.run([sys.executable, "-c", program, str(path), str(count)], check=False)
         assert (tmp_path / "state.sqlite-wal").stat().st_size >= disk_space.LOG_BYTES
         database = Database(path)
+        assert len(database.documents("things").items()) == count
+        database.close()
+
+
+def log_bytes(database: Path) -> int:
+    return database.with_name(f"{database.name}-wal").stat().st_size
+
+
+def test_a_log_that_nobody_moves_is_bounded(tmp_path: Path, full: Callable[[bool], None]):
+    full(False)
+    database = Database(tmp_path / "state.sqlite")
+    database.move_log_elsewhere(lambda _: lambda: None, contextlib.nullcontext())
+    things = database.documents("things")
+    for number in range(1200):
+        things.put(str(number % 200), f"{number:032000}")
+    # A page has a header of 24 bytes in the log.
+    assert 12 << 20 < log_bytes(tmp_path / "state.sqlite") < (MOST_LOG_PAGES + 20) * (4096 + 24)
+
+
+def test_a_moved_log_begins_anew(tmp_path: Path, full: Callable[[bool], None]):
+    full(False)
+    database = Database(tmp_path / "state.sqlite")
+    wakes: list[float] = []
+    database.move_log_elsewhere(
+        lambda checkpoints: lambda: wakes.append(checkpoints.step()), contextlib.nullcontext()
+    )
+    things = database.documents("things")
+    for number in range(2000):
+        things.put(str(number % 200), f"{number:08000}")
+    assert len(wakes) == 2001 // COMMITS_BETWEEN
+    # 16 MiB of pages have been written by now.
+    assert log_bytes(tmp_path / "state.sqlite") == disk_space.LOG_BYTES
+
+
+def test_on_a_small_disk_the_log_is_short_and_deletions_get_its_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "state.sqlite"
+    left = disk_space.PLENTY_BYTES
+    monkeypatch.setattr(disk_space, "free_bytes", lambda _: left)
+    database = Database(path)
+    database.move_log_elsewhere(lambda _: lambda: None, contextlib.nullcontext())
+    things = database.documents("things")
+    for number in range(200):
+        things.put(str(number), f"{number:032000}")
+    long = log_bytes(path)
+    assert long > disk_space.LOG_BYTES
+    left = 0
+    for number in range(200):
+        assert things.delete(str(number))
+    left = disk_space.PLENTY_BYTES - 1
+    for number in range(400):
+        things.put(str(number % 200), f"{number:032000}")
+    assert log_bytes(path) == long
+
+
+def test_a_kill_while_the_log_is_moved_loses_nothing(tmp_path: Path):
+    program = (
+        "import contextlib, os, signal, sys, threading; from pathlib import Path\n"
+        "from headrace.store.database import Database\n"
+        "database = Database(Path(sys.argv[1]))\n"
+        "def move_always(checkpoints):\n"
+        "    def run():\n"
+        "        while True: checkpoints.step()\n"
+        "    threading.Thread(target=run, daemon=True).start()\n"
+        "    return lambda: None\n"
+        "database.move_log_elsewhere(move_always, contextlib.nullcontext())\n"
+        "things = database.documents('things')\n"
+        "for n in range(int(sys.argv[2])): things.put(str(n), 'x' * 3000)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    path = tmp_path / "state.sqlite"
+    for count in (100, 1500):
+        subprocess.run([sys.executable, "-c", program, str(path), str(count)], check=False)
+        database = Database(path)
+        assert database.damage() == ""
         assert len(database.documents("things").items()) == count
         database.close()
 

@@ -62,7 +62,7 @@ class RestApi:
     """A REST API.
 
     Attributes:
-        id, account, region: its identity.
+        id, name, account, region: its identity.
         resources: path -> resource id and its methods in GetMethod's form, by HTTP method.
         stages: name -> variables and deployment.
         binary_types: the media types with binary bodies.
@@ -73,6 +73,7 @@ class RestApi:
     """
 
     id: str
+    name: str
     account: str
     region: str
     resources: dict[str, tuple[str, dict[str, dict[str, Any]]]]
@@ -138,6 +139,7 @@ def _rest_api(backend: Any, api_id: str, account: str, region: str) -> RestApi:
     }
     return RestApi(
         id=api_id,
+        name=str(api.name),
         account=str(account),
         region=str(region),
         resources=resources,

@@ -13,10 +13,11 @@ from headrace.aws.gateway.browser_rules import Endpoints
 from headrace.aws.signatures.auth_errors import API_SERVICE
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import ControlPlane
+from headrace.core.ports import ControlPlane, MetricSink
 from headrace.services.apigateway.invocation.apis import HttpApi, RestApi, find_api
 from headrace.services.apigateway.invocation.http_apis import HttpApiRequest
 from headrace.services.apigateway.invocation.integrations import ApiRequest, Functions, refusal
+from headrace.services.apigateway.invocation.metrics import send_metrics
 from headrace.services.apigateway.invocation.rest_apis import RestRequest
 from headrace.services.apigateway.invocation.websocket_integrations import Services
 from headrace.services.apigateway.invocation.websockets import (
@@ -98,13 +99,15 @@ class ExecuteApi:
         control: ControlPlane,
         clock: Clock,
         ids: Ids,
+        metrics: MetricSink,
         host: Callable[[], str],
     ) -> None:
         """`load` makes moto ready with this cloud's state (it waits, and raises AwsError); `host` returns its host."""
         self._load = load
         self._functions, self._control = functions, control
         self._clock, self._ids = clock, ids
-        self._sockets = WebSocketApis(Services(functions, control, clock, ids, host))
+        self._metrics = metrics
+        self._sockets = WebSocketApis(Services(functions, control, clock, ids, metrics, host))
 
     def endpoints(self) -> Endpoints:
         """Return the APIs' addresses, for the entrance and the front door."""
@@ -145,10 +148,14 @@ class ExecuteApi:
             served = self._find_api(request, request_id)
         except AwsError as error:
             return refusal(error.status, error.message)
-        # On AWS an unknown API's name does not resolve; a deleted API answers Forbidden.
-        return (
-            refusal(403, "Forbidden", "ForbiddenException") if served is None else served.answer()
-        )
+        if served is None:
+            # On AWS an unknown API's name does not resolve; a deleted API answers Forbidden.
+            return refusal(403, "Forbidden", "ForbiddenException")
+        answer = served.answer()
+        if not isinstance(served, WebSocketRequest):
+            latency_ms = self._clock.now_ms() - served.now_ms
+            send_metrics(self._metrics, served, answer, latency_ms)
+        return answer
 
     def _find_api(
         self, request: HttpRequest, request_id: str

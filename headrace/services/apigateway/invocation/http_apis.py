@@ -74,14 +74,14 @@ class HttpApiRequest:
 
     def __init__(self, api: HttpApi, visit: ApiRequest) -> None:
         request, path = visit.request, visit.path
-        self._api, self._request, self._domain = api, request, visit.domain
+        self.api, self._request, self._domain = api, request, visit.domain
         self._functions, self._control = visit.functions, visit.control
         first = path.removeprefix("/").partition("/")[0]
         # Documented: a stage's name is the first part of the path, except for $default.
-        self._stage = first if first in api.stages and first != DEFAULT else DEFAULT
+        self.stage = first if first in api.stages and first != DEFAULT else DEFAULT
         self._path = path
-        self._route_path = path if self._stage == DEFAULT else path.removeprefix(f"/{first}") or "/"
-        self._request_id, self._now_ms = visit.request_id, visit.now_ms
+        self._route_path = path if self.stage == DEFAULT else path.removeprefix(f"/{first}") or "/"
+        self._request_id, self.now_ms = visit.request_id, visit.now_ms
         self._caller = visit.caller
 
     def answer(self) -> HttpResponse:
@@ -110,7 +110,7 @@ class HttpApiRequest:
 
     def _cors(self) -> list[tuple[str, str]]:
         """Return the CORS headers for the request's origin; none unless the configuration allows it."""
-        cors, origin = self._api.cors, self._request.headers.get("origin", "")
+        cors, origin = self.api.cors, self._request.headers.get("origin", "")
         allowed = [
             str(allow_origin) for allow_origin in cast("list[Any]", cors.get("allowOrigins") or [])
         ]
@@ -132,8 +132,8 @@ class HttpApiRequest:
         return headers
 
     def _answer(self) -> HttpResponse:
-        api = self._api
-        if self._stage not in api.stages or api.is_closed:
+        api = self.api
+        if self.stage not in api.stages or api.is_closed:
             raise Refused(404, "Not Found")
         route_and_parameters = self._route()
         if route_and_parameters is None:
@@ -185,30 +185,30 @@ class HttpApiRequest:
     def _route(self) -> tuple[str, dict[str, str]] | None:
         """Return the key of the route that matches the request, and its path parameters."""
         by_path: dict[str, dict[str, str]] = {}
-        for key in self._api.routes:
+        for key in self.api.routes:
             method, space, path = key.partition(" ")
             if space and method in (self._request.method, "ANY"):
                 by_path.setdefault(path, {})[method] = key
         match = best_match(self._route_path, by_path)
         if match is None:
-            return (DEFAULT, {}) if DEFAULT in self._api.routes else None
+            return (DEFAULT, {}) if DEFAULT in self.api.routes else None
         keys = by_path[match[0]]
         return keys.get(self._request.method) or keys["ANY"], match[1]
 
     def _arn(self, key: str) -> str:
-        api = self._api
+        api = self.api
         suffix = key if key == DEFAULT else f"{self._request.method}{self._route_path}"
-        return f"arn:{partition_of(api.region)}:execute-api:{api.region}:{api.account}:{api.id}/{self._stage}/{suffix}"
+        return f"arn:{partition_of(api.region)}:execute-api:{api.region}:{api.account}:{api.id}/{self.stage}/{suffix}"
 
     def _authorize(
         self, route: Mapping[str, Any], key: str, parameters: dict[str, str], version: str
     ) -> dict[str, Any] | None:
         kind = route.get("authorizationType") or "NONE"
-        if kind == "AWS_IAM" and denial_of(self._caller, self._api, self._arn(key)):
+        if kind == "AWS_IAM" and denial_of(self._caller, self.api, self._arn(key)):
             raise Refused(403, "Forbidden")  # aws/aws-cdk#21182 (observed by others)
         if kind not in ("CUSTOM", "JWT"):
             return None
-        authorizer = self._api.authorizers.get(str(route.get("authorizerId")))
+        authorizer = self.api.authorizers.get(str(route.get("authorizerId")))
         if authorizer is None:
             raise Refused(500, "Internal Server Error")
         format_version = str(authorizer.get("authorizerPayloadFormatVersion") or version)
@@ -217,9 +217,9 @@ class HttpApiRequest:
             header=self._request.headers,
             querystring={name: values[-1] for name, values in query_of(self._request).items()},
             event=self._event(key, parameters, format_version),
-            account=self._api.account,
+            account=self.api.account,
             scopes=tuple(cast("list[str]", route.get("authorizationScopes") or [])),
-            now_ms=self._now_ms,
+            now_ms=self.now_ms,
         )
         return authorize_http(self._functions, authorizer, asked)
 
@@ -229,10 +229,10 @@ class HttpApiRequest:
         function = function_of(uri)
         source = self._arn(key)
         may = function is not None and self._functions.service_may_invoke(
-            function, SERVICE, source_arn=source, source_account=self._api.account
+            function, SERVICE, source_arn=source, source_account=self.api.account
         )
         if function is None or not may:
-            log.warning("API %s may not invoke %s for %s", self._api.id, function or uri, source)
+            log.warning("API %s may not invoke %s for %s", self.api.id, function or uri, source)
             raise Refused(500, "Internal Server Error")
         try:
             result = self._functions.invoke(function, json.dumps(event).encode())
@@ -251,7 +251,7 @@ class HttpApiRequest:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         is_text = not kind or kind.startswith(_TEXT) or kind.endswith(("+json", "+xml"))
         body, is_base64 = body_of(request, is_binary=not is_text)
-        stage = self._api.stages[self._stage] or None
+        stage = self.api.stages[self.stage] or None
         shared: dict[str, Any] = {
             "version": version,
             "body": body,
@@ -302,7 +302,7 @@ class HttpApiRequest:
         }
 
     def _context(self, key: str) -> dict[str, Any]:
-        api, request = self._api, self._request
+        api, request = self.api, self._request
         return {
             "accountId": api.account,
             "apiId": api.id,
@@ -317,9 +317,9 @@ class HttpApiRequest:
             },
             "requestId": self._request_id,
             "routeKey": key,
-            "stage": self._stage,
-            "time": when(self._now_ms),
-            "timeEpoch": self._now_ms,
+            "stage": self.stage,
+            "time": when(self.now_ms),
+            "timeEpoch": self.now_ms,
         }
 
     # --- services ---------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ class HttpApiRequest:
             for name, value in params.items()
             if value is not None
         }
-        region = str(params.pop("Region", self._api.region))
+        region = str(params.pop("Region", self.api.region))
         if service == "events":
             params = {"Entries": [params]}
         role = str(integration.get("credentialsArn") or "")
@@ -347,7 +347,7 @@ class HttpApiRequest:
                 service,
                 operation,
                 convert_parameters(service, operation, params),
-                account=self._api.account,
+                account=self.api.account,
                 region=region,
                 acting=CallerIdentity(role, SESSION) if role else None,
             )
@@ -370,7 +370,7 @@ class HttpApiRequest:
         if where == "context":
             return text_at(self._context(DEFAULT), name)
         if where == "stageVariables":
-            return (members(self._api.stages.get(self._stage))).get(name)
+            return (members(self.api.stages.get(self.stage))).get(name)
         kind, _, rest = name.partition(".")
         if kind == "body":
             text = request.body.decode(errors="replace")

@@ -78,12 +78,12 @@ class RestRequest:
 
     def __init__(self, api: RestApi, visit: ApiRequest) -> None:
         request, path = visit.request, visit.path
-        self._api, self._request = api, request
+        self.api, self._request = api, request
         self._functions, self._control = visit.functions, visit.control
-        self._stage, _, rest = path.removeprefix("/").partition("/")
+        self.stage, _, rest = path.removeprefix("/").partition("/")
         self._path = f"/{rest}"
         self._full_path, self._domain = path, visit.domain
-        self._request_id, self._now_ms = visit.request_id, visit.now_ms
+        self._request_id, self.now_ms = visit.request_id, visit.now_ms
         self._caller = visit.caller
         # What is known of the request when it is refused.
         self._seen = RequestValues(
@@ -96,7 +96,7 @@ class RestRequest:
                 "httpMethod": request.method,
                 "path": path,
                 "requestId": self._request_id,
-                "stage": self._stage,
+                "stage": self.stage,
             },
             caller=api.id,
         )
@@ -106,17 +106,17 @@ class RestRequest:
         try:
             return self._answer()
         except Refused as refused:
-            return mappings.gateway_response(self._api.responses, refused, self._seen)
+            return mappings.gateway_response(self.api.responses, refused, self._seen)
         except TemplateError as error:
-            log.warning("API %s: a mapping template cannot be filled: %s", self._api.id, error)
+            log.warning("API %s: a mapping template cannot be filled: %s", self.api.id, error)
             return refusal(500, "Internal server error", "InternalServerErrorException")
         except FunctionThrottled:
             return refusal(429, "Too Many Requests", "TooManyRequestsException")
 
     def find_allowed_origin(self) -> str:
         """Return the origin that the resource's OPTIONS method allows; '' for none."""
-        match = best_match(self._path, self._api.resources)
-        methods = {} if match is None else self._api.resources[match[0]][1]
+        match = best_match(self._path, self.api.resources)
+        methods = {} if match is None else self.api.resources[match[0]][1]
         method = members(methods.get("OPTIONS"))
         integration: Mapping[str, Any] = members(method.get("integration"))
         for response in (members(integration.get("integrationResponses"))).values():
@@ -127,8 +127,8 @@ class RestRequest:
         return ""
 
     def _answer(self) -> HttpResponse:
-        api, request = self._api, self._request
-        stage = api.stages.get(self._stage)
+        api, request = self.api, self._request
+        stage = api.stages.get(self.stage)
         if stage is None:
             raise Refused(403, "Forbidden", "ForbiddenException")
         stage = self._choose_release(stage)
@@ -185,7 +185,7 @@ class RestRequest:
     # --- access -----------------------------------------------------------------------------------
 
     def _authorize(self, method: Mapping[str, Any], event: dict[str, Any]) -> dict[str, Any]:
-        api = self._api
+        api = self.api
         if method["apiKeyRequired"] and self._request.headers.get("x-api-key") not in api.keys:
             raise Refused(403, "Forbidden", "ForbiddenException", response_type="INVALID_API_KEY")
         kind = method["authorizationType"]
@@ -203,7 +203,7 @@ class RestRequest:
             event=event,
             account=api.account,
             scopes=method["authorizationScopes"],
-            now_ms=self._now_ms,
+            now_ms=self.now_ms,
         )
         return authorize_rest(self._functions, authorizer, asked)
 
@@ -213,17 +213,17 @@ class RestRequest:
             raise Refused(
                 403, "Missing Authentication Token", "MissingAuthenticationTokenException"
             )
-        sentence = denial_of(self._caller, self._api, self._arn(self._request.method, self._path))
+        sentence = denial_of(self._caller, self.api, self._arn(self._request.method, self._path))
         if sentence:
             # API Gateway shows the end of the account only (ASFHyP3/hyp3#2283, observed by others).
-            account = self._api.account
-            hidden = f":{'*' * 8}{account[8:]}:{self._api.id}/"
-            sentence = sentence.replace(f":{account}:{self._api.id}/", hidden)
+            account = self.api.account
+            hidden = f":{'*' * 8}{account[8:]}:{self.api.id}/"
+            sentence = sentence.replace(f":{account}:{self.api.id}/", hidden)
             raise Refused(403, sentence, "AccessDeniedException")
 
     def _arn(self, method: str, path: str) -> str:
-        api = self._api
-        resource = f"{api.id}/{self._stage}/{method}{path}"
+        api = self.api
+        resource = f"{api.id}/{self.stage}/{method}{path}"
         return make_arn("execute-api", api.region, api.account, resource)
 
     # --- the parts of the request that mappings read ------------------------------------------------
@@ -231,7 +231,7 @@ class RestRequest:
     def _context(
         self, stage: Mapping[str, Any], resource_id: str, resource_path: str, *, is_signed: bool
     ) -> dict[str, Any]:
-        api, request = self._api, self._request
+        api, request = self.api, self._request
         headers = request.headers
         # As on AWS, only methods that ask for a signature know who signed.
         caller = self._caller if is_signed else None
@@ -255,11 +255,11 @@ class RestRequest:
             "path": self._full_path,
             "protocol": "HTTP/1.1",
             "requestId": self._request_id,
-            "requestTime": when(self._now_ms),
-            "requestTimeEpoch": self._now_ms,
+            "requestTime": when(self.now_ms),
+            "requestTimeEpoch": self.now_ms,
             "resourceId": resource_id,
             "resourcePath": resource_path,
-            "stage": self._stage,
+            "stage": self.stage,
         }
 
     def _event(
@@ -295,7 +295,7 @@ class RestRequest:
 
     def _names_binary(self, value: str) -> bool:
         first = value.partition(",")[0].partition(";")[0].strip()
-        return any(kind in ("*/*", first) for kind in self._api.binary_types)
+        return any(kind in ("*/*", first) for kind in self.api.binary_types)
 
     def _read_body(self, integration: Mapping[str, Any]) -> str:
         """Return the request's body as mapping templates see it."""
@@ -316,7 +316,7 @@ class RestRequest:
 
     def _function(self, uri: str) -> str:
         """Return an integration's function, if the API may invoke it. Raises Refused."""
-        api = self._api
+        api = self.api
         function = function_of(uri)
         source = self._arn(self._request.method, self._path)
         may = function is not None and self._functions.service_may_invoke(
@@ -454,5 +454,5 @@ class RestRequest:
         )
         role = str(integration.get("credentials") or "")
         acting = CallerIdentity(role, SESSION) if ":role/" in role else None
-        answered = service_calls.call(self._control, sent, account=self._api.account, acting=acting)
+        answered = service_calls.call(self._control, sent, account=self.api.account, acting=acting)
         return answered, str(answered.status)

@@ -15,7 +15,13 @@ from typing import Any
 
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import CallerIdentity, ControlPlane, FunctionNotFound, FunctionThrottled
+from headrace.core.ports import (
+    CallerIdentity,
+    ControlPlane,
+    FunctionNotFound,
+    FunctionThrottled,
+    MetricSink,
+)
 from headrace.services.apigateway.invocation import integrations, mappings, service_calls
 from headrace.services.apigateway.invocation.apis import HttpApi
 from headrace.services.apigateway.invocation.integrations import (
@@ -66,6 +72,7 @@ class Services:
     control: ControlPlane
     clock: Clock
     ids: Ids
+    metrics: MetricSink
     host: Callable[[], str]
 
 

@@ -32,6 +32,7 @@ from headrace.services.apigateway.invocation.integrations import (
     when,
 )
 from headrace.services.apigateway.invocation.mappings import RequestValues, members
+from headrace.services.apigateway.invocation.metrics import count_event
 from headrace.services.apigateway.invocation.websocket_integrations import (
     DEFAULT,
     Services,
@@ -82,6 +83,7 @@ class WebSocketApis:
         try:
             protocol = client.connect(api)
         except Refused as refused:
+            client.count("IntegrationError" if refused.status >= 500 else "ClientError")
             return refusal(refused.status, refused.message or "Internal server error", refused.kind)
         accept = base64.b64encode(hashlib.sha1(key.encode() + _GUID).digest())
         headers = [
@@ -205,16 +207,19 @@ class _Client:
         """See `WebSocketUser.opened`."""
         self._socket = socket
         self._clients[self.id] = self
+        self.count("ConnectCount")
 
     def received(self, message: str | bytes) -> None:
         """See `WebSocketUser.received`: run the message's route."""
         self._active_ms = self._services.clock.now_ms()
+        self.count("MessageCount")
         api = find_api(self.api_id)
         if not isinstance(api, HttpApi):
             self.end()
             return
         key = _choose_route(api, message)
         if key is None:
+            self.count("ClientError")
             self._tell("Forbidden")
             return
         is_bytes = isinstance(message, bytes)
@@ -225,6 +230,7 @@ class _Client:
         try:
             answered = self._integrate(api, route, event)
         except Refused as refused:
+            self.count("IntegrationError" if refused.status >= 500 else "ClientError")
             self._tell(refused.message or "Internal server error")
             return
         # Documented: without a route response nothing goes back.
@@ -263,7 +269,14 @@ class _Client:
             message: str | bytes = data.decode()
         except UnicodeDecodeError:
             message = data
-        return self._socket is not None and self._socket.send(message)
+        is_sent = self._socket is not None and self._socket.send(message)
+        if is_sent:
+            self.count("MessageCount")
+        return is_sent
+
+    def count(self, name: str) -> None:
+        """Count an event by its metric's name."""
+        count_event(self._services.metrics, self, name, self._services.clock.now_ms())
 
     def end(self) -> None:
         """End the connection."""

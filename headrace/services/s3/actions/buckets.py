@@ -48,6 +48,8 @@ from headrace.services.s3.limits import LISTED_CONFIGURATIONS, LISTED_CONFIGURAT
 from headrace.services.s3.routing import TABLE_STORAGE, is_bucket_name
 from headrace.services.s3.state import Bucket, NamesBucket, NamesConfiguration
 
+# us-east-1, us-gov-west-1, us-isob-east-1.
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]+")
 _BUCKET_ARN = re.compile(r"arn:aws[a-z-]*:s3:::[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
@@ -205,6 +207,16 @@ def create_bucket(s3: S3, call: Call, request: CreateBucketInput) -> CreateBucke
             "The specified location-constraint is not valid",
             400,
             {"LocationConstraint": constraint},
+        )
+    if not _REGION.fullmatch(call.region):
+        # s3cmd signs with the region `US`, and again with the one that this answer names (the code and the member are
+        # what it reads; the sentence is documented).
+        region = constraint or "us-east-1"
+        raise AwsError(
+            "AuthorizationHeaderMalformed",
+            f"The authorization header is malformed; the region '{call.region}' is wrong; expecting '{region}'",
+            400,
+            {"Region": region},
         )
     stated = "eu-west-1" if constraint == "EU" else constraint
     if call.region not in ("us-east-1", stated):

@@ -40,6 +40,8 @@ WRITER_ERROR = "States.ResultWriterFailed"
 # Documented: the largest input of a child execution.
 _MOST_BATCH_BYTES = 256 * 1024
 _NONE = object()
+# What becomes of a child execution, by the interpreter's state; everything else fails.
+_ENDS = {"ProgramEnded": "succeeded", "ProgramStopped": "aborted", "ProgramTimedOut": "timedOut"}
 
 
 @dataclass(slots=True)
@@ -113,16 +115,20 @@ def _note_input(evaluate: Callable[..., None]) -> Callable[..., None]:
 
 def _mark_iteration(evaluate: Callable[..., None]) -> Callable[..., None]:
     def evaluate_marked(self: Any, env: Any, job: Any) -> None:
-        from moto.stepfunctions.parser.asl.eval.program_state import ProgramEnded
-
-        started = datetime.now(UTC)
-        evaluate(self, env=env, job=job)
-        state = env.program_state()
+        progress = self._map_run_record.progress
+        progress.begin(job.job_index, env.is_running)
+        started, status = datetime.now(UTC), "failed"
+        try:
+            evaluate(self, env=env, job=job)
+            state = env.program_state()
+            status = _ENDS.get(type(state).__name__, status)
+        finally:
+            progress.end(job.job_index, status)
         details: Any = getattr(state, "error", None) or {}
         job.job_output = Iteration(
             given=getattr(env, "given", job.job_input),
             output=job.job_output,
-            has_succeeded=isinstance(state, ProgramEnded),
+            has_succeeded=status == "succeeded",
             number=job.job_index,
             error=details.get("error"),
             cause=details.get("cause"),
@@ -138,15 +144,16 @@ def _tolerate_failures(run: Callable[..., None]) -> Callable[..., None]:
 
     def run_tolerantly(self: Any, env: Any, eval_input: Any) -> None:
         try:
-            sizes = _batch_items(env, eval_input)
+            # Documented: what is tolerated is counted in items, of which a batch has several.
+            sizes = _batch_items(env, eval_input) or [1] * len(env.stack[-1])
+            eval_input.map_run_record.progress.plan(sizes)
             run(self, env=env, eval_input=eval_input)
         finally:
             give_back(env)
         if not env.is_running():
+            eval_input.map_run_record.set_stop("ABORTED")
             return
         iterations: list[Iteration] = env.stack.pop()
-        # Documented: what is tolerated is counted in items, of which a batch has several.
-        sizes = sizes or [1] * len(iterations)
         failed = sum(
             size
             for iteration, size in zip(iterations, sizes, strict=True)

@@ -9,6 +9,7 @@ stopped. Waits take real time.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import logging
@@ -25,6 +26,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import service_model
 from headrace.aws.protocols.moto_imports import IMPORTING
 from headrace.core.evaluation import TooMuch
+from headrace.services.stepfunctions import map_runs
 from headrace.services.stepfunctions.activities import Activities, interrupt, patch_interpreter
 from headrace.services.stepfunctions.interpreter import (
     bounds,
@@ -136,6 +138,19 @@ class Run:
         if environment is None:
             return "[]"
         return json.dumps(environment.event_manager.get_event_history(), default=str)
+
+    def map_runs(self) -> list[dict[str, Any]]:
+        """Return the Map Runs so far in order, as `map_runs.describe` does."""
+        return [map_runs.describe(record) for record in self._map_run_records()]
+
+    def map_run(self, arn: str) -> Any:
+        """Return the interpreter's record of a Map Run; None when this execution has no such one."""
+        records = self._map_run_records()
+        return next((record for record in records if record.map_run_arn == arn), None)
+
+    def _map_run_records(self) -> list[Any]:
+        environment = self._environment
+        return [] if environment is None else environment.map_run_record_pool_manager.get_all()
 
     def begin(self, token: str, worker: str | None) -> bool:
         """Note that a worker has taken an activity task; False when the token is not this execution's."""
@@ -281,6 +296,7 @@ def load_interpreter() -> None:
             jsonata_states.patch()
             bounds.allow_any_template()
             maps.patch()
+            map_runs.patch_interpreter()
             service_calls.patch()
             bounds.patch()
             patch_interpreter()
@@ -406,6 +422,15 @@ def _limit_threads(launch: Callable[..., Any]) -> Callable[..., Any]:
         job_pool.workers = getattr(job_pool, "workers", 0) + 1
         if job_pool.workers > MOST_ITERATIONS_AT_A_TIME:
             return None
+        if job_pool.workers == 1 and hasattr(eval_input, "map_run_record"):
+            eval_input.map_run_record.progress.launch = functools.partial(
+                launch_more, self, env, eval_input, job_pool
+            )
         return launch(self, env=env, eval_input=eval_input, job_pool=job_pool)
+
+    def launch_more(self: Any, env: Any, eval_input: Any, job_pool: Any, limit: int) -> None:
+        wanted = min(limit or MOST_ITERATIONS_AT_A_TIME, MOST_ITERATIONS_AT_A_TIME)
+        while job_pool.workers < wanted:
+            launch_limited(self, env, eval_input, job_pool)
 
     return launch_limited

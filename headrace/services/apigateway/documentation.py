@@ -1,0 +1,180 @@
+"""Parts and versions of a REST API's documentation, which moto does not have.
+
+Answers and refusals are as recorded from AWS (LocalStack's apigateway/test_apigateway_api.py and
+test_apigateway_common.py, 2023 and 2024); documented: the filters of GetDocumentationParts and the members of locations
+(docs.aws.amazon.com/apigateway/latest/api/API_GetDocumentationParts.html). ImportDocumentationParts is not there.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.moto.current_cloud import CURRENT
+from headrace.services.apigateway.refusals import bad_request, conflict, names_of, not_found
+
+_Answer = tuple[int, dict[str, Any], str]
+_TYPES = (
+    "RESPONSE_BODY", "RESPONSE", "METHOD", "MODEL", "AUTHORIZER", "RESPONSE_HEADER", "RESOURCE",
+    "PATH_PARAMETER", "REQUEST_BODY", "QUERY_PARAMETER", "API", "REQUEST_HEADER",
+)  # fmt: skip
+
+
+def add_documentation(urls: Any) -> None:
+    """Add the calls to `moto.apigateway.urls`."""
+    from moto.apigateway.responses import APIGatewayResponse
+
+    response: Any = APIGatewayResponse
+    for call in (
+        create_documentation_part, get_documentation_part, get_documentation_parts,
+        update_documentation_part, delete_documentation_part, create_documentation_version,
+        get_documentation_version, get_documentation_versions, update_documentation_version,
+        delete_documentation_version,
+    ):  # fmt: skip
+        setattr(response, call.__name__, call)
+    for kind, name in (("parts", "part_id"), ("versions", "doc_version")):
+        path = f"{{0}}/restapis/(?P<restapi_id>[^/]+)/documentation/{kind}"
+        urls.url_paths[f"{path}$"] = response.dispatch
+        urls.url_paths[f"{path}/(?P<{name}>[^/]+)$"] = response.dispatch
+
+
+def _kept(api: Any, kind: str) -> dict[str, dict[str, Any]]:
+    # State that was stored before has none.
+    return vars(api).setdefault(f"documentation_{kind}", {})
+
+
+def _of_api(self: Any, kind: str) -> dict[str, dict[str, Any]]:
+    return _kept(self.backend.get_rest_api(names_of(self)[1]), kind)
+
+
+def _find(self: Any, kind: str, missing: str) -> dict[str, Any]:
+    api = self.backend.apis.get(names_of(self)[1])
+    found = None if api is None else _kept(api, kind).get(names_of(self)[4])
+    if found is None:
+        raise not_found(missing)
+    return found
+
+
+def _change(self: Any, changed: dict[str, Any], paths: Sequence[str]) -> _Answer:
+    operations = self._get_param("patchOperations") or []
+    for operation in operations:
+        op, path = operation.get("op"), operation.get("path")
+        if op != "replace" or path not in paths:
+            known = f"Must be one of: [{', '.join(paths)}]"
+            raise bad_request(
+                f"Invalid patch path  '{path}' specified for op '{op}'. "
+                + (known if op == "replace" else "Please choose supported operations")
+            )
+    for operation in operations:
+        changed[operation["path"].lstrip("/")] = operation.get("value") or ""
+    return 200, {}, json.dumps(changed)
+
+
+# --- parts ------------------------------------------------------------------------------------
+
+_NO_PART = "Invalid Documentation part identifier specified"
+
+
+def create_documentation_part(self: Any) -> _Answer:
+    """CreateDocumentationPart."""
+    from moto.apigateway.exceptions import ValidationException
+    from moto.moto_api._internal import mock_random
+
+    location = dict(self._get_param("location") or {})
+    if location.get("type") not in _TYPES:
+        raise ValidationException(
+            f"1 validation error detected: Value '{location.get('type')}' at"
+            " 'createDocumentationPartInput.location.type' failed to satisfy constraint: Member must"
+            f" satisfy enum value set: [{', '.join(_TYPES)}]"
+        )
+    parts = _of_api(self, "parts")
+    if any(part["location"] == location for part in parts.values()):
+        raise conflict("Documentation part already exists for the specified location")
+    part_id = mock_random.get_random_string(length=6, lower_case=True)
+    part = {
+        "id": part_id,
+        "location": location,
+        "properties": self._get_param("properties") or "",
+    }
+    parts[part_id] = part
+    return 201, {"status": 201}, json.dumps(part)
+
+
+def get_documentation_part(self: Any) -> _Answer:
+    """GetDocumentationPart."""
+    return 200, {}, json.dumps(_find(self, "parts", _NO_PART))
+
+
+def get_documentation_parts(self: Any) -> _Answer:
+    """GetDocumentationParts: all, or those of a type, a name or a path."""
+    wanted: Mapping[str, str] = {
+        name: values[-1]
+        for name, values in self.querystring.items()
+        if name in ("type", "name", "path") and values
+    }
+    parts = [
+        part
+        for part in _of_api(self, "parts").values()
+        if all(part["location"].get(name) == value for name, value in wanted.items())
+    ]
+    return 200, {}, json.dumps({"item": parts})
+
+
+def update_documentation_part(self: Any) -> _Answer:
+    """UpdateDocumentationPart."""
+    return _change(self, _find(self, "parts", _NO_PART), ("/properties",))
+
+
+def delete_documentation_part(self: Any) -> _Answer:
+    """DeleteDocumentationPart."""
+    parts = _of_api(self, "parts")
+    _find(self, "parts", _NO_PART)
+    del parts[names_of(self)[4]]
+    return 202, {"status": 202}, "{}"
+
+
+# --- versions ---------------------------------------------------------------------------------
+
+_NO_VERSION = "Invalid Documentation version specified"  # assumed
+
+
+def create_documentation_version(self: Any) -> _Answer:
+    """CreateDocumentationVersion: moto's stages name it when they are asked to."""
+    api = self.backend.get_rest_api(names_of(self)[1])
+    versions, name = _kept(api, "versions"), self._get_param("documentationVersion")
+    if name in versions:
+        raise conflict("Documentation version already exists")  # assumed
+    version: dict[str, Any] = {"version": name, "createdDate": CURRENT.clock.now_ms() // 1000}
+    if self._get_param("description"):
+        version["description"] = self._get_param("description")
+    versions[name] = version
+    if stage_name := self._get_param("stageName"):
+        stage = self.backend.get_stage(api.id, stage_name)
+        stage.documentation_version = name
+    return 201, {"status": 201}, json.dumps(version)
+
+
+def get_documentation_version(self: Any) -> _Answer:
+    """GetDocumentationVersion."""
+    return 200, {}, json.dumps(_find(self, "versions", _NO_VERSION))
+
+
+def get_documentation_versions(self: Any) -> _Answer:
+    """GetDocumentationVersions."""
+    return 200, {}, json.dumps({"item": [*_of_api(self, "versions").values()]})
+
+
+def update_documentation_version(self: Any) -> _Answer:
+    """UpdateDocumentationVersion."""
+    return _change(self, _find(self, "versions", _NO_VERSION), ("/description",))
+
+
+def delete_documentation_version(self: Any) -> _Answer:
+    """DeleteDocumentationVersion."""
+    versions = _of_api(self, "versions")
+    _find(self, "versions", _NO_VERSION)
+    del versions[names_of(self)[4]]
+    return 202, {"status": 202}, "{}"
