@@ -172,7 +172,7 @@ ALLOWED = {
     "core/patterns.py _compile_timed": "under a deadline",
     "services/stepfunctions/jsonata_child.py _engine": "a process of its own, ended after five seconds",
     "moto/storage/shells.py _compile": "patterns of the state that the cloud itself wrote",
-    "moto/requests/conversion.py _import_url_table": "moto's own table of URLs",
+    "moto/requests/preparation.py _import_url_table": "moto's own table of URLs",
     "permissions/requests/table.py _resource_type": "the forms of ARNs in our own table",
     "services/firehose/serde.py _build_expression": "each part once, so the work on a text is bounded",
     "sql/values.py check_constants": "RE2, which is linear; of a query's own writer",

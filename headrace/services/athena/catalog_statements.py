@@ -74,6 +74,7 @@ class CatalogStatements:
             "unset_properties": self._alter_properties,
             "rename_table": self._rename_table,
             "altered": lambda _: Shown(),  # the query's process has committed it
+            "nothing": lambda _: Shown(),  # a prepared statement is kept or dropped before
             "repair": self._repair,
             "show_databases": self._show_databases,
             "show_tables": self._show_tables,
