@@ -170,6 +170,8 @@ ALLOWED = {
     "core/patterns.py _compile": "one set of characters, some times over",
     "core/patterns.py _program": "RE2, which is linear",
     "core/patterns.py _compile_timed": "under a deadline",
+    "aws/server/usual_request.py _cut_of": "known names, escaped; a line each, whose value never gives back",
+    "aws/signatures/credential_scopes.py ServiceNames.add": "the paths in our own profiles",
     "services/stepfunctions/jsonata_child.py _engine": "a process of its own, ended after five seconds",
     "moto/storage/shells.py _compile": "patterns of the state that the cloud itself wrote",
     "moto/requests/preparation.py _import_url_table": "moto's own table of URLs",
