@@ -18,7 +18,12 @@ def main() -> None:
     """Run the engine until COUNT events came."""
     from pydbzengine import BasePythonChangeHandler, DebeziumJsonEngine  # type: ignore[import-not-found]
 
-    url, slot, folder, count = sys.argv[1], sys.argv[2], Path(sys.argv[3]).absolute(), int(sys.argv[4])
+    url, slot, folder, count = (
+        sys.argv[1],
+        sys.argv[2],
+        Path(sys.argv[3]).absolute(),
+        int(sys.argv[4]),
+    )
     os.chdir(folder)  # the engine writes its log into logs/ of the current directory
     parts = urlsplit(url)
     properties = {
