@@ -24,7 +24,7 @@ from headrace.services.events.patches import scheduled_rules
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.logs.patches import keep_log_groups_within
 from headrace.services.s3.lifecycle import Sweeper
-from headrace.services.scheduler.schedules import schedules
+from headrace.services.scheduler import schedules
 from headrace.spark_submit.history import EventLogBounds
 from headrace.store.check import STATE_FILE
 from headrace.store.data_dir import (
@@ -134,8 +134,7 @@ class Cloud:
         self.supervisor.start(EventLogBounds(self.config.data_dir))
         if self.tls.is_served:
             # Without a socket nobody looks.
-            sampler = self._parts.dashboard.sampler
-            sampler.wake_worker = self.supervisor.start(sampler).wake
+            self._parts.dashboard.sampler.start(self.supervisor)
             # Nothing else has an event loop, which must not wait for the disk.
             self.database.move_log_elsewhere(
                 lambda checkpoints: self.supervisor.start(checkpoints).wake, MOTO_LOCK
@@ -190,7 +189,6 @@ class Cloud:
 
 def server_for(cloud: Cloud) -> Server:
     """Return the server that serves `cloud` on a socket."""
-    cloud.tls.is_served = True
     return Server(
         cloud.handle,
         is_inline=cloud.gateway.inline.has,
@@ -199,5 +197,5 @@ def server_for(cloud: Cloud) -> Server:
         answer_or_handler=cloud.entrance.answer_or_handler,
         temp_dir=cloud.config.data_dir / TEMP_FOLDER,
         service_of=cloud.gateway.names.service_of,
-        tls=cloud.tls,
+        tls=cloud.tls.for_socket(),
     )

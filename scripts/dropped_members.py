@@ -135,7 +135,8 @@ def _words(service: str) -> frozenset[str]:
 def _files(service: str) -> list[Path]:
     module = _MODULES.get(service, service.replace("-", ""))
     patches = _HEADRACE / "moto" / "patches"
-    own = [*(_HEADRACE / "services" / module).rglob("*.py"), *patches.glob("*.py")]
+    room = _HEADRACE / "services"
+    own = [*room.glob(f"{module}.py"), *(room / module).rglob("*.py"), *patches.glob("*.py")]
     return [*(_MOTO / module).rglob("*.py"), *own]
 
 

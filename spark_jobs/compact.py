@@ -32,8 +32,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from headrace.cdc.compaction import Compaction, Line
-from headrace.cdc.events import CaptureError, Position, read_event
+from headrace.cdc.events import CaptureError, Compaction, Line, Position, read_event
 from spark_jobs.common import options, queries
 from spark_jobs.common.day_tables import DayTable
 from spark_jobs.common.files import Files, query_id

@@ -41,7 +41,7 @@ _PACKAGE = Path(headrace.__file__).parent
 _PACKED = (
     "__init__.py",
     "shards/*.py",
-    *(f"client/{name}.py" for name in ("__init__", "aggregation", "clock", "hash_keys", "streams")),
+    *(f"client/{name}.py" for name in ("__init__", "aggregation", "clock", "hash_keys")),
 )
 
 

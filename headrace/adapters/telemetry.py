@@ -85,20 +85,29 @@ class _Backlog(Generic[Key, Item]):
 
 
 class MetricQueue:
-    """Takes metrics at once and sends them to CloudWatch later: a `MetricSink` and a `Worker`."""
+    """Takes metrics at once and sends them to CloudWatch later: a `MetricSink` and a `Worker`.
+
+    Args:
+        watch: sees the metrics of every account at once; must not block.
+    """
 
     name = "metrics"
 
-    def __init__(self, control: ControlPlane, may_send: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        control: ControlPlane,
+        may_send: Callable[[], bool] = lambda: True,
+        *,
+        watch: Callable[[Sequence[Metric], str, str], None] | None = None,
+    ) -> None:
         self._control = control
         self._backlog = _Backlog[tuple[str, str, str], Metric]("metric values", may_send)
-        # Sees the metrics of every account at once; must not block.
-        self.watch: Callable[[Sequence[Metric], str, str], None] | None = None
+        self._watch = watch
 
     def put(self, metrics: Sequence[Metric], *, account: str, region: str) -> None:
         """See `MetricSink.put`."""
-        if self.watch is not None:
-            self.watch(metrics, account, region)
+        if self._watch is not None:
+            self._watch(metrics, account, region)
         for namespace, group in itertools.groupby(metrics, lambda metric: metric.namespace):
             self._backlog.put((account, region, namespace), list(group))
 

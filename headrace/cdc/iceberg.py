@@ -18,8 +18,7 @@ from typing import Any
 
 import pyiceberg.expressions
 
-from headrace.cdc.compaction import Compaction
-from headrace.cdc.events import CaptureError, Event, Position, read_event
+from headrace.cdc.events import CaptureError, Compaction, Event, Position, read_event
 from headrace.cdc.iceberg_table import STATE, RowsTable
 from headrace.cdc.snapshots import check_resume, lines_of, records_after, retention_ms, table_of
 from headrace.client.clock import Clock

@@ -14,8 +14,7 @@ import json
 from collections.abc import Generator
 from typing import Any
 
-from headrace.cdc.compaction import Compaction
-from headrace.cdc.events import CaptureError
+from headrace.cdc.events import CaptureError, Compaction
 
 STATE = "headrace.compact.state"
 # pyiceberg would repeat a lost commit on the newer table, where another writer has put the same keys.

@@ -15,11 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.cdc.compaction import Compaction, Line
-from headrace.cdc.events import CaptureError
+from headrace.cdc.events import CaptureError, Compaction, Line
 from headrace.client.aggregation import disaggregate
 from headrace.client.clock import Clock
-from headrace.client.streams import list_all_shards
+from headrace.client.hash_keys import list_all_shards
 
 _HOUR_MS = 3_600_000
 _CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict")

@@ -234,8 +234,8 @@ def _stream_sink(
 ) -> Any:
     from headrace.cdc.envelopes import LargeValues, envelope_of
     from headrace.cdc.stream_sink import PRODUCER_OPTIONS, PartitionKeys, StreamSink
+    from headrace.client.hash_keys import name_member
     from headrace.client.producer import Producer
-    from headrace.client.streams import name_member
 
     shrink = None
     if large_to is not None:
@@ -288,8 +288,7 @@ def compact(
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
-    from headrace.cdc.compaction import format_row
-    from headrace.cdc.events import CaptureError
+    from headrace.cdc.events import CaptureError, format_row
 
     columns: dict[str, tuple[str, ...]] = {}
     for option in keys:

@@ -73,7 +73,7 @@ async def _serve(make_client: Callable[[str], Any], region: str, port: int) -> N
         return routes.answer(request)
 
     supervisor = Supervisor(clock)
-    sampler.wake_worker = supervisor.start(sampler).wake
+    sampler.start(supervisor)
     with tempfile.TemporaryDirectory() as folder:
         server = Server(answer, is_inline=lambda _: False, temp_dir=Path(folder))
         await server.start(bound)

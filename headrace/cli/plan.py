@@ -185,7 +185,7 @@ def _of_tail(path: Path, lines: list[bytes], rate: float | None, readers: int) -
 
 def _of_stream(stream: str, rate: float | None, readers: int, reach: dict[str, Any]) -> Load:
     from headrace.client.clock import SystemClock
-    from headrace.client.streams import name_member
+    from headrace.client.hash_keys import name_member
     from headrace.shards.planning import Load
     from headrace.shards.scaling import Sampler
 

@@ -20,9 +20,8 @@ from headrace.cli.options import NumberRange, client, endpoint_option, explain, 
 from headrace.cli.pacing import parse_speed
 from headrace.cli.stream_names import explain_stream_errors
 from headrace.client.clock import SystemClock
-from headrace.client.hash_keys import ShardRange, hash_key_of
+from headrace.client.hash_keys import ShardRange, hash_key_of, name_member
 from headrace.client.receipts import check_record
-from headrace.client.streams import name_member
 from headrace.core.extras import install_command
 from headrace.shards.loads import Settings, StreamLoad
 from headrace.shards.planning import US_EAST_1
@@ -119,7 +118,7 @@ def simulate(
     The lines are events as for `headrace replay`, or what `headrace tail --json` printed.
     """
     try:
-        from headrace.shards.simulation.strategies import compare, generate_load, read_load
+        from headrace.shards.simulation import compare, generate_load, read_load
     except ModuleNotFoundError as error:
         raise fail(
             f"The simulation needs {error.name}; run: {install_command('shards')}"
@@ -178,7 +177,7 @@ def _print(runs: list[Any], title: str) -> None:
 
 def _save(path: Path, load: Any, runs: list[Any], title: str) -> None:
     try:
-        from headrace.shards.simulation.plot import save_plot
+        from headrace.shards.simulation import save_plot
 
         save_plot(path, load, runs, title)
     except ModuleNotFoundError as error:

@@ -113,10 +113,10 @@ def check(queries: Path, *, dialect: str, **reach: Any) -> None:
     """Check QUERIES, a file or a folder of .sql files, and say where the first mistake is."""
     script = _read(queries, dialect, **reach)
     _warn(script)
-    count = len(script.queries)
+    count, relations = len(script.queries), len(script.relations)
     click.echo(
         f"{count} {'query' if count == 1 else 'queries'}, "
-        f"{len(script.relations)} streams and tables: no mistakes"
+        f"{relations} {'stream or table' if relations == 1 else 'streams and tables'}: no mistakes"
     )
 
 

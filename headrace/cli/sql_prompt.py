@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from headrace.cli.options import client, client_options, error_text, explain, fail, split_s3_url
-from headrace.cli.stream_names import suggest_stream
+from headrace.cli.stream_names import stream_names, suggest_stream
 from headrace.client import ConsumerGroup, GroupError, MemoryLeaseStore
 from headrace.client import Record as KinesisRecord
 from headrace.client.aggregation import disaggregate
@@ -74,7 +74,13 @@ def make_session(
         client("kinesis", **reach).put_record(StreamName=stream, PartitionKey=key, Data=data)
 
     views = None if checkpoint is None else Views(open_view, lambda: time.sleep(_WAIT_S))
-    return Session(analysis, lambda streams: read_streams(streams, options), views, put)
+    return Session(
+        analysis,
+        lambda streams: read_streams(streams, options),
+        views,
+        put,
+        lambda: stream_names(client("kinesis", **reach)),
+    )
 
 
 def _statements(*, is_terminal: bool) -> Iterator[str]:

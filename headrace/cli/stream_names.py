@@ -28,6 +28,12 @@ def explain_stream(error: Exception, kinesis: Any, stream: str) -> click.ClickEx
     return fail(error_text(error).removesuffix(".") + hint) if hint else explain(error)
 
 
+def stream_names(kinesis: Any) -> list[str]:
+    """Return the names of all streams."""
+    pages = kinesis.get_paginator("list_streams").paginate()
+    return [name for page in pages for name in page["StreamNames"]]
+
+
 def suggest_stream(error: BaseException | None, kinesis: Any, stream: str) -> str:
     """Return "; did you mean ..?", or "; there is ..", if `error` says that `stream` is not there; else nothing.
 
@@ -43,8 +49,7 @@ def suggest_stream(error: BaseException | None, kinesis: Any, stream: str) -> st
     ):
         return ""
     try:
-        pages = kinesis.get_paginator("list_streams").paginate()
-        names = [name for page in pages for name in page["StreamNames"]]
+        names = stream_names(kinesis)
     except (BotoCoreError, ClientError):
         return ""
     name = stream.rpartition("/")[2]

@@ -18,9 +18,9 @@ from headrace.cli.interrupts import reader_is_gone
 from headrace.cli.options import client, client_options, endpoint_option, explain, fail
 from headrace.cli.stream_names import explain_stream
 from headrace.client.group import ConsumerGroup, GroupError
+from headrace.client.hash_keys import list_all_shards, name_member
 from headrace.client.leases.stores import MemoryLeaseStore
 from headrace.client.records import Record
-from headrace.client.streams import list_all_shards, name_member
 
 # `headrace tail --queue`: receives the records of a queue, prints them, and acknowledges what it printed.
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.client.async_producer import AsyncProducer as AsyncProducer
-    from headrace.client.batches import Batch as Batch
     from headrace.client.group import ConsumerGroup as ConsumerGroup
     from headrace.client.group import GroupError as GroupError
+    from headrace.client.hash_keys import Salt as Salt
     from headrace.client.leases.dynamodb import DynamoDbLeaseStore as DynamoDbLeaseStore
     from headrace.client.leases.stores import FileLeaseStore as FileLeaseStore
     from headrace.client.leases.stores import MemoryLeaseStore as MemoryLeaseStore
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from headrace.client.receipts import PutsFailed as PutsFailed
     from headrace.client.receipts import Receipt as Receipt
     from headrace.client.receipts import Receipts as Receipts
+    from headrace.client.records import Batch as Batch
     from headrace.client.records import Record as Record
-    from headrace.client.salting import Salt as Salt
 
 _HOME = {
     "AsyncProducer": "async_producer",
-    "Batch": "batches",
+    "Batch": "records",
     "BufferFull": "receipts",
     "ConsumerGroup": "group",
     "DynamoDbLeaseStore": "leases.dynamodb",
@@ -48,7 +48,7 @@ _HOME = {
     "Receipt": "receipts",
     "Receipts": "receipts",
     "Record": "records",
-    "Salt": "salting",
+    "Salt": "hash_keys",
     "run": "processing",
 }
 

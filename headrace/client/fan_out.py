@@ -15,10 +15,10 @@ from datetime import datetime
 from typing import Any
 
 from headrace.client.access import AwsAccess
+from headrace.client.hash_keys import Streams
 from headrace.client.leases.stores import AT_TIMESTAMP, Checkpoint, Lease
 from headrace.client.readings import shard_of
 from headrace.client.records import Page, Unpacker, event_page_of
-from headrace.client.streams import Streams
 from headrace.client.wire import ServiceError, Wire, WireError
 
 _PRELUDE = struct.Struct(">III")  # bytes of the message, bytes of its headers, CRC-32 of these

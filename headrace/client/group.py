@@ -25,9 +25,9 @@ from typing import Any, Literal, Self
 from botocore.exceptions import ClientError
 
 from headrace.client.access import AwsAccess
-from headrace.client.batches import Batch
 from headrace.client.clock import Clock, SystemClock
 from headrace.client.fan_out import FanOutReader, register
+from headrace.client.hash_keys import Streams
 from headrace.client.leases.coordinator import Coordinator
 from headrace.client.leases.dynamodb import DynamoDbLeaseStore
 from headrace.client.leases.stores import (
@@ -40,8 +40,7 @@ from headrace.client.leases.stores import (
     StoreError,
 )
 from headrace.client.readings import MOST_RECORDS, GroupMetrics, Reading, Readings, ShardReader
-from headrace.client.records import Page, Record
-from headrace.client.streams import Streams
+from headrace.client.records import Batch, Page, Record
 from headrace.client.wire import ServiceError, Target, Wire, WireError
 
 _LOG = logging.getLogger("headrace.client")

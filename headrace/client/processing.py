@@ -26,11 +26,10 @@ from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
 from headrace.client.access import AwsAccess
-from headrace.client.batches import Batch
 from headrace.client.clock import Clock, SystemClock
 from headrace.client.group import GroupError
 from headrace.client.leases.stores import Checkpoint
-from headrace.client.records import Record
+from headrace.client.records import Batch, Record
 
 MOST_RECORDS = 10  # documented: API_ReceiveQueueRecords
 _LONGEST_WAIT_S = 20

@@ -18,6 +18,7 @@ from typing import Any, Literal, Self
 from headrace.client.access import AwsAccess
 from headrace.client.clock import Clock, SystemClock
 from headrace.client.dispatch import MOST_RECORDS, Dispatch
+from headrace.client.hash_keys import Streams
 from headrace.client.lanes import Lane, Lanes, Spool
 from headrace.client.receipts import (
     MOST_KEY_CHARS,
@@ -37,7 +38,6 @@ from headrace.client.receipts import (
     size_of,
 )
 from headrace.client.sender import Sender, SenderOptions
-from headrace.client.streams import Streams
 from headrace.client.wire import Target, Wire
 
 _LOG = logging.getLogger("headrace.client")

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from headrace.client.batches import Batch, BatchOwner
 from headrace.client.hash_keys import ShardRange
 from headrace.client.leases.stores import AT_TIMESTAMP, Checkpoint, Lease
-from headrace.client.records import Page, Record, Unpacker, page_of
+from headrace.client.records import Batch, BatchOwner, Page, Record, Unpacker, page_of
 from headrace.client.wire import ServiceError, Wire, WireError
 
 # One batch is processed while the next one waits.

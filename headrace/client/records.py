@@ -1,17 +1,22 @@
-"""Records as consumers see them, and the answers of GetRecords and SubscribeToShard that they come from."""
+"""Records as consumers see them, and the answers of GetRecords and SubscribeToShard that they come from.
+
+Batches: the records of one shard that a consumer processes together.
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
 from binascii import a2b_base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from headrace.client.aggregation import MAGIC, disaggregate
 from headrace.client.hash_keys import ShardRange, hash_key_of
+from headrace.client.leases.stores import Checkpoint
 
 try:
     from headrace.client.quick_pages import rows_of as _rows_of
@@ -150,3 +155,45 @@ class Unpacker:
                 self._is_inside.clear()
             is_inside = self._is_inside[key] = hash_key_of(key) in self._shard
         return is_inside
+
+
+class BatchOwner(Protocol):
+    """What a batch asks of its group."""
+
+    def checkpoint(self, batch: Batch, record: Record | None) -> bool:
+        """Note that a batch was processed, all of it or up to a record."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Records of one shard, in order; a loop over it gives them.
+
+    Attributes:
+        shard_id: the shard.
+        records: the records; user records of aggregates, one by one.
+        lag_ms: how far behind the newest record the last one is.
+        delivered_s: when the consumer got it, by the group's monotonic clock.
+    """
+
+    owner: BatchOwner = field(repr=False)
+    shard_id: str
+    records: list[Record]
+    lag_ms: int
+    end: Checkpoint
+    is_last: bool = False
+    delivered_s: float = 0.0
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def checkpoint(self, record: Record | None = None) -> bool:
+        """Note that the batch was processed, or, with a record of it, all up to that one. Thread-safe.
+
+        The group writes it within its checkpoint interval. Return False when the shard is another worker's by now:
+        that worker reads these records again.
+        """
+        return self.owner.checkpoint(self, record)

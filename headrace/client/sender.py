@@ -25,7 +25,7 @@ from headrace.client.dispatch import (
     Settled,
     outcome_of,
 )
-from headrace.client.hash_keys import ShardMap, random_key
+from headrace.client.hash_keys import ShardMap, Streams, random_key
 from headrace.client.lanes import Lanes, Spool
 from headrace.client.receipts import (
     Calls,
@@ -36,7 +36,6 @@ from headrace.client.receipts import (
     Receipt,
     RequestCounts,
 )
-from headrace.client.streams import Streams
 from headrace.client.wire import CBOR, ServiceError, WireError
 
 _AGAIN_S = 1.0

@@ -14,7 +14,6 @@ from headrace.dashboard.api import Dashboard
 from headrace.dashboard.cloud_account import (
     CloudAccount,
     CloudMeter,
-    FunctionTotals,
     streaming_queries,
 )
 from headrace.dashboard.sampler import Rings, Sampler
@@ -84,8 +83,6 @@ def build_dashboard(
     account = CloudAccount(
         base.gateway, config.account_id, config.region, lambda: base.moto.engine.ready
     )
-    functions = FunctionTotals(config.account_id, config.region)
-    base.metrics.watch = functions.note
     meter = CloudMeter(
         account,
         base.clock,
@@ -93,7 +90,7 @@ def build_dashboard(
         lambda_=services.lambda_,
         firehose=services.firehose,
         pipes=services.pipes,
-        functions=functions,
+        functions=base.functions,
         handled=handled.totals,
         queries=partial(_read_queries, config.data_dir),
     )

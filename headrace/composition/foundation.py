@@ -17,6 +17,7 @@ from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
+from headrace.dashboard.cloud_account import FunctionTotals
 from headrace.deliveries.outbox import OUTBOX, OutboxWorker
 from headrace.deliveries.outside_http import post
 from headrace.moto.engine import MotoEngine
@@ -104,6 +105,7 @@ class Foundation:
         keys: the access keys that are accepted with `--auth`; None without `--auth`, as is `authentication`.
         environments: runs functions in this process; None when each function runs in processes of its own.
         endpoint_url: the cloud's own URL; correct once the port is known.
+        functions: counts what functions did, for the dashboard.
         tls: the cloud's certificate, for the clients that begin with a TLS handshake.
     """
 
@@ -118,6 +120,7 @@ class Foundation:
     keys: KeyRing | None
     authentication: Authentication | None
     metrics: MetricQueue
+    functions: FunctionTotals
     logs: LogQueue
     environments: MakeEnvironment | None
     endpoint_url: Callable[[], str]

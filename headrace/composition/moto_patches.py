@@ -18,6 +18,7 @@ from headrace.moto.patches import (
     codepipeline,
     cognito_identity,
     core,
+    discovery,
     ec2,
     ecr,
     ecs,
@@ -37,6 +38,10 @@ from headrace.moto.patches import (
     wafv2,
 )
 from headrace.moto.patching import Patch, Patches
+from headrace.services import kinesisanalyticsv2 as kinesisanalyticsv2_patches
+from headrace.services import opensearchserverless as opensearchserverless_patches
+from headrace.services import scheduler as scheduler_patches
+from headrace.services import ssm as ssm_patches
 from headrace.services.apigateway import patches as apigateway_patches
 from headrace.services.apigateway import stages
 from headrace.services.apigateway.documentation import add_documentation
@@ -65,21 +70,17 @@ from headrace.services.events import rules as event_inputs
 from headrace.services.glue import patches as glue_patches
 from headrace.services.glue import schema_versions as glue_schema_versions
 from headrace.services.iam import patches as iam_patches
-from headrace.services.iam.sts import patches as sts_patches
-from headrace.services.iam.sts import sessions as sts_sessions
+from headrace.services.iam import sts_patches as sts_patches
+from headrace.services.iam import sts_sessions as sts_sessions
 from headrace.services.iot import patches as iot_patches
 from headrace.services.iot.mqtt import shadows as iot_shadows
-from headrace.services.kinesisanalyticsv2 import patches as kinesisanalyticsv2_patches
 from headrace.services.logs import patches as logs_patches
 from headrace.services.opensearch import patches as opensearch_patches
-from headrace.services.opensearchserverless import patches as opensearchserverless_patches
 from headrace.services.pipes import pipes as pipes_patches
 from headrace.services.redshift import patches as redshift_patches
-from headrace.services.scheduler import schedules as scheduler_patches
 from headrace.services.sns import patches as sns_patches
 from headrace.services.sqs import patches as sqs_patches
 from headrace.services.sqs import quick as sqs_quick
-from headrace.services.ssm import patches as ssm_patches
 from headrace.services.stepfunctions import patches as stepfunctions_patches
 
 # Requests that are answered without moto's handlers in their plain form.
@@ -233,6 +234,10 @@ _OWN = Patches(
         ],
         "moto.servicediscovery.models": [servicediscovery.replace_instances],
         "moto.secretsmanager.exceptions": [secretsmanager.answer_as_aws],
+        "moto.secretsmanager.models": [
+            secretsmanager.rotate_by_functions,
+            secretsmanager.follow_stages,
+        ],
         "moto.sns.utils": [event_inputs.patch_filter_policies],
         "moto.sqs.models": [sqs_patches.match_literal_prefixes],
         "moto.ssm.models": [ssm_patches.apply_bounds],
@@ -259,20 +264,21 @@ _OWN = Patches(
         sts_patches.patch,
     ],
 )
-# For many modules each: what one mechanism refuses.
-_REFUSALS: tuple[tuple[tuple[str, ...], Patch], ...] = (
+# For many modules each: what one mechanism changes.
+_SHARED: tuple[tuple[tuple[str, ...], Patch], ...] = (
     (tuple(known_names.MODULES), known_names.refuse_known_names),
     (not_run.MODULES, not_run.refuse_runs),
+    (discovery.MODULES, discovery.name_own_endpoint),
 )
 PATCHES = Patches(
     {
         **_OWN.of_modules,
         **{
             name: [
-                *(refuse for names, refuse in _REFUSALS if name in names),
+                *(patch for names, patch in _SHARED if name in names),
                 *_OWN.of_modules.get(name, ()),
             ]
-            for names, _ in _REFUSALS
+            for names, _ in _SHARED
             for name in names
         },
     },

@@ -33,9 +33,10 @@ from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
 from headrace.dashboard.api import Dashboard, page_file
+from headrace.dashboard.cloud_account import FunctionTotals
 from headrace.moto.current_cloud import Connections, Handled
 from headrace.moto.engine import MotoEngine
-from headrace.moto.memory.principals import trust_policy_of
+from headrace.moto.principals import trust_policy_of
 from headrace.pages import sqs_messages
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages
@@ -244,6 +245,7 @@ def build_parts(
             apis=apis.answer_call,
             devices=mqtt.broker,
             metrics=base.metrics,
+            logs=base.logs,
             handled=handled,
             stream_changed=base.moto.table_streams.changed,
             before_policies_change=decisions.decide_waiting,
@@ -323,6 +325,7 @@ def _build_foundation(
         """Whether metrics and log lines may be sent to moto: not when sending them would load moto."""
         return warms_up or moto.engine.ready
 
+    functions = FunctionTotals(config.account_id, config.region)
     return Foundation(
         config=config,
         clock=clock,
@@ -334,7 +337,8 @@ def _build_foundation(
         sessions=sessions,
         keys=keys,
         authentication=authentication,
-        metrics=MetricQueue(gateway, may_send),
+        metrics=MetricQueue(gateway, may_send, watch=functions.note),
+        functions=functions,
         logs=LogQueue(gateway, may_send),
         environments=environments,
         endpoint_url=endpoint_url,

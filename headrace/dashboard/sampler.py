@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from headrace.core.clock import Clock
+from headrace.core.workers import Supervisor
 from headrace.dashboard.account import Account
 from headrace.dashboard.inventory import Inventory, read_inventory
 from headrace.store.database import Database
@@ -146,7 +147,6 @@ class Sampler:
     Attributes:
         inventory: the newest inventory.
         latest: the newest sample; None before the first.
-        wake_worker: wakes the worker, when a watcher comes; set by whoever starts it.
     """
 
     name = "dashboard"
@@ -172,7 +172,11 @@ class Sampler:
         self.inventory = Inventory()
         self._version = 0
         self.latest: Sample | None = None
-        self.wake_worker: Callable[[], None] = lambda: None
+        self._wake_worker: Callable[[], None] = lambda: None
+
+    def start(self, supervisor: Supervisor) -> None:
+        """Sample on a supervisor; a watcher that comes wakes the worker."""
+        self._wake_worker = supervisor.start(self).wake
 
     def step(self) -> float:
         """Take a sample, and wake the watchers."""
@@ -208,7 +212,7 @@ class Sampler:
         watch = _Watch(stream, wake)
         with self._lock:
             self._by_id[id(watch)] = watch
-        self.wake_worker()
+        self._wake_worker()
 
         def stop() -> None:
             with self._lock:

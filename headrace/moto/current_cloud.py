@@ -23,6 +23,7 @@ from headrace.core.ports import (
     ControlPlane,
     Guard,
     InvokeResult,
+    LogSink,
     MetricSink,
     NoGuard,
 )
@@ -255,6 +256,7 @@ class Connections:
         devices: IoT's MQTT clients.
         apis: answers requests to APIs.
         metrics: takes what metric filters of log groups count.
+        logs: takes what services log of what they do.
         handled: counts what rules, topics, queues and tables handle.
         stream_changed: called with the ARN of a table's stream that has a new record; does not wait.
         endpoint_url: returns the cloud's address, for links in what it sends.
@@ -273,6 +275,7 @@ class Connections:
     devices: Devices | None = None
     apis: Apis | None = None
     metrics: MetricSink | None = None
+    logs: LogSink | None = None
     handled: Handled = field(default_factory=Handled)
     stream_changed: Callable[[str], None] | None = None
     before_policies_change: Callable[[], None] = lambda: None
@@ -314,7 +317,7 @@ class CurrentCloud:
         self.queries = connections.queries
         self.devices = connections.devices
         self.endpoint_url = connections.endpoint_url
-        self.metrics = connections.metrics
+        self.metrics, self.logs = connections.metrics, connections.logs
         self.handled, self.stream_changed = connections.handled, connections.stream_changed
 
     @contextlib.contextmanager

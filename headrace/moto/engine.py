@@ -26,16 +26,17 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.moto.current_cloud import ANSWERS_CLIENT, CURRENT, NOTHING, Connections
 from headrace.moto.in_process import ANSWERED, LONG_POLLS, InProcessCalls, wait_for_messages
-from headrace.moto.memory.memory import MotoMemory, account_of
+from headrace.moto.memory import MotoMemory, account_of
 from headrace.moto.patches.core import new_request_id
 from headrace.moto.patching import Patches, patch_at_start, watch_imports
-from headrace.moto.requests.conversion import PROFILES, operation_of, run_entry, service_of
+from headrace.moto.requests.checks import AnswerWithoutMoto, CheckStrictly, Kind
 from headrace.moto.requests.preparation import (
-    AnswerWithoutMoto,
-    CheckStrictly,
-    Kind,
+    PROFILES,
     Preparation,
     PreparedRequest,
+    operation_of,
+    run_entry,
+    service_of,
 )
 from headrace.moto.requests.quick import (
     NotPlain,

@@ -2,10 +2,13 @@
 
 Runs long polls of SQS and of activities outside moto, which would sleep while it holds the request lock.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
 
 from __future__ import annotations
 
 import functools
+import io
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -23,10 +26,9 @@ from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import loader, service_model
 from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.core.clock import Clock
-from headrace.core.commit_notes import answer_from, has_note
 from headrace.core.ids import Ids
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.requests.conversion import aws_response, http_request_of
+from headrace.store.database import answer_from, has_note
 
 
 class InProcessCalls:
@@ -236,3 +238,44 @@ def wait_for_messages(receive: Callable[[], HttpResponse], clock: Clock) -> Http
                 # Other messages become visible without an event, by time.
                 left_s = min(left_s, max(0.001, (LAST_RECEIVE.again_ms - clock.now_ms()) / 1000))
             clock.wait(arrived, left_s)
+
+
+def http_request_of(request: Any) -> HttpRequest:
+    """Convert botocore's prepared request to headrace's."""
+    path, _, query = request.url.split("://", 1)[1].partition("/")[2].partition("?")
+    headers = {
+        str(key).lower(): value.decode("latin-1") if isinstance(value, bytes) else str(value)
+        for key, value in request.headers.items()
+    }
+    body = request.body
+    if body is None:
+        body = b""
+    elif isinstance(body, str):
+        body = body.encode()
+    elif not isinstance(body, bytes | bytearray):
+        body = body.read()
+    return HttpRequest(request.method, f"/{path}", query, headers, bytes(body))
+
+
+class _Raw:
+    """A response body with the interface that botocore reads."""
+
+    def __init__(self, body: bytes) -> None:
+        self._file = io.BytesIO(body)
+
+    def stream(self, amt: int = 65536, **_: Any) -> Any:
+        while chunk := self._file.read(amt):
+            yield chunk
+
+    def read(self, amt: int | None = None, **_: Any) -> bytes:
+        return self._file.read(-1 if amt is None else amt)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def aws_response(url: str, response: HttpResponse) -> AWSResponse:
+    """Convert headrace's response to botocore's; the body must be bytes."""
+    raw = cast("Any", _Raw(cast("bytes", response.body)))
+    # A client reads the first of two headers with one name.
+    return AWSResponse(url, response.status, cast("Any", dict(reversed(response.headers))), raw)

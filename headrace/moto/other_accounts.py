@@ -17,9 +17,9 @@ from typing import Any
 
 from headrace.aws.calls.operation import is_restricted
 from headrace.core.arn import is_account_id, partition_of
+from headrace.moto import principals
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.memory import principals
-from headrace.moto.memory.memory import policy_in_moto
+from headrace.moto.memory import policy_in_moto
 from headrace.permissions.decisions.identity import build_refusal
 from headrace.permissions.policies.document import UnreadableDocument
 from headrace.permissions.policies.evaluate import denial, evaluate

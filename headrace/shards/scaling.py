@@ -18,8 +18,7 @@ from typing import Any
 
 from headrace.client.aggregation import MAGIC, disaggregate
 from headrace.client.clock import Clock, SystemClock
-from headrace.client.hash_keys import ShardRange, hash_key_of
-from headrace.client.streams import list_all_shards, name_member
+from headrace.client.hash_keys import ShardRange, hash_key_of, list_all_shards, name_member
 from headrace.shards.loads import KeySketch, Settings, StreamLoad, utilisation_of, weight_of
 from headrace.shards.policy import (
     LEAST_RESHARD_S,

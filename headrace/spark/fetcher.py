@@ -11,9 +11,8 @@ from typing import Protocol
 from headrace.spark.get_records import ExpiredIterator, Page
 from headrace.spark.offsets import Init, Offset
 from headrace.spark.options import Options
-from headrace.spark.pace import Pace
-from headrace.spark.retention import LEAST_RETENTION_S, check_retention
-from headrace.spark.spans import Shard
+from headrace.spark.reading import Pace
+from headrace.spark.spans import LEAST_RETENTION_S, Shard, check_retention
 from headrace.spark.spool import ShardSpool
 from headrace.spark.untyped import pa
 

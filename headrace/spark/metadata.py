@@ -2,10 +2,14 @@
 
 They lie under `kinesis.metadataPath`: a folder that all machines see, an S3 prefix, or HDFS (by WebHDFS). A file is
 written whole, once: who comes second finds the first one's.
+
+Signs requests to AWS (documented: Signature Version 4), with the standard library alone.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import os
 import shutil
@@ -14,15 +18,16 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 from urllib.request import url2pathname
 from xml.etree import ElementTree
 
 from headrace.spark.connections import Answer, Connections, Unreachable
 from headrace.spark.options import Connection, InvalidOption
-from headrace.spark.signing import Keys, signed_headers
 from headrace.spark.untyped import untyped
 
 _TRIES = 6
@@ -354,3 +359,70 @@ def endpoint_of(service: str, region: str) -> str:
         return own.rstrip("/")
     domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
     return f"https://{service}.{region}.{domain}"
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The credentials of one request."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    token: str | None = field(default=None, repr=False)
+
+
+def signed_headers(
+    keys: Keys,
+    service: str,
+    region: str,
+    request: tuple[str, str, Mapping[str, str], bytes],
+    moment: datetime | None = None,
+) -> dict[str, str]:
+    """Return a request's headers with its signature.
+
+    Args:
+        keys: who signs.
+        service: as in the scope of the signature, such as `s3`.
+        region: as in the scope.
+        request: method, URL (its path as it is sent), headers, body.
+        moment: the time of the signature; now by default.
+    """
+    method, url, headers, body = request
+    at = (moment or datetime.now(timezone.utc)).strftime("%Y%m%dT%H%M%SZ")
+    parts = urlsplit(url)
+    digest = hashlib.sha256(body).hexdigest()
+    signed = {name.lower(): value.strip() for name, value in headers.items()}
+    signed |= {"host": parts.netloc, "x-amz-date": at, "x-amz-content-sha256": digest}
+    if keys.token:
+        signed["x-amz-security-token"] = keys.token
+    names = ";".join(sorted(signed))
+    canonical = "\n".join(
+        [
+            method,
+            _path(parts.path, service),
+            _query(parts.query),
+            *(f"{name}:{signed[name]}" for name in sorted(signed)),
+            "",
+            names,
+            digest,
+        ]
+    )
+    scope = f"{at[:8]}/{region}/{service}/aws4_request"
+    text = f"AWS4-HMAC-SHA256\n{at}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
+    key = f"AWS4{keys.secret_key}".encode()
+    for part in (at[:8], region, service, "aws4_request"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    signed["authorization"] = (
+        f"AWS4-HMAC-SHA256 Credential={keys.access_key}/{scope}, SignedHeaders={names}, Signature={signature}"
+    )
+    return signed
+
+
+def _path(path: str, service: str) -> str:
+    # Every service but S3 has the path quoted once more.
+    return (path if service == "s3" else quote(path, safe="/~")) or "/"
+
+
+def _query(query: str) -> str:
+    pairs = parse_qsl(query, keep_blank_values=True)
+    return "&".join(f"{quote(n, safe='~')}={quote(v, safe='~')}" for n, v in sorted(pairs))

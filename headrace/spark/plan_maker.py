@@ -30,8 +30,7 @@ from headrace.spark.plans import (
     kin_of,
     stops_from_bytes,
 )
-from headrace.spark.retention import drop_expired
-from headrace.spark.spans import Shard, eligible
+from headrace.spark.spans import Shard, drop_expired, eligible
 from headrace.spark.task_reading import Order, stops_file
 
 log = logging.getLogger(__name__)

@@ -14,11 +14,11 @@ from headrace.spark.fetcher import Fetcher, StreamCalls, wall_s
 from headrace.spark.held_folder import HeldFolder
 from headrace.spark.offsets import Offset, has_latest, pinned
 from headrace.spark.options import Options
-from headrace.spark.retention import drop_expired
 from headrace.spark.spans import (
     Shard,
     Span,
     advance,
+    drop_expired,
     eligible,
     families,
     shares,

@@ -16,11 +16,9 @@ from headrace.spark.get_records import ExpiredIterator, Page, parse_records
 from headrace.spark.metadata import Store
 from headrace.spark.offsets import Init, ShardOffset
 from headrace.spark.options import Options
-from headrace.spark.pace import Pace
 from headrace.spark.plans import Plan, Stop, stops_from_bytes, stops_to_bytes
-from headrace.spark.reading import read_span, with_constants
-from headrace.spark.retention import LEAST_RETENTION_S, check_retention
-from headrace.spark.spans import Span
+from headrace.spark.reading import Pace, read_span, with_constants
+from headrace.spark.spans import LEAST_RETENTION_S, Span, check_retention
 from headrace.spark.untyped import Records, pa, pc
 
 _SHARDS_AT_ONCE = 16

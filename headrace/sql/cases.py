@@ -28,6 +28,7 @@ from headrace.sql.conversions import EPOCH
 from headrace.sql.fold import Fold, Record, ResultRow, run
 from headrace.sql.plan import QueryPlan, Script
 from headrace.sql.records import sequence_number
+from headrace.sql.types import near
 from headrace.sql.values import TooLarge
 
 # The one in C, ten times as fast, where it is installed.
@@ -65,6 +66,10 @@ def _run(script: Script, case: Any, name: str) -> Iterator[str]:
     if not isinstance(case, dict) or not set(case) <= _MEMBERS:
         raise BadCase(f"{name}: a test has {', '.join(sorted(_MEMBERS))}")
     records = [_record(one, index, name) for index, one in enumerate(case.get("input") or (), 1)]
+    streams = sorted({one.stream for one in script.relations.values()} - {""})
+    for stream, _ in records:
+        if stream not in streams:
+            raise BadCase(f"{name}: nothing reads the stream {stream!r}{near(stream, streams)}")
     for what in ("output", "late", "unreadable"):
         if not isinstance(case.get(what) or {}, dict):
             raise BadCase(f"{name}: {what} is by the names of streams and tables")

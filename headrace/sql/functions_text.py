@@ -14,7 +14,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import quote_plus, unquote_plus, urlsplit
+from urllib.parse import quote_plus, unquote, unquote_plus, urlsplit
 
 import re2
 
@@ -167,14 +167,33 @@ def _right(value: str, count: int) -> str:
 
 def _url(value: str) -> Any:
     parts = urlsplit(value)
-    if any(character.isspace() for character in value):
+    if any(character.isspace() for character in value) or not re2.fullmatch(_ESCAPED, value):
         raise ValueError(value)
     return parts
 
 
+_ESCAPED = r"(?s:(?:[^%]|%[0-9A-Fa-f]{2})*)"
+
+
+def _decoded(text_: str) -> str:
+    """Return Spark's text of a part of a URL without its escapes; unlike in a form, a plus is one."""
+    return f"url_decode(replace({text_}, '+', '%2B'))"
+
+
+def _spark_parameter(url: str, name: str) -> str:
+    key = _decoded("substring_index(p, '=', 1)")
+    value = _decoded("substring(p, instr(p, '=') + 1)")
+    parts = (
+        f"filter(split(parse_url({url}, 'QUERY'), '&'), p -> {key} = {name} AND instr(p, '=') > 0)"
+    )
+    return f"get(transform({parts}, p -> {value}), 0)"
+
+
 def _parameter(value: str, name: str) -> str | None:
-    match = re2.search(f"(?:&|^){re2.escape(name)}=([^&]*)", _url(value).query)
-    return str(match.group(1)) if match else None
+    pairs = (part.partition("=") for part in _url(value).query.split("&"))
+    return next(
+        (unquote(of) for key, is_pair, of in pairs if is_pair and unquote(key) == name), None
+    )
 
 
 def _matches(pattern: str, value: str, group: int = 0) -> list[str]:
@@ -256,16 +275,18 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
              lambda s: quote_plus(s, safe="*-._").replace("~", "%7E")),
     Function("URL_DECODE_PARAM", "S", STRING,
              "CASE WHEN {0} RLIKE '^([^%]|%[0-9A-Fa-f][0-9A-Fa-f])*$' THEN url_decode({0}) END",
-             lambda s: unquote_plus(s) if re2.fullmatch(r"(?s:(?:[^%]|%[0-9A-Fa-f]{2})*)", s) else None),
+             lambda s: unquote_plus(s) if re2.fullmatch(_ESCAPED, s) else None),
     Function("URL_EXTRACT_PROTOCOL", "S", STRING, "parse_url({0}, 'PROTOCOL')", lambda s: _url(s).scheme or None),
     Function("URL_EXTRACT_HOST", "S", STRING, "parse_url({0}, 'HOST')", lambda s: _url(s).hostname),
     Function("URL_EXTRACT_PORT", "S", INT,
              "try_cast(nullif(regexp_extract(parse_url({0}, 'AUTHORITY'), ':([0-9]+)$', 1), '') AS INT)",
              lambda s: _url(s).port),
-    Function("URL_EXTRACT_PATH", "S", STRING, "parse_url({0}, 'PATH')", lambda s: _url(s).path),
-    Function("URL_EXTRACT_QUERY", "S", STRING, "parse_url({0}, 'QUERY')", lambda s: _url(s).query or None),
-    Function("URL_EXTRACT_FRAGMENT", "S", STRING, "parse_url({0}, 'REF')", lambda s: _url(s).fragment or None),
-    Function("URL_EXTRACT_PARAMETER", "SS", STRING, "parse_url({0}, 'QUERY', {1})", _parameter),
+    Function("URL_EXTRACT_PATH", "S", STRING, _decoded("parse_url({0}, 'PATH')"), lambda s: unquote(_url(s).path)),
+    Function("URL_EXTRACT_QUERY", "S", STRING, _decoded("parse_url({0}, 'QUERY')"),
+             lambda s: unquote(_url(s).query) or None),
+    Function("URL_EXTRACT_FRAGMENT", "S", STRING, _decoded("parse_url({0}, 'REF')"),
+             lambda s: unquote(_url(s).fragment) or None),
+    Function("URL_EXTRACT_PARAMETER", "SS", STRING, _spark_parameter, _parameter),
 )  # fmt: skip
 
 

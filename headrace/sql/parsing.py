@@ -67,6 +67,7 @@ _OF_OTHERS = {
     ("UNION", "ALL"): "UNION: INSERT INTO one stream .. SELECT, once for each query",
     ("DELETE", ""): "DELETE: a record without data deletes a table's row of its key",
     ("UPDATE", ""): "UPDATE: a record replaces a table's row of its key",
+    ("(", "SELECT"): "a query in a condition or a value: join its stream or table in FROM",
 }
 # Words that are no names without quotes, so that a mistake is said where it is.
 _RESERVED = frozenset({"SELECT", "FROM", "WHERE"})
@@ -339,6 +340,8 @@ class _Parse:
         expected = f"; expected {', '.join(words)}" if 0 < len(words) <= 8 else ""
         location = place_of(meta)
         before, word, start = self._last[0]
+        if text.upper() == "WITH" and word in ("", ";"):
+            return SqlError("WITH: name the query by CREATE STREAM .. AS, and read it", location)
         if (text.upper(), "") in _OF_OTHERS:
             return SqlError(_OF_OTHERS[text.upper(), ""], location)
         if (word.upper(), text.upper()) in _OF_OTHERS:

@@ -117,11 +117,11 @@ class RunningQuery:
 
     def _until_by_side(self) -> list[datetime]:
         """Return of each side of a join the time until which its rows are late: by all rows before, or by its own."""
-        if not self.query.late or not self.query.joins:
-            return [self._late_until, self._late_until]
-        grace = timedelta(milliseconds=self.query.joins[0].grace_ms)
-        until = [newest - grace for newest in self._newest]
-        # The rows of a join before it have been sorted out.
+        until = [self._late_until, self._late_until]
+        if self.query.late and self.query.joins:
+            grace = timedelta(milliseconds=self.query.joins[0].grace_ms)
+            until = [newest - grace for newest in self._newest]
+        # The rows of a join before it have been sorted out; one of them may be as old as they wait for others.
         return [conversions.EPOCH - _LONGEST, until[1]] if self._follows() else until
 
     def _follows(self) -> bool:

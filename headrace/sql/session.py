@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,7 +60,7 @@ class Session:
     """What has been declared so far. For one thread.
 
     With `write`, INSERT INTO .. VALUES puts a record. With `views`, a query of one table that another query makes is
-    answered from its stored state.
+    answered from its stored state. With `streams`, SHOW TOPICS names those too that nothing has declared.
     """
 
     def __init__(
@@ -69,11 +69,13 @@ class Session:
         read: Reader,
         views: Views | None = None,
         write: Writer | None = None,
+        streams: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self._analysis = analysis
         self._read = read
         self._views = views
         self._write = write
+        self._streams = streams
 
     def words(self) -> list[str]:
         """Return the names of streams, columns and functions, for completion."""
@@ -148,7 +150,7 @@ class Session:
                 yield from (f"{name}  {value}" for name, value in sorted(properties.items()))
             case "TOPICS":
                 relations = self._analysis.relations.values()
-                yield from sorted({one.stream for one in relations} - {""})
+                yield from sorted({*(one.stream for one in relations), *self._streams()} - {""})
             case what:
                 raise SqlError(f"SHOW {what}{near(what, _SHOWN)}", statement.place)
 

@@ -105,6 +105,10 @@ def resolve(  # noqa: C901 - one case for each kind of expression
             return _case(expression, scope)
         case Struct():
             values, types = _all(expression.values, scope)
+            lower = [one.lower() for one in expression.names]
+            twice = [one for one in expression.names if lower.count(one.lower()) > 1]
+            if twice:
+                raise SqlError(f"the field {twice[0]!r} is there twice", expression.place)
             return replace(expression, values=values), SqlType("STRUCT", types, expression.names)
         case Array():
             values, types = _all(expression.values, scope)
@@ -120,7 +124,8 @@ def resolve(  # noqa: C901 - one case for each kind of expression
         case Tick():
             of, type_ = resolve(expression.of, scope)
             if type_ != TIMESTAMP:
-                raise SqlError(f"a time is rounded, not {type_}", expression.of.place)
+                hint = ": ROWTIME is one with --dialect kinesis-analytics" * (scope.times == BIGINT)
+                raise SqlError(f"a TIMESTAMP is rounded, not {type_}{hint}", expression.of.place)
             return replace(expression, of=of), TIMESTAMP
         case _:
             raise SqlError("a lambda function is an argument of a function", expression.place)

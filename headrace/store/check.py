@@ -23,7 +23,6 @@ from typing import Any
 
 from headrace.store import frame
 from headrace.store.database import Database, damage_in
-from headrace.store.discard import DELETED_SUFFIX
 from headrace.store.frame import (
     INDEX_SUFFIX,
     CorruptFrame,
@@ -33,7 +32,7 @@ from headrace.store.frame import (
     boot_id,
 )
 from headrace.store.losses import FIRST_INDEX, NOTHING_KNOWN, KnownLog, Loss
-from headrace.store.segment import SUFFIX, Segment
+from headrace.store.segment import DELETED_SUFFIX, SUFFIX, Segment
 from headrace.store.shard_log import ShardLog, identity_of
 
 STATE_FILE = "state.sqlite"

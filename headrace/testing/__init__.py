@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from headrace.testing.convergence import assert_converges as assert_converges
     from headrace.testing.guard import AwsUnreachable as AwsUnreachable
     from headrace.testing.handlers import FunctionNotLoadable as FunctionNotLoadable
-    from headrace.testing.simulated.chances import CALM as CALM
-    from headrace.testing.simulated.chances import ROUGH as ROUGH
-    from headrace.testing.simulated.chances import Chances as Chances
     from headrace.testing.simulated.entering import simulation as simulation
+    from headrace.testing.simulated.world import CALM as CALM
+    from headrace.testing.simulated.world import ROUGH as ROUGH
+    from headrace.testing.simulated.world import Chances as Chances
     from headrace.testing.waiting import NotInTime as NotInTime
     from headrace.testing.waiting import Record as Record
     from headrace.testing.waiting import RecordsExpired as RecordsExpired
@@ -41,9 +41,9 @@ _HOME = {
     "NotConverged": "convergence",
     "NothingProcessed": "convergence",
     "assert_converges": "convergence",
-    "CALM": "simulated.chances",
-    "Chances": "simulated.chances",
-    "ROUGH": "simulated.chances",
+    "CALM": "simulated.world",
+    "Chances": "simulated.world",
+    "ROUGH": "simulated.world",
     "simulation": "simulated.entering",
     "AwsUnreachable": "guard",
     "FunctionNotLoadable": "handlers",

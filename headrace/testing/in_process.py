@@ -30,7 +30,7 @@ from headrace.aws.calls.http import DROPPED, FileSlice, HttpRequest, HttpRespons
 from headrace.aws.server.answers import when_done
 from headrace.cloud import Cloud
 from headrace.core.arn import is_account_id
-from headrace.moto.requests.conversion import aws_response, http_request_of
+from headrace.moto.in_process import aws_response, http_request_of
 from headrace.store.disk_space import free_bytes
 from headrace.testing.access import CloudAccess
 from headrace.testing.guard import is_aws, is_metadata

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from headrace.client.streams import list_all_shards
+from headrace.client.hash_keys import list_all_shards
 
 T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 30.0

@@ -82,6 +82,12 @@ WORKLOADS = (
     ),
     Workload("GetRecords drain, 1 KiB", lambda load: drain(load, "large"), {RATE: None}),
     Workload(
+        "PutRecords 500 x 10 KiB",
+        lambda load: put_records(load, "huge", 10 * 1024, bodies=4),
+        {RATE: None},
+    ),
+    Workload("GetRecords drain, 10 KiB", lambda load: drain(load, "huge"), {RATE: None}),
+    Workload(
         f"PutRecords 500 x 100 B, {MANY_SHARDS} shards",
         lambda load: put_records(load, "wide", 100, MANY_SHARDS),
         {RATE: report.times_the_best(12)},
@@ -142,6 +148,7 @@ Results = dict[str, dict[str, list[dict[str, Any]]]]
     help="Comma-separated. Empty: headrace alone.",
 )
 @click.option("--only", default="", help="Only workloads with this in their name.")
+@click.option("--markdown", is_flag=True, help="Print the table of docs/performance.md.")
 @click.option(
     "--restart/--no-restart", "with_restart", default=True, help="Kill and restart with 10 million."
 )
@@ -158,6 +165,7 @@ def main(
     only: str,
     json_path: Path | None,
     *,
+    markdown: bool,
     quick: bool,
     with_restart: bool,
 ) -> None:
@@ -185,7 +193,11 @@ def main(
     # Piped into a file, a table has no terminal width to use.
     console = Console(width=None if sys.stdout.isatty() else 180)
     title = f"Kinesis, {SHARDS} shards, medians of {rounds} x {seconds:g} s"
-    console.print(report.table(lines, targets, medians, title))
+    if markdown:
+        print(report.markdown(lines, medians))
+        print(f"\n{title}; load average {os.getloadavg()[0]:.1f}.")
+    else:
+        console.print(report.table(lines, targets, medians, title))
     for sentence in report.errors(medians):
         console.print(sentence, markup=False, highlight=False)
     console.print(f"{time.monotonic() - started:.0f} s in all")
@@ -196,10 +208,12 @@ def main(
 def _needed(chosen: Sequence[Workload]) -> list[Workload]:
     names = {each.name for each in chosen}
     wanted: list[str] = []
-    if any(name.startswith(("GetRecords drain, 100", str(READERS))) for name in names):
+    if any(name.startswith(("GetRecords drain, 100 ", str(READERS))) for name in names):
         wanted.append("PutRecords 500 x 100 B")
     if any(name.startswith("GetRecords drain, 1 K") for name in names):
         wanted.append("PutRecords 500 x 1 KiB")
+    if any(name.startswith("GetRecords drain, 10 K") for name in names):
+        wanted.append("PutRecords 500 x 10 KiB")
     return [
         workload for workload in WORKLOADS if workload.name in wanted and workload.name not in names
     ]

@@ -158,6 +158,31 @@ def table(lines: Sequence[Line], targets: Sequence[str], medians: Medians, title
     return report
 
 
+def markdown(lines: Sequence[Line], medians: Medians) -> str:
+    """Return the table of docs/performance.md: our figure, the best peer's, the ceiling's, and our share of that."""
+    rows = [
+        "| work | | headrace | best peer | ceiling | of the ceiling |",
+        "|---|---|---|---|---|---|",
+    ]
+    shown = ""
+    for line in lines:
+        result, by_target = outcome(line, medians), medians[line.workload]
+        best, share = result["best peer"], result["of the ceiling"]
+        ours, ceiling = (_cell(by_target.get(target), line.metric) for target in (US, CEILING))
+        peer = "" if best is None else f"{_cell(by_target[best], line.metric)} {best}"
+        cells = (
+            line.workload if line.workload != shown else "",
+            line.metric,
+            ours if result["met"] is not False else f"{ours} (goal {line.goal and line.goal.text})",
+            peer if result["ratio"] is None else f"{peer} ({result['ratio']:.1f}x)",
+            ceiling,
+            "" if share is None else f"{share:.2f}",
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+        shown = line.workload
+    return "\n".join(rows)
+
+
 def _cell(figures: Mapping[str, Any] | None, metric: str) -> str:
     if figures is None:
         return ""

@@ -9,8 +9,8 @@ from typing import Any
 
 import boto3
 
-from headrace.spark.puts import MOST_RECORDS
 from headrace.spark.reading import COLUMNS
+from headrace.spark.sink import MOST_RECORDS
 
 REGION = "us-east-1"
 

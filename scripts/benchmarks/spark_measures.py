@@ -26,8 +26,8 @@ from pyspark.sql import SparkSession
 from headrace.spark.client import KinesisClient
 from headrace.spark.offsets import TrimHorizon
 from headrace.spark.options import Options, SinkOptions
-from headrace.spark.puts import MOST_RECORDS, Sender
 from headrace.spark.reading import COLUMNS, pages
+from headrace.spark.sink import MOST_RECORDS, Sender
 from headrace.spark.streams import kinesis_stream, stream_to_kinesis
 from headrace.spark.versions import HAS_DATA_SOURCES, spark_version
 from scripts.benchmarks.spark_by_hand import REGION, over_boto3, row_by_row, row_by_row_source

@@ -33,7 +33,7 @@ from rich.table import Table
 
 from headrace.spark.client import KinesisClient
 from headrace.spark.options import SinkOptions
-from headrace.spark.puts import MOST_RECORDS, Sender
+from headrace.spark.sink import MOST_RECORDS, Sender
 from headrace.sql.analysis import Analysis, read_script
 from headrace.sql.parsing import parse
 from headrace.sql.pyspark_job import compile_script

@@ -92,12 +92,14 @@ def put_bodies(name: str, data_bytes: int, count: int = BODIES) -> list[bytes]:
     ]
 
 
-def put_records(load: Load, name: str, data_bytes: int, shards: int = SHARDS) -> Result:
-    """PutRecords of 500, one client."""
+def put_records(
+    load: Load, name: str, data_bytes: int, shards: int = SHARDS, bodies: int = BODIES
+) -> Result:
+    """PutRecords of 500, one client; with so many different requests."""
     load.stream(name, shards)
-    bodies = put_bodies(name, data_bytes)
+    requests = put_bodies(name, data_bytes, bodies)
     started = time.perf_counter()
-    latencies = closed_loop(load.port, 1, bodies, load.seconds)
+    latencies = closed_loop(load.port, 1, requests, load.seconds)
     elapsed = time.perf_counter() - started
     return {"records/s": len(latencies) * RECORDS_A_REQUEST / elapsed, **latency(latencies)}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headrace.cdc.compaction import Compaction
+from headrace.cdc.events import Compaction
 from headrace.testing.waiting import records_of
 from tests.support.logical_postgres import LogicalPostgres
 from tests.support.server import ServerProcess, wait_until

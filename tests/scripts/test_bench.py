@@ -56,6 +56,18 @@ def test_a_ratio_is_against_the_best_and_above_one_in_our_favour():
     assert ratio("MB", 100.0, []) == (None, None)
 
 
+def test_the_page_has_each_work_with_the_best_peer_and_the_ceiling():
+    rate = "records/s"
+    lines = [Line("puts", rate, report.times_the_best(6)), Line("puts", "p99 ms", None)]
+    figures = {"headrace": 100.0, "bare": 160.0, "moto": 4.0, "ministack": 50.0}
+    medians = {"puts": {name: {rate: value} for name, value in figures.items()}}
+    medians["puts"]["headrace"]["p99 ms"] = 0.5
+    assert report.markdown(lines, medians).splitlines()[2:] == [
+        f"| puts | {rate} | 100 (goal >= 6x best) | 50 ministack (2.0x) | 160 | 0.62 |",
+        "|  | p99 ms | 0.50 |  |  |  |",
+    ]
+
+
 def test_medians_leave_failed_rounds_out():
     assert report.median_of([{"a": 1.0}, {"error": "x"}, {"a": 3.0}]) == {"a": 2.0}
     assert report.median_of([{"error": "x"}]) == {"error": "x"}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.server.answers import head, short
 from tests.support.frames import (
     DATA,
     END_STREAM,
@@ -22,6 +23,27 @@ from tests.support.frames import (
     headers,
 )
 from tests.support.wire import Wire, server_at, settle
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [("Content-Type", "a/b"), ("x-amzn-RequestId", "1")],
+        [("Content-Type", "a/b\r\nX: y"), ("x-amzn-RequestId", "1")],
+        [("Content-Type", "a/b"), ("x-amzn-RequestId", "1\r\n\r\n")],
+        [("Content-Type", "a/b\xe9\u20ac"), ("x-amzn-RequestId", "\n")],
+        [("Content-Length", "7"), ("x-amzn-RequestId", "1")],
+        [("Content-Type", "a/b"), ("Content-Length", "7")],
+        [("Content-Type", "a/b")],
+    ],
+)
+@pytest.mark.parametrize("status", [200, 400, 799])
+def test_a_short_answer_is_its_head_and_its_body(status: int, fields: list[tuple[str, str]]):
+    answer = HttpResponse(status, fields)
+    # The second time, the beginning is known.
+    for _ in range(2):
+        assert short(answer, b"{}") == head(answer, 2) + b"{}"
+
 
 GET = b"GET /%b HTTP/1.1\r\nHost: t\r\n\r\n"
 

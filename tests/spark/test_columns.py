@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.spark import columns as quick
+from headrace.spark import get_records as quick
 from headrace.spark.client import KinesisClient
 from headrace.spark.get_records import PAGE_SCHEMA, parse_records
 from headrace.spark.offsets import TrimHorizon

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.spark.get_records import PAGE_SCHEMA
-from headrace.spark.kpl import MAGIC, NotAggregated, deaggregate, expand
+from headrace.spark.reading import MAGIC, NotAggregated, deaggregate, expand
 
 
 def varint(value: int) -> bytes:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.spark.options import READ_BYTES_PER_S
-from headrace.spark.pace import Pace
+from headrace.spark.reading import Pace
 
 
 @given(st.lists(st.tuples(st.integers(0, 10 * 1024 * 1024), st.floats(0, 3)), max_size=60))

@@ -50,7 +50,7 @@ assert headrace.spark.source.__file__.startswith({path!r}), headrace.spark.sourc
 theirs = [name for name in sys.modules if name.startswith("headrace.")]
 assert all(name.startswith(("headrace.spark", "headrace.cdc")) for name in theirs), theirs
 folds = {{name for name in theirs if name.startswith("headrace.cdc.")}}
-assert folds == {{f"headrace.cdc.{{name}}" for name in ("events", "compaction", "iceberg_table")}}, folds
+assert folds == {{f"headrace.cdc.{{name}}" for name in ("events", "iceberg_table")}}, folds
 """
 
 USES = """

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.spark.puts import MOST_BYTES, MOST_RECORDS, InvalidKey, Sender, WriteFailed
-from headrace.spark.sink import _columns
+from headrace.spark.sink import MOST_BYTES, MOST_RECORDS, InvalidKey, Sender, WriteFailed, _columns
 
 
 def send(

@@ -14,7 +14,7 @@ OLDEST = (3, 9)
 SOURCE = Path(headrace.spark.__file__).parent
 JOBS = Path(__file__).parents[2] / "spark_jobs"
 # What the job compact takes along, in the same zip.
-CDC = [SOURCE.parent / "cdc" / name for name in ("compaction.py", "events.py", "iceberg_table.py")]
+CDC = [SOURCE.parent / "cdc" / name for name in ("events.py", "iceberg_table.py")]
 FILES = sorted([*SOURCE.rglob("*.py"), *JOBS.rglob("*.py"), *CDC])
 # Keywords of dataclass that came with 3.10.
 NEWER = {"slots", "kw_only", "match_args", "weakref_slot"}

@@ -12,8 +12,7 @@ from pyiceberg.catalog.glue import GlueCatalog
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from headrace.cdc.compaction import Compaction
-from headrace.cdc.events import CaptureError
+from headrace.cdc.events import CaptureError, Compaction
 from headrace.cdc.iceberg import IcebergRows
 from headrace.client.clock import SystemClock
 from spark_jobs import compact

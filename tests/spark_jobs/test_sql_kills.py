@@ -34,6 +34,8 @@ CREATE STREAM rises AS SELECT * FROM ticks MATCH_RECOGNIZE (PARTITION BY sym MEA
 SET 'late.stream' = 'lates';
 CREATE TABLE in_time AS SELECT sym, COUNT(*) AS n FROM ticks
   WINDOW TUMBLING (SIZE 4 SECONDS, GRACE PERIOD 0 SECONDS) GROUP BY sym EMIT FINAL;
+CREATE STREAM met AS SELECT a.ms AS from_ms, b.ms AS to_ms FROM ticks a
+  LEFT JOIN ticks b WITHIN (0 SECONDS, 2 SECONDS) GRACE PERIOD 1 SECOND ON a.sym = b.sym;
 """
 KILLS = 3
 
@@ -105,7 +107,7 @@ def test_each_row_comes_once_by_its_event_id(seed: int, tmp_path: Path) -> None:
         kills += 1
     fold = fold_of(script, batches)
     assert fold.aside["lates"]
-    for stream in ("dear", "counts", "rises", "in_time", "lates"):
+    for stream in ("dear", "counts", "rises", "in_time", "met", "lates"):
         by_id: dict[str, Any] = {}
         for record in records_of(tmp_path, stream):
             value = json.loads(record["data"])

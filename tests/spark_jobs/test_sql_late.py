@@ -86,7 +86,7 @@ LATE = [
     ],
     [
         row("a", "a6", "x", 1, 26),
-        ("a", "a-bad", "garbage"),
+        ("a", "a-bad", "garbage " * 20),
         row("a", "a7", "x", 2, 9),
         row("b", "b4", "x", 1, 27),
         row("a", "a8", "y", 1, 13),

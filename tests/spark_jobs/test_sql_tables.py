@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -152,3 +153,39 @@ def test_a_micro_batch_that_runs_again_changes_no_state(
     (tmp_path / "job.py").write_text(compile_script(changed, "A test."), encoding="utf-8")
     with pytest.raises(SystemExit, match=r"closed cannot go on from .*aggregates was sum\(delay\)"):
         sql_on_files.run(tmp_path)
+
+
+def test_the_list_of_files_that_have_been_put_does_not_grow(
+    spark: SparkSession, sql_settings: None, tmp_path: Path
+) -> None:
+    job = ModuleType("sql_job")
+    source = compile_script(read_script(GROUPS), "A test.")
+    exec(compile(source, "job.py", "exec", dont_inherit=True), job.__dict__)
+    settings = {
+        "spark.sql.streaming.fileSource.log.compactInterval": "2",
+        # Files are deleted before their micro-batch ends, not beside it.
+        "spark.sql.streaming.fileSource.cleaner.numThreads": "0",
+    }
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    read: list[str] = []
+
+    def take(batch: Any, _batch_id: int) -> None:
+        read.extend(row["data"] for row in batch.collect())
+
+    schema = spark.createDataFrame([], "data STRING").schema
+    try:
+        for number in range(6):
+            row = spark.createDataFrame([(str(number),)], schema).coalesce(1)
+            job.write_once(row, f"{tmp_path}/rows", number)
+            rows = job.stored_stream(spark, f"{tmp_path}/rows/", schema)
+            writer = rows.writeStream.foreachBatch(take).trigger(availableNow=True)
+            writer.option("checkpointLocation", f"{tmp_path}/puts/").start().awaitTermination()
+            job.forget_files(spark, f"{tmp_path}/", 0, least=0)
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+    assert read == [str(number) for number in range(6)]
+    (listed,) = (tmp_path / "puts" / "sources" / "0").glob("5.compact")
+    # The last micro-batch's file, which the next one deletes, and that of no rows.
+    assert len(listed.read_text().splitlines()) <= 4

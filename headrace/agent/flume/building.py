@@ -16,9 +16,8 @@ from headrace.agent.files.positions import PositionsDamaged
 from headrace.agent.flume.avro import AvroSink, AvroSource
 from headrace.agent.flume.channels import ChannelDamaged, FileChannel, MemoryChannel
 from headrace.agent.flume.events import SinkFailed, Source, Stopped
-from headrace.agent.flume.groups import Group, group_of
+from headrace.agent.flume.groups import Group, Sink, group_of
 from headrace.agent.flume.intake import Intake, Intercept, interceptor_of, selector_of
-from headrace.agent.flume.sinks.base import Sink
 from headrace.agent.flume.sinks.cloud import (
     FileRoll,
     FirehoseSink,

@@ -2,6 +2,8 @@
 
 Documented: https://flume.apache.org/releases/content/1.11.0/FlumeUserGuide.html#flume-sink-processors. A sink that
 fails is left alone for one second, then two, four and so on.
+
+What every sink is.
 """
 
 from __future__ import annotations
@@ -9,12 +11,32 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from headrace.agent.config.properties import Section
 from headrace.agent.flume.channels import MemoryChannel
 from headrace.agent.flume.events import SinkFailed
-from headrace.agent.flume.sinks.base import Sink
+from headrace.agent.flume.intake import Counts
 from headrace.core.clock import Clock
+
+
+class Sink(Protocol):
+    """A sink. For one thread at a time."""
+
+    channel: MemoryChannel
+    counts: Counts
+
+    def process(self, timeout_s: float) -> bool:
+        """Deliver a transaction; return whether there was anything within the time.
+
+        Raises SinkFailed: then what was not delivered is in the channel again.
+        """
+        ...
+
+    def close(self) -> None:
+        """Deliver what is held back, and close. Raises SinkFailed."""
+        ...
+
 
 _FIRST_PENALTY_MS = 1000
 _LOG = logging.getLogger("headrace.agent")

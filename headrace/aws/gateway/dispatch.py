@@ -246,7 +246,11 @@ class Gateway:
         call = self._call(scope, service, request.headers)
         request.call = call
         is_session = scope.access_key.startswith(KEY_PREFIX)
-        is_incomplete = owned is not None and presigned.is_incomplete(request)
+        is_incomplete = (
+            owned is not None
+            and not (scope.algorithm and scope.is_whole)
+            and presigned.is_incomplete(request)
+        )
         if self._authentication is not None or request.query or is_session or is_incomplete:
             refusal = self._refusal(owned, request, call)
             if refusal is not None:

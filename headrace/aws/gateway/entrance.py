@@ -96,7 +96,7 @@ class Entrance:
     def answer_at_once(self, request: HttpRequest) -> Answer | Handler:
         """Refuse a complete request, or answer it as `answer_or_handler` does. Never raises."""
         is_plain = self._is_plain(request.headers)
-        if self._page_guard is not None or not is_plain:
+        if not is_plain or self._page_guard is not None:
             try:
                 path = f"{request.path}?{request.query}"
                 refusal = self.refuse(request.method, path, request.headers)

@@ -12,7 +12,7 @@ from headrace.aws.server.answers import (
     WRITE_APART_ABOVE_BYTES,
     AnswerWriter,
     finish_waits,
-    head,
+    short,
 )
 from headrace.aws.server.connection import PREFACE, Exchange, RequestTaker
 from headrace.aws.server.http1_reader import RequestReader
@@ -307,10 +307,10 @@ class Http1Connection(asyncio.Protocol):
         Return whether requests or bytes wait now. An answer may be put off until the turn ends when nothing else can be
         written to this connection before.
         """
-        self._since_s = self._server.now_s
-        reader = self._reader
-        request = usual_request(data, self._kept)
-        if request is None or reader.is_arriving or self._held:
+        server, reader = self._server, self._reader
+        self._since_s = server.now_s
+        request = None if reader.is_arriving or self._held else usual_request(data, self._kept)
+        if request is None:
             if len(data) > max(self._bounds.turn_bytes, reader.body_left_bytes):
                 self._held += data
                 return True
@@ -320,25 +320,26 @@ class Http1Connection(asyncio.Protocol):
             elif reader.rest:
                 self._held[:0], reader.rest = reader.rest, b""
             return bool(self._held or reader.ready)
-        request.may_share = may_put_off and self._server.puts_off
-        answer = self._server.at_once(request)
+        request.may_share = may_put_off and server.puts_off
+        answer = server.at_once(request)
         # A handler that runs later, on a thread, must not.
         request.may_share = False
+        transport = self._transport
         if (
             isinstance(answer, HttpResponse)
-            and isinstance(answer.body, bytes)
+            and isinstance(body := answer.body, bytes)
             and not answer.waits
             and answer.status not in BODILESS
-            and len(answer.body) < WRITE_APART_ABOVE_BYTES
-            and self._transport is not None
+            and len(body) < WRITE_APART_ABOVE_BYTES
+            and transport is not None
         ):
-            whole = head(answer, len(answer.body)) + answer.body
+            whole = short(answer, body)
             if may_put_off:
-                self._server.write_at_turns_end(
-                    self._transport, whole, answer.shared, self._answer_again, request
+                server.write_at_turns_end(
+                    transport, whole, answer.shared, self._answer_again, request
                 )
             else:
-                self._transport.write(whole)
+                transport.write(whole)
         else:
             self._begin_with(Exchange(request), answer)
         return False

@@ -29,19 +29,26 @@ class Tls:
 
     The key is new for each data directory, and only the user may read it. Nothing trusts the certificate except the
     cloud's functions.
-
-    Attributes:
-        is_served: whether a socket of this cloud speaks TLS; a cloud in a test's process has no socket.
     """
 
     def __init__(self, folder: Path, host: Callable[[], str]) -> None:
         """Take the folder, and the host of the cloud's own URL; nothing is written before it is needed."""
-        self.is_served = False
+        self._is_served = False
         self._folder = folder
         self._host = host
         self._lock = threading.Lock()
         self._trusts = False
         self._context: ssl.SSLContext | None = None
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a socket of this cloud speaks TLS; a cloud in a test's process has no socket."""
+        return self._is_served
+
+    def for_socket(self) -> Tls:
+        """Return this certificate for a socket that speaks TLS with it."""
+        self._is_served = True
+        return self
 
     def context(self) -> ssl.SSLContext:
         """Return the server's context; `trust_file` exists then. Raises OSError when a file cannot be stored."""

@@ -181,6 +181,10 @@ class ResourceTypes(Protocol):
         """Return properties without those that AWS never shows, such as passwords."""
         ...
 
+    def identifier_of(self, kind: str, resource: KnownResource) -> str:
+        """Return a resource's identifier as Cloud Control has it: the parts of a compound one have `|` between them."""
+        ...
+
     def list_identifiers(self, place: ResourcePlace, kind: str) -> list[str]:
         """Return the identifiers of all resources of a type that its service lists, whoever made them."""
         ...

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.moto.updating import create_wholly
+from headrace.moto.patching import create_wholly
 
 
 def undo_partial_groups(module: Any) -> None:

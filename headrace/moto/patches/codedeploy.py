@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.updating import assign
+from headrace.moto.patching import assign
 
 _FOR_SERVERS = "CodeDeployDefault.OneAtATime"
 

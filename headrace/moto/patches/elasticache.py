@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from headrace.moto.updating import assign, recreate
+from headrace.moto.patching import assign, recreate
 
 
 def allow_deletions(module: Any) -> None:

@@ -118,8 +118,18 @@ _NOT_RUN: dict[str, tuple[str, dict[str, str]]] = {
         {
             "create_export_task": (
                 "headrace does not export log groups to S3: subscribe a delivery stream to the group."
-            )
+            ),
+            "start_live_tail": (
+                "headrace does not run Live Tail: `aws logs tail --follow` shows a group's events as they come."
+            ),
         },
+    ),
+    "moto.xray.responses": (
+        "XRayResponse",
+        dict.fromkeys(
+            ("service_graph", "trace_graph"),
+            "headrace draws no graph of services: it keeps segments, which BatchGetTraces returns.",
+        ),
     ),
     "moto.kinesisvideo.responses": (
         "KinesisVideoResponse",

@@ -8,8 +8,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from headrace.moto.patching import create_wholly
 from headrace.moto.storage import pickles
-from headrace.moto.updating import create_wholly
 
 
 def replace_automatic_snapshots(module: Any) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.moto.updating import recreate
+from headrace.moto.patching import recreate
 
 
 def allow_updates(module: Any) -> None:

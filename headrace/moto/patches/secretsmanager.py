@@ -1,4 +1,4 @@
-"""Secrets Manager: errors in AWS's form."""
+"""Secrets Manager: errors in AWS's form, rotation by functions of this cloud, and which version is the current one."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownLambdaType=false
 
@@ -6,7 +6,20 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
+import uuid
 from typing import Any
+
+from headrace.aws.calls.errors import AwsError
+from headrace.core.ports import FunctionNotFound, FunctionThrottled
+from headrace.moto.current_cloud import CURRENT, FunctionCalls
+from headrace.moto.storage.changes import MOTO_LOCK
+
+log = logging.getLogger(__name__)
+
+_SERVICE = "secretsmanager.amazonaws.com"
+_STEPS = ("createSecret", "setSecret", "testSecret", "finishSecret")
+_CURRENT, _PENDING = "AWSCURRENT", "AWSPENDING"
 
 
 def answer_as_aws(module: Any) -> None:
@@ -22,3 +35,137 @@ def answer_as_aws(module: Any) -> None:
     error.__init__ = make
     # moto's errors set 404.
     error.code = property(lambda _: 400, lambda *_: None)
+
+
+def rotate_by_functions(module: Any) -> None:
+    """Run the steps of a secret's rotation function in this cloud before RotateSecret answers.
+
+    AWS answers first. That a step which fails ends the rotation, and leaves the version pending, is documented
+    ("How rotation works"); the refusals are AWS's (reported by users). moto looks for the function among its own, and
+    makes a version without a value the current one.
+    """
+    backend = module.SecretsManagerBackend
+    rotate = backend.rotate_secret
+
+    @functools.wraps(rotate)
+    def rotate_secret(
+        self: Any,
+        secret_id: str,
+        client_request_token: str | None = None,
+        rotation_lambda_arn: str | None = None,
+        rotation_rules: dict[str, Any] | None = None,
+        rotate_immediately: bool = True,
+    ) -> str:
+        with MOTO_LOCK:
+            secret: Any = self.secrets.get(secret_id)
+            if secret is None or client_request_token in secret.versions:
+                # A token that was used asks for nothing new (documented).
+                return self.describe_secret(secret_id).to_short_dict()
+            function = rotation_lambda_arn or secret.rotation_lambda_arn
+        calls = CURRENT.function_calls
+        _check_function(calls, function, secret.arn)
+        with MOTO_LOCK:
+            before = _take_pending_labels(secret)
+            answer = rotate(
+                self, secret_id, client_request_token, None, rotation_rules, rotate_immediately
+            )
+            version = _make_pending(secret, before, rotate_immediately)
+            secret.rotation_lambda_arn = function
+        if version and rotate_immediately and calls is not None:
+            _run_steps(calls, function, secret.arn, version)
+        return answer
+
+    backend.rotate_secret = rotate_secret
+
+
+def _check_function(calls: FunctionCalls | None, function: str, secret_arn: str) -> None:
+    if not function:
+        raise AwsError(
+            "InvalidRequestException",
+            "No Lambda rotation function ARN is associated with this secret.",
+        )
+    account = secret_arn.split(":")[4]
+    if calls is not None and not calls.service_may_invoke(
+        function, _SERVICE, source_arn=secret_arn, source_account=account
+    ):
+        raise AwsError(
+            "AccessDeniedException",
+            "Secrets Manager cannot invoke the specified Lambda function. Ensure that the function policy grants "
+            f"access to the principal {_SERVICE}.",
+        )
+
+
+def _take_pending_labels(secret: Any) -> dict[str, list[str]]:
+    """Take AWSPENDING from a secret's versions; return the labels that they keep, by version.
+
+    moto refuses a rotation after one that ended well. AWS refuses one after a rotation that failed, which it tries
+    again by itself; here RotateSecret is the next try.
+    """
+    for version in secret.versions.values():
+        version["version_stages"] = [
+            stage for stage in version["version_stages"] if stage != _PENDING
+        ]
+    return {name: list(version["version_stages"]) for name, version in secret.versions.items()}
+
+
+def _make_pending(secret: Any, before: dict[str, list[str]], rotates: bool) -> str:
+    """Make the new version the pending one, or take it back without a rotation; return its id, "" without a new one."""
+    new = next(iter(set(secret.versions) - set(before)), "")
+    if not before and rotates:
+        new = str(uuid.uuid4())
+        secret.versions[new] = {"createdate": CURRENT.clock.now_ms() // 1000, "version_id": new}
+    for name, stages in before.items():
+        secret.versions[name]["version_stages"] = list(stages)
+    if new and rotates:
+        secret.versions[new] = {
+            **{key: secret.versions[new][key] for key in ("createdate", "version_id")},
+            "version_stages": [_PENDING],
+        }
+    elif new:
+        del secret.versions[new]
+    current = [name for name, stages in before.items() if _CURRENT in stages]
+    secret.set_default_version_id(current[0] if current else None)
+    return new
+
+
+def _run_steps(calls: FunctionCalls, function: str, secret_arn: str, version: str) -> None:
+    for step in _STEPS:
+        event = {"Step": step, "SecretId": secret_arn, "ClientRequestToken": version}
+        try:
+            result = calls.invoke(function, json.dumps(event).encode())
+        except (FunctionNotFound, FunctionThrottled) as error:
+            log.warning("The rotation of %s ends at %s: %r", secret_arn, step, error)
+            return
+        if result.function_error:
+            log.warning("The rotation of %s ends: %s of %s failed", secret_arn, step, function)
+            return
+
+
+def follow_stages(module: Any) -> None:
+    """Make GetSecretValue without a version give the current one: moto gives the newest that it knows as default."""
+    backend = module.SecretsManagerBackend
+    update, get_value = backend.update_secret_version_stage, backend.get_secret_value
+
+    @functools.wraps(update)
+    def update_secret_version_stage(self: Any, **named: Any) -> Any:
+        answer = update(self, **named)
+        if named["version_stage"] == _CURRENT and named["move_to_version_id"]:
+            secret = self.secrets[named["secret_id"]]
+            secret.set_default_version_id(named["move_to_version_id"])
+        return answer
+
+    @functools.wraps(get_value)
+    def get_secret_value(self: Any, secret_id: str, version_id: str, version_stage: str) -> Any:
+        answer = get_value(self, secret_id, version_id, version_stage)
+        if "SecretString" not in answer and "SecretBinary" not in answer:
+            # A pending version without a value yet; AWS's sentence, as of a version that is not there.
+            which = (
+                f"staging label: {version_stage}" if version_stage else f"VersionId: {version_id}"
+            )
+            raise module.ResourceNotFoundException(
+                f"Secrets Manager can't find the specified secret value for {which}"
+            )
+        return answer
+
+    backend.update_secret_version_stage = update_secret_version_stage
+    backend.get_secret_value = get_secret_value

@@ -1,355 +1,264 @@
-"""Prepares a request for moto: checks it, and finds the function of moto's that answers it.
+"""Prepares a request for moto: finds moto's function for it, converts it to moto's form, has it checked; and runs it.
 
-Classifies requests to moto: those that only read, and those that change only rows.
+How requests name those of moto's services whose names differ from botocore's, and their faults on demand.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
 
 from __future__ import annotations
 
-import logging
+import functools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
+from urllib.parse import parse_qs
 
-import msgspec
-
-from headrace.aws.calls.errors import AwsError, unknown_operation
+from headrace.aws.calls.errors import AwsError, FaultErrors, unknown_operation
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.calls.operation import Call
-from headrace.aws.protocols import codec_json, codec_moto
-from headrace.aws.protocols.codec_moto import check_body
-from headrace.aws.protocols.validate import find_missing_member, validate
+from headrace.aws.protocols.codec_moto import check_body, moto_request, without_controls
+from headrace.aws.protocols.moto_imports import IMPORTING
+from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.access_keys import RoleSessions
-from headrace.aws.signatures.credential_scopes import token_of
-from headrace.core.arn import partition_of
+from headrace.aws.signatures.credential_scopes import SIGV4, scope_of
 from headrace.core.ids import Ids
-from headrace.moto.memory import principals
-from headrace.moto.requests.conversion import (
-    entry_of,
-    has_service,
-    host_of,
-    method_for,
-    operation_of,
+from headrace.moto.requests.checks import (
+    AnswerWithoutMoto,
+    CheckStrictly,
+    Kind,
+    as_form,
+    check_members,
+    check_put,
+    kind_of,
+    without_nulls,
 )
+from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.moto.storage.storage import Entry
-from headrace.permissions.policies.document import (
-    UnreadableDocument,
-    check_resource_policy,
-    parse_document,
-)
-from headrace.permissions.policies.evaluate import Grant, grant_of
-from headrace.permissions.policies.grammar import PolicyError
-from headrace.permissions.policies.model import Principal
 
-READ_ONLY = re.compile(
-    r"^(Get|List|Describe|Head|BatchGet|Query|Scan|Filter|Lookup|Search|Simulate|Validate|Verify"
-    r"|Decrypt|Encrypt|GenerateDataKey|GenerateRandom|BatchCheck|CheckIfPhone|ReEncrypt|Sign"
-    r"|TestEventPattern|StartQuery|StartLiveTail)"
-)
-# moto's services whose reads are known to change nothing; other services' reads are treated like writes.
-QUIET = frozenset(
-    {
-        "cloudwatch", "dynamodb", "dynamodbstreams", "ec2", "ecr", "events", "glue", "iam", "logs",
-        "s3", "sns", "ssm", "sts",
-    }
-)  # fmt: skip
-# Requests that wait inside moto for an event or for a function: other requests must not wait for them. They run without
-# moto's lock.
-WAITS = re.compile(
-    r"^Poll|^StartSyncExecution$|^TestState$"
-    # A user pool's triggers (services/cognito).
-    r"|^(Admin)?ConfirmSignUp$|^SignUp$|^AdminCreateUser$|^(Admin)?InitiateAuth$|^(Admin)?RespondToAuthChallenge$"
-    r"|^(Confirm)?ForgotPassword$|^ResendConfirmationCode$"
-)
-# Requests that free disk space, and are allowed when the disk is full.
-FREES = re.compile(r"^(Delete|BatchDelete|Purge)")
-
-# Requests that change permissions: all of IAM's except reads, and those for resource policies.
-_POLICIES = re.compile(
-    r"Policy|Policies|Permission|^SetQueueAttributes|^SetTopicAttributes|^(Create|Delete)(Queue|Topic|Key|Repository|Grant)"
-    r"|^CreateEventBus|^RevokeGrant|^RetireGrant"
-)
-
-# moto's package -> frequent requests that change nothing but rows.
-ROWS_ONLY: dict[str, frozenset[str]] = {
-    "dynamodb": frozenset(
-        {
-            "PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems", "TransactGetItems",
-            "ExecuteStatement", "BatchExecuteStatement", "ExecuteTransaction",
-        }
+PROFILES: Mapping[str, Profile] = {
+    "cloudcontrol": Profile(signing_scopes=("cloudcontrolapi",)),
+    # Users of pools and identities sign nothing.
+    "cognito-identity": Profile(target_prefix="AWSCognitoIdentityService"),
+    "cognito-idp": Profile(target_prefix="AWSCognitoIdentityProviderService"),
+    "cloudwatch": Profile(signing_scopes=("monitoring",)),
+    "dynamodb": Profile(
+        fault_errors=FaultErrors(
+            throttle=(
+                "ProvisionedThroughputExceededException",
+                "The level of configured provisioned throughput for the table was exceeded.",
+                400,
+            ),
+            error=("InternalServerError", "Internal server error", 500),
+            callers_errors_are_400=True,
+        )
     ),
-    "sqs": frozenset(
-        {
-            "SendMessage", "SendMessageBatch", "ReceiveMessage", "DeleteMessage", "DeleteMessageBatch",
-            "ChangeMessageVisibility", "ChangeMessageVisibilityBatch", "GetQueueAttributes", "GetQueueUrl",
-            "ListQueues", "ListQueueTags", "ListDeadLetterSourceQueues",
-        }
-    ),
-    "sns": frozenset({"Publish", "PublishBatch"}),
-    "events": frozenset({"PutEvents"}),
-    "logs": frozenset({"PutLogEvents", "CreateLogStream", "DeleteLogStream"}),
-    "cloudwatch": frozenset({"PutMetricData"}),
-    "sts": frozenset({"AssumeRole", "AssumeRoleWithSAML", "AssumeRoleWithWebIdentity"}),
-    "glue": frozenset(
-        {
-            "CreatePartition", "UpdatePartition", "DeletePartition", "BatchCreatePartition",
-            "BatchUpdatePartition", "BatchDeletePartition",
-        }
-    ),
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """How a request is run.
-
-    Attributes:
-        is_concurrent: it only reads, in a service whose reads change nothing, so it runs beside others.
-        waits: it waits inside moto for an event.
-        frees: it frees disk space.
-        changes_policies: it may change callers' permissions.
-        changes_rows_only: it changes nothing but rows.
-    """
-
-    is_concurrent: bool
-    waits: bool
-    frees: bool
-    changes_policies: bool
-    changes_rows_only: bool
-
-
-def kind_of(package: str, operation: str) -> Kind:
-    """Return the kind of a request to an operation of moto's package."""
-    return Kind(
-        package in QUIET and only_reads(package, operation),
-        bool(WAITS.match(operation)),
-        bool(FREES.match(operation)),
-        changes_policies(package, operation),
-        changes_rows_only(package, operation),
-    )
-
-
-def only_reads(package: str, operation: str) -> bool:
-    """Whether a request may run concurrently with others."""
-    return package != "sqs" and bool(READ_ONLY.match(operation))
-
-
-def changes_rows_only(package: str, operation: str) -> bool:
-    """Whether a request changes nothing but rows."""
-    return operation in ROWS_ONLY.get(package, ())
-
-
-def changes_policies(package: str, operation: str) -> bool:
-    """Whether a request may change callers' permissions."""
-    if READ_ONLY.match(operation):
-        return False
-    return package == "iam" or bool(_POLICIES.search(operation))
-
-
-log = logging.getLogger(__name__)
-
-
-# Validates policies of queues, topics, keys, secrets, repositories, tables, logs and buses before moto stores them.
-#
-# moto stores nearly any text. `headrace.permissions.policies.document` has each service's errors.
-
-Params = Mapping[str, Any]
-_PUT_KEY_POLICY = "kms:PutKeyPolicy"
-_LOCKED_OUT = "The new key policy will not allow you to update the key policy in the future."
-
-
-def _attribute(params: Params) -> Any:
-    return cast("Params", params.get("Attributes") or params.get("attributes") or {}).get("Policy")
-
-
-def _topic_attribute(params: Params) -> Any:
-    return params.get("AttributeValue") if params.get("AttributeName") == "Policy" else None
-
-
-def _read_member(name: str) -> Callable[[Params], Any]:
-    return lambda params: params.get(name)
-
-
-# moto's package -> the operations that store a policy, and the parameter that holds it.
-_POLICY_OF: dict[str, dict[str, Callable[[Params], Any]]] = {
-    "sqs": {"CreateQueue": _attribute, "SetQueueAttributes": _attribute},
-    "sns": {"CreateTopic": _attribute, "SetTopicAttributes": _topic_attribute},
-    "kms": {"CreateKey": _read_member("Policy"), "PutKeyPolicy": _read_member("Policy")},
-    "secretsmanager": {"PutResourcePolicy": _read_member("ResourcePolicy")},
-    "ecr": {"SetRepositoryPolicy": _read_member("policyText")},
-    "dynamodb": {
-        "PutResourcePolicy": _read_member("Policy"),
-        "CreateTable": _read_member("ResourcePolicy"),
-    },
-    "logs": {"PutResourcePolicy": _read_member("policyDocument")},
-    "events": {"PutPermission": _read_member("Policy")},
+    "iam": Profile(query_version="2010-05-08"),
+    "redshift": Profile(signing_scopes=("redshift",), query_version="2012-12-01"),
+    "ses": Profile(signing_scopes=("email",)),
+    "sns": Profile(query_version="2010-03-31"),
+    "sqs": Profile(query_version="2012-11-05"),
+    "stepfunctions": Profile(signing_scopes=("states",)),
+    "sts": Profile(query_version="2011-06-15"),
 }
 
 
-def check_put(
-    service: str,
-    package: str,
-    operation: str,
-    request: HttpRequest,
-    sessions: RoleSessions | None,
-) -> None:
-    """Refuse a request to store a policy that AWS would refuse. Raises AwsError. moto must be loaded."""
-    find = _POLICY_OF.get(package, {}).get(operation)
-    if find is None:
-        return
-    try:
-        params = codec_moto.operation_of(service, request)[1]
-    except codec_moto.Unreadable:
-        return  # the service itself reports the error
-    text = find(params)
-    call = request.call
-    if not text or call is None:
-        return
-    try:
-        check_resource_policy(package, str(text), principals.exists_for(call.account))
-    except PolicyError as error:
-        raise AwsError(error.code, error.message) from None
-    if package != "kms" or params.get("BypassPolicyLockoutSafetyCheck"):
-        return
-    if not _may_put_again(str(text), _principal(call, request, sessions)):
-        raise AwsError("MalformedPolicyDocumentException", _LOCKED_OUT)
-
-
-def _may_put_again(text: str, principal: Principal) -> bool:
-    """Whether a key's policy allows its caller to change it again (API_PutKeyPolicy.html, lock-out safety check)."""
-    try:
-        about = list(parse_document(text).about(_PUT_KEY_POLICY))
-    except UnreadableDocument:
-        return False
-    named = [one for one in about if grant_of(one, principal) is not Grant.NONE]
-    effects = {one.effect for one in named if one.resources is not None and not one.conditions}
-    with_conditions = {one.effect for one in named if one.conditions}
-    return "Deny" not in effects and "Allow" in effects | with_conditions
-
-
-def _principal(call: Call, request: HttpRequest, sessions: RoleSessions | None) -> Principal:
-    """Return the caller as a policy's principal, under all the names that a policy may use."""
-    session = None if sessions is None else sessions.find(call.access_key, token_of(request))
-    root = f"arn:{partition_of(call.region)}:iam::{call.account}:root"
-    if session is not None and session.kind == "role":
-        role = principals.holder_of(session.account, "role", session.role)
-        arn = "" if role is None else str(role.arn)
-        return Principal("role", session.arn, session.account, arn, name=session.role)
-    for user in _users_of_key(call.access_key if session is None else ""):
-        return Principal("user", str(user.arn), call.account, str(user.arn), str(user.id))
-    return Principal("root", root, call.account, root)
-
-
-def _users_of_key(access_key: str) -> Iterator[Any]:
-    for account, backend in principals.iam_backends():
-        key = backend.access_keys.get(access_key)
-        if key is not None and key.user_name is not None:
-            yield from filter(None, [principals.holder_of(account, "user", str(key.user_name))])
-
-
-# Checks requests to moto's services for missing members and members of a wrong type; moto does not.
-#
-# AWS's services parse a request by their model first, and so refuse a number instead of a string
-# (`SerializationException`), and a missing required member.
-
-# The error code for a missing member, for services that use the sentence of AWS's validation framework (recorded: SNS;
-# the others are assumed to be alike). The other services have sentences of their own, from moto.
-_CODES = {
-    "cloudwatch": "ValidationError",
-    "iam": "ValidationError",
-    "logs": "InvalidParameterException",
-    "sns": "ValidationError",
-    "sts": "ValidationError",
-    **dict.fromkeys(
-        (
-            *("dynamodb", "dynamodbstreams", "events", "glue", "kms", "pipes", "scheduler"),
-            *("secretsmanager", "ssm", "stepfunctions"),
-        ),
-        "ValidationException",
-    ),
+# Services whose AWS host name differs from the signing scope.
+SCOPE_TO_HOST = {
+    "ecr": "api.ecr",
+    "cloudwatch": "monitoring",
+    # Both of its APIs answer there: the second one (sesv2) has the same scope, and paths of its own.
+    "ses": "email",
+    "stepfunctions": "states",
+    "dynamodbstreams": "streams.dynamodb",
+    "iotdata": "data-ats.iot",
+    "memorydb": "memory-db",
+    "opensearch": "es",
+    "opensearchserverless": "aoss",
+    "mobiletargeting": "pinpoint",
+    "payment-cryptography": "controlplane.payment-cryptography",
+    "sagemaker": "api.sagemaker",
+    "sagemaker-runtime": "runtime.sagemaker",
+    "timestream": "ingest.timestream",
 }
+# Services that share a signing scope, told apart by their targets.
+TARGET_TO_SERVICE = {"DynamoDBStreams_20120810": "dynamodbstreams"}
+# Services that share a scope where only one has targets: without a target, the request is for the other.
+WITHOUT_TARGET = {
+    "sagemaker": "sagemaker-runtime",
+    "servicecatalog": "servicecatalog-appregistry",
+}
+# Services whose signatures name an older service, or have a name of their own.
+SCOPE_TO_SERVICE = {"aoss": "opensearchserverless"}
+_OPENSEARCH_PATH = "/2021-01-01/"
+# Hosts without a region in their name.
+GLOBAL_HOSTS = frozenset({"budgets", "cloudfront", "iam", "route53"})
 
-# The services of which the whole model is checked, patterns of names too (assumed: with the framework's sentences).
-_WHOLE = {"wafv2": "ValidationException"}
+
+def service_of(request: HttpRequest, service: str) -> str:
+    """Return botocore's name of the service that a request is for; `service` is only the name in its signature."""
+    if service == "es" and request.path.startswith(_OPENSEARCH_PATH):
+        return "opensearch"
+    service = SCOPE_TO_SERVICE.get(service, service)
+    target = request.headers.get("x-amz-target", "")
+    if not target:
+        return WITHOUT_TARGET.get(service, service)
+    return TARGET_TO_SERVICE.get(target.partition(".")[0], service)
 
 
-def check_members(service: str, operation: str, request: HttpRequest) -> None:
-    """Raise AwsError when a request breaks its operation's model in a way that every AWS service refuses, or its own.
+def operation_of(request: HttpRequest) -> str:
+    """Return a request's operation; for a REST protocol, a guess by its method."""
+    target = request.headers.get("x-amz-target")
+    if target:
+        return target.rpartition(".")[2]
+    if request.path.startswith("/service/"):  # Smithy RPC v2: /service/<Name>/operation/<Operation>
+        return request.path.rsplit("/", 1)[-1]
+    is_form = "form" in request.headers.get("content-type", "") and len(request.body) < 1 << 20
+    for text in (request.query, request.body.decode("latin-1") if is_form else ""):
+        action = parse_qs(text).get("Action") if "Action=" in text else None
+        if action:
+            return action[0]
+    return "Get" if request.method in ("GET", "HEAD") else request.method.title()
 
-    `service` is botocore's name. moto answers a request that cannot be parsed at all, with its own sentence.
+
+def host_of(service: str, region: str) -> str:
+    """Return a service's host on AWS, by which moto finds the service."""
+    host = SCOPE_TO_HOST.get(service, service)
+    if host in GLOBAL_HOSTS:
+        return f"{host}.amazonaws.com"
+    return f"{host}.{region}.amazonaws.com"
+
+
+_URL_TABLES: dict[str, list[tuple[re.Pattern[str], Any]]] = {}
+
+
+def is_imported(package: str) -> bool:
+    """Whether a package of moto's is imported, with its patches. The caller holds `MOTO_LOCK`."""
+    return package in _URL_TABLES
+
+
+def _url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
+    """Return a service's patterns and functions; the first call imports its modules and loads its state."""
+    table = _URL_TABLES.get(service)
+    if table is None:
+        # The order of locks wherever both are held: loading state also imports.
+        with MOTO_LOCK, IMPORTING:
+            table = _URL_TABLES[service] = _import_url_table(service)
+    return table
+
+
+def _import_url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
+    import moto.backends
+    from moto.core.base_backend import BackendDict
+    from moto.core.models import DEFAULT_ACCOUNT_ID
+
+    backends: Any = moto.backends.get_backend(cast("Any", service))
+    if isinstance(backends, BackendDict):
+        of_account: Any = backends[DEFAULT_ACCOUNT_ID]
+        backend = of_account["us-east-1" if "us-east-1" in of_account else "aws"]
+    else:
+        backend = backends["global"]
+    assert backend.urls
+    return [(re.compile(url), method) for url, method in backend.urls.items()]
+
+
+@functools.lru_cache(maxsize=4096)
+def method_for(url: str) -> tuple[str, Any] | None:
+    """Return moto's package and function for an AWS URL without its query, or None."""
+    from moto import backend_index
+
+    for service, pattern in backend_index.backend_url_patterns:
+        if pattern.match(url):
+            for path_pattern, method in _url_table(service):
+                if path_pattern.match(url):
+                    return service, method
+    return None
+
+
+def has_service(url: str) -> bool:
+    """Return whether moto has a service for an AWS URL's host, whatever its path."""
+    from moto import backend_index
+
+    return any(pattern.match(url) for _, pattern in backend_index.backend_url_patterns)
+
+
+def entry_of(request: HttpRequest, host: str, endpoint_host: str, random: bytes) -> Entry:
+    """Return a request in the form that moto takes and the journal stores.
+
+    Args:
+        request: parsed as far as its call.
+        host: AWS's host name, by which moto finds the service.
+        endpoint_host: this cloud's, which moto puts into URLs.
+        random: eight bytes, the seed of everything random in moto's answer.
     """
-    if "smithy-protocol" in request.headers:
-        return
-    try:
-        operation, params = _read(service, operation, request)
-    except AwsError as fault:
-        if fault.code == "SerializationException":
-            raise
-        return
-    except Exception:
-        log.debug("%s:%s cannot be checked", service, operation, exc_info=True)
-        return
-    if service in _WHOLE and params is not None:
-        validate(service, operation, params, code=_WHOLE[service])
-    code = _CODES.get(service)
-    sentence = (
-        find_missing_member(service, operation, params) if code and params is not None else ""
+    assert request.call is not None
+    return Entry(
+        method=request.method,
+        url=f"https://{host}{request.path}" + (f"?{request.query}" if request.query else ""),
+        headers={
+            **{k: v for k, v in request.headers.items() if k != "transfer-encoding"},
+            **_authorization_of(request),
+            "host": endpoint_host,
+            "x-moto-account-id": request.call.account,
+        },
+        body=request.body,
+        # As many bits as SQLite stores: the secrets of access keys come from it.
+        seed=int.from_bytes(random, "big") >> 1,
     )
-    if sentence:
-        raise AwsError(str(code), sentence)
 
 
-def without_nulls(request: HttpRequest) -> HttpRequest:
-    """Return a JSON request without its null members: AWS treats them as missing, moto reads them.
+def _authorization_of(request: HttpRequest) -> dict[str, str]:
+    """Return the Authorization header from which moto reads the caller; none for a request that nobody signed.
 
-    A request that cannot be parsed is returned unchanged.
+    moto looks for a key anywhere in it, so it gets no client's text.
     """
-    if b"null" not in request.body or "x-amz-target" not in request.headers:
-        return request
+    scope = scope_of(request)
+    if not scope.access_key:
+        return {}
+    credential = "/".join(
+        (scope.access_key, scope.date, scope.region, scope.service, "aws4_request")
+    )
+    return {"authorization": f"{SIGV4} Credential={credential}, SignedHeaders=host, Signature=0"}
+
+
+def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
+    """Run a request in moto's function for it, with the random numbers of its seed.
+
+    Raises AwsError, and what moto raises.
+    """
+    from moto.moto_api._internal import mock_random
+    from werkzeug.exceptions import HTTPException
+
+    url, _, query = entry.url.partition("?")
+    method = method_for(url)
+    assert method is not None
+    # moto builds URLs, such as queue URLs, from the request's host: they must lead to this cloud.
+    path = url.partition("://")[2].partition("/")[2]
+    request = moto_request(
+        entry.method, endpoint_host, f"/{path}", query, entry.headers, entry.body
+    )
+    mock_random.seed(entry.seed)
     try:
-        value = msgspec.json.decode(request.body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return request
-    return msgspec.structs.replace(request, body=msgspec.json.encode(_strip(value)))
-
-
-def _as_form(request: HttpRequest) -> HttpRequest:
-    """Return a request whose query is a form, as curl sends it to a queue, with a form's media type.
-
-    moto takes a request to SQS that does not have it for JSON.
-    """
-    headers = request.headers
-    if "Action=" not in request.query or "x-amz-target" in headers or "content-type" in headers:
-        return request
-    form = {**headers, "content-type": "application/x-www-form-urlencoded"}
-    return msgspec.structs.replace(request, headers=form)
-
-
-def _strip(value: Any) -> Any:
-    if isinstance(value, dict):
-        pairs = cast("dict[str, Any]", value).items()
-        return {name: _strip(item) for name, item in pairs if item is not None}
-    if isinstance(value, list):
-        return [_strip(item) for item in cast("list[Any]", value)]
-    return value
-
-
-def _read(service: str, operation: str, request: HttpRequest) -> tuple[str, dict[str, Any] | None]:
-    """Return a request's operation and parameters; None if it is not checked. Raises the codecs' errors."""
-    if "x-amz-target" in request.headers:
-        content_type = request.headers.get("content-type", codec_json.JSON_1_1)
-        params = codec_json.decode_input(service, operation, request.body, content_type)
-        return operation, params
-    # Only rare requests are checked here; moto checks frequent ones, for messages and rows, itself.
-    if service not in _CODES or (service != "sts" and changes_rows_only(service, operation)):
-        return operation, None
-    return codec_moto.parse_request(service, request)
-
-
-# Takes moto's package, the operation and the request; returns the answer to an operation that moto lacks, or None.
-AnswerWithoutMoto = Callable[[str, str, HttpRequest, RoleSessions | None], HttpResponse | None]
-# Takes the service and a request. Raises AwsError for a member that would be ignored.
-CheckStrictly = Callable[[str, HttpRequest], None]
+        status, headers, body = method[1](request, request.raw_url, request.headers)
+    except HTTPException as error:
+        status = error.code or 500
+        headers, body = dict(error.get_headers()), error.get_body()
+    except NotImplementedError as error:
+        raise AwsError(
+            "UnknownOperationException", f"moto does not implement {error}", 501
+        ) from error
+    kept = {str(k): str(v) for k, v in headers.items() if k.lower() != "content-length"}
+    kind = str(headers.get("Content-Type") or headers.get("content-type") or "")
+    asked = str(request.headers.get("Content-Type") or "").partition(";")[0]
+    if kind in ("", "application/json") and asked.startswith("application/x-amz-json-"):
+        # moto gives some services' answers another type, or none; AWS's is the protocol's.
+        kind = asked
+        kept = {k: v for k, v in kept.items() if k.lower() != "content-type"}
+        kept["Content-Type"] = kind
+    return HttpResponse(
+        int(status),
+        list(kept.items()),
+        without_controls(body.encode() if isinstance(body, str) else bytes(body or b""), kind),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +315,7 @@ class Preparation:
         assert call is not None
         check_body(request)
         if is_from_outside:
-            request = _as_form(without_nulls(request))
+            request = as_form(without_nulls(request))
         if self._check_strictly is not None:
             self._check_strictly(service, request)
         host = host_of(service, call.region)

@@ -24,7 +24,7 @@ from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Call
 from headrace.aws.signatures.credential_scopes import SIGV4, scope_of
 from headrace.core.arn import partition_of
-from headrace.moto.requests.conversion import is_imported
+from headrace.moto.requests.preparation import is_imported
 from headrace.moto.storage.changes import CHANGES
 
 # Larger bodies take long anyway, and would hold up others on the event loop's thread.

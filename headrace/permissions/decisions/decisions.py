@@ -16,7 +16,6 @@ from typing import Any, Protocol
 from headrace.aws.calls.operation import Permit, is_restricted, name_of_root
 from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.clock import Clock
-from headrace.core.commit_notes import without_note
 from headrace.core.config import Iam
 from headrace.core.ports import CallerIdentity
 from headrace.permissions.decisions.caller import Caller, Entries, Entry, key_of
@@ -45,6 +44,7 @@ from headrace.permissions.requests.keys import (
     uses_of_key,
     with_keys,
 )
+from headrace.store.database import without_note
 
 log = logging.getLogger(__name__)
 

@@ -262,7 +262,7 @@ def sts_permissions(request: Request) -> RequiredPermissions:
     """GetCallerIdentity needs no permission (its reference); tags and a source identity need their own.
 
     For users of an identity provider, the role's trust policy decides, and the caller needs nothing
-    (`headrace.services.iam.sts.sessions`).
+    (`headrace.services.iam.sts_sessions`).
     """
     if request.operation in _STS_FREE:
         return ()

@@ -23,7 +23,7 @@ from headrace.core.ports import (
     ObjectNotFound,
     ObjectStore,
 )
-from headrace.services.athena.glue_tables import (
+from headrace.services.athena.hive_types import (
     PATH_EXISTS,
     TABLE_EXISTS,
     CatalogRefused,

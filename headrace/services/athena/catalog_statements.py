@@ -18,16 +18,17 @@ from headrace.aws.calls.errors import AwsError
 from headrace.core.patterns import glob_matches
 from headrace.core.ports import BucketNotFound
 from headrace.services.athena.catalog import Catalog
-from headrace.services.athena.glue_tables import (
+from headrace.services.athena.hive_types import (
     TABLE_EXISTS,
     VIEW_MARK,
     CatalogRefused,
+    NoHiveType,
     input_of,
     is_iceberg,
+    parse_type,
     split_location,
     view_query,
 )
-from headrace.services.athena.hive_types import NoHiveType, parse_type
 from headrace.services.athena.iceberg_tables import IcebergTables, create_lines, read_parts
 from headrace.services.athena.projection import ProjectionRefused
 from headrace.services.athena.table_text import (
@@ -73,6 +74,7 @@ class CatalogStatements:
             "unset_properties": self._alter_properties,
             "rename_table": self._rename_table,
             "altered": lambda _: Shown(),  # the query's process has committed it
+            "nothing": lambda _: Shown(),  # a prepared statement is kept or dropped before
             "repair": self._repair,
             "show_databases": self._show_databases,
             "show_tables": self._show_tables,

@@ -38,6 +38,10 @@ _BODIES = {
         "WHEN 'TIMESTAMP WITH TIME ZONE' THEN strftime(moment, '%Y-%m-%dT%H:%M:%S.%gZ') "
         "ELSE strftime(moment, '%Y-%m-%dT%H:%M:%S.%g') END"
     ),
+    # DuckDB's gives a timestamp of a date too.
+    "truncated(unit, moment DATE)": (
+        "CAST(date_trunc(unit, moment) AS DATE), (unit, moment) AS date_trunc(unit, moment)"
+    ),
     "at_timezone(moment, zone)": "timezone(zone, moment)",
     "with_timezone(moment, zone)": "timezone(zone, moment)",
     "array_union(a, b)": "list_distinct(list_concat(a, b))",
@@ -203,6 +207,9 @@ def _translate_node(node: Any) -> Any:
         # Trino counts whole units, DuckDB's date_diff the boundaries between two moments.
         unit = exp.Literal.string(str(node.args["unit"].name).lower())
         return _call("date_sub", unit, node.expression, node.this)
+    if isinstance(node, exp.DateTrunc | exp.TimestampTrunc):
+        unit = exp.Literal.string(str(node.args["unit"].name).lower())
+        return _call("truncated", unit, node.this)
     if isinstance(node, exp.ArraySlice):
         start, length = node.args["start"], node.args["end"]
         end = exp.Sub(

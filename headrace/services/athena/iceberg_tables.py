@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.services.athena.catalog import Catalog
-from headrace.services.athena.glue_tables import (
+from headrace.services.athena.hive_types import (
     PATH_EXISTS,
     TABLE_EXISTS,
     CatalogRefused,

@@ -40,6 +40,9 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 def parse(text: str, database: str, parameters: Sequence[str] = ()) -> Statement:
     """Parse one statement. Raises StatementRefused."""
+    words = Words(text.strip().rstrip(";"))
+    if words.peek() in ("PREPARE", "EXECUTE", "DEALLOCATE"):
+        return _parse_prepared(words)
     text = _bind(text, list(parameters))
     words = Words(text.strip().rstrip(";"))
     if words.skip("DESCRIBE") or words.skip("DESC"):
@@ -67,6 +70,14 @@ def parse(text: str, database: str, parameters: Sequence[str] = ()) -> Statement
         return _query(tree, database)
     verb = text.split(None, 1)[0].upper()
     raise StatementRefused(f"NOT_SUPPORTED: headrace does not run {verb} in Athena")
+
+
+def _parse_prepared(words: Words) -> Statement:
+    """Parse what `headrace.services.athena.prepared` has done; an EXECUTE that comes here names nothing."""
+    verb = words.take().upper()
+    if verb == "EXECUTE":
+        raise StatementRefused(f"NOT_FOUND: Prepared statement not found: {words.take()}")
+    return Statement("nothing", "DDL", verb)
 
 
 def _syntax(error: Any) -> str:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.moto.updating import assign
+from headrace.moto.patching import assign
 
 
 def allow_deletions(module: Any) -> None:

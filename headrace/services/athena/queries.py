@@ -34,7 +34,7 @@ from headrace.core.ports import (
 )
 from headrace.services.athena.catalog import Catalog
 from headrace.services.athena.catalog_statements import CatalogStatements
-from headrace.services.athena.glue_tables import CatalogRefused, split_location
+from headrace.services.athena.hive_types import CatalogRefused, split_location
 from headrace.services.athena.iceberg_tables import IcebergTables
 from headrace.services.athena.results import read_lines, read_rows
 

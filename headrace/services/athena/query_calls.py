@@ -14,8 +14,9 @@ from typing import Any, cast
 from headrace.core.arn import make_arn
 from headrace.core.ports import BucketNotFound, CallerIdentity, ObjectNotFound
 from headrace.deliveries.outbox import queue_service_event
+from headrace.moto import principals
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.memory import principals
+from headrace.services.athena.prepared import run_prepared
 from headrace.services.athena.queries import STOPPED_REASON, Outcome, Query
 from headrace.services.athena.results import PAGE_ROWS, NoRow, render_row
 
@@ -79,6 +80,7 @@ def start_query_execution(self: Any) -> str:
             f"headrace queries the catalog AwsDataCatalog alone, and not {context['Catalog']}"
         )
     parameters = self._get_param("ExecutionParameters")
+    sql, values = run_prepared(backend, name, text, parameters or ())
     execution: Any = Execution(text, cast("Any", context), {}, group, parameters)
     execution.config, execution.token = config, token
     execution.start_time = CURRENT.clock.now_ms() / 1000
@@ -87,9 +89,9 @@ def start_query_execution(self: Any) -> str:
         return json.dumps({"QueryExecutionId": execution.id})
     CURRENT.queries.submit(
         Query(
-            execution.id, self.current_account, self.region, text,
+            execution.id, self.current_account, self.region, sql,
             _plain_name(context.get("Database") or "default"), config["OutputLocation"],
-            tuple(parameters or ()), _find_acting(self),
+            tuple(values), _find_acting(self),
         )
     )  # fmt: skip
     backend.executions[execution.id] = execution

@@ -8,10 +8,9 @@ from headrace.core.ids import Ids
 from headrace.core.ports.control import ResourceTypes
 from headrace.core.workers import Supervisor
 from headrace.services.cloudcontrol.actions import ACTIONS
-from headrace.services.cloudcontrol.backend import CloudControl
+from headrace.services.cloudcontrol.backend import CloudControl, ControlStore
 from headrace.services.cloudcontrol.errors import translate
 from headrace.services.cloudcontrol.fidelity import FIDELITY
-from headrace.services.cloudcontrol.state import ControlStore
 from headrace.store.database import Database
 
 PROFILE = Profile(signing_scopes=("cloudcontrolapi",), target_prefix="CloudApiService")

@@ -2,6 +2,8 @@
 
 A resource's state is the later of a stack's last change and Cloud Control's. When the cloud is killed, the requests
 under way fail at the next start; GetResource shows whether the change happened.
+
+Cloud Control's records, requests and resources; each is in the state database before the operation answers.
 """
 
 from __future__ import annotations
@@ -10,10 +12,12 @@ import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from headrace.aws.calls.operation import Call
 from headrace.aws.shapes import cloudcontrol as shapes
+from headrace.aws.shapes.cloudcontrol import ProgressEvent
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports.control import (
@@ -23,9 +27,122 @@ from headrace.core.ports.control import (
     ResourceRefused,
     ResourceTypes,
 )
+from headrace.core.values import moment, present
 from headrace.core.workers import Supervisor
-from headrace.services.cloudcontrol import errors, state
-from headrace.services.cloudcontrol.state import ControlStore, Request, StoredResource
+from headrace.services.cloudcontrol import errors
+from headrace.services.cloudcontrol.errors import KEPT_MS
+from headrace.store.database import Database
+
+IN_PROGRESS, SUCCESS, FAILED = "IN_PROGRESS", "SUCCESS", "FAILED"
+CANCELLING, CANCELLED = "CANCEL_IN_PROGRESS", "CANCEL_COMPLETE"
+RUNNING = (IN_PROGRESS, CANCELLING)
+
+
+@dataclass(slots=True)
+class Request:
+    """One request for a change. A later request with its client token must have the same `asked`.
+
+    Attributes:
+        operation: `CREATE`, `UPDATE` or `DELETE`.
+        began_ms, changed_ms: when it arrived, and when its status last changed.
+        error_code: AWS's HandlerErrorCode, if it failed.
+    """
+
+    token: str
+    account: str
+    region: str
+    kind: str
+    operation: str
+    asked: str
+    began_ms: int
+    changed_ms: int
+    client_token: str = ""
+    identifier: str = ""
+    status: str = IN_PROGRESS
+    model: str = ""
+    message: str = ""
+    error_code: str = ""
+
+    def event(self) -> ProgressEvent:
+        """Return the ProgressEvent."""
+        return present(
+            {
+                "TypeName": self.kind,
+                "RequestToken": self.token,
+                "Operation": self.operation,
+                "OperationStatus": self.status,
+                "EventTime": moment(self.changed_ms),
+                "Identifier": self.identifier or None,
+                "ResourceModel": self.model or None,
+                "StatusMessage": self.message or None,
+                "ErrorCode": self.error_code or None,
+            }
+        )
+
+
+@dataclass(slots=True)
+class StoredResource:
+    """A resource as Cloud Control last left it, whether a stack created it or not; `gone` if it was deleted.
+
+    Its physical id is its identifier, unless it has one of its own (older versions stored none).
+    """
+
+    account: str
+    region: str
+    kind: str
+    identifier: str
+    at_ms: int
+    gone: bool = False
+    physical_id: str = ""
+    properties: dict[str, Any] = field(default_factory=dict[str, Any])
+    attributes: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class ControlStore:
+    """Requests of the last seven days, and resources. Thread-safe."""
+
+    def __init__(self, database: Database) -> None:
+        self._requests = database.documents("cloudcontrol_requests")
+        self._resources = database.documents("cloudcontrol_resources")
+        self._lock = threading.Lock()
+        self._by_token: dict[str, Request] = {}
+        self._kept: dict[str, StoredResource] = {}
+
+    def load(self) -> None:
+        """Load everything from the database."""
+        self._by_token = {token: Request(**value) for token, value in self._requests.items()}
+        self._kept = {key: StoredResource(**value) for key, value in self._resources.items()}
+
+    def put(self, request: Request) -> None:
+        """Store a request, and delete those older than seven days."""
+        with self._lock:
+            self._by_token[request.token] = request
+            self._requests.put(request.token, asdict(request))
+            oldest_ms = request.changed_ms - KEPT_MS
+            for old in [r for r in self._by_token.values() if r.began_ms < oldest_ms]:
+                if old.status not in RUNNING:
+                    del self._by_token[old.token]
+                    self._requests.delete(old.token)
+
+    def requests(self) -> list[Request]:
+        """Return all requests, newest first."""
+        with self._lock:
+            requests = list(self._by_token.values())
+        return sorted(requests, key=lambda request: (request.began_ms, request.token), reverse=True)
+
+    def keep(self, resource: StoredResource) -> None:
+        """Store a resource as Cloud Control left it."""
+        key = "/".join((resource.account, resource.region, resource.kind, resource.identifier))
+        with self._lock:
+            self._kept[key] = resource
+            self._resources.put(key, asdict(resource))
+
+    def list_stored(self, account: str, region: str, kind: str) -> list[StoredResource]:
+        """Return the resources of a type that Cloud Control made, changed or deleted."""
+        with self._lock:
+            resources = list(self._kept.values())
+        return [r for r in resources if (r.account, r.region, r.kind) == (account, region, kind)]
+
 
 Work = Callable[[ResourcePlace], "KnownResource | None"]
 
@@ -56,10 +173,8 @@ class CloudControl:
         self._store.load()
         self._executor = self._supervisor.executor(errors.AT_ONCE, "cloudcontrol")
         for request in self._store.requests():
-            if request.status in state.RUNNING:
-                self._end(
-                    request, state.FAILED, "headrace was stopped meanwhile", "InternalFailure"
-                )
+            if request.status in RUNNING:
+                self._end(request, FAILED, "headrace was stopped meanwhile", "InternalFailure")
 
     def stop(self) -> None:
         """Cancel the running requests, and wait for them."""
@@ -81,7 +196,8 @@ class CloudControl:
     def resources(self, call: Call, kind: str) -> list[KnownResource]:
         """Return the resources of a type, sorted by identifier."""
         by_identifier = {
-            r.identifier: r for r in self.types.in_stacks(call.account, call.region, kind)
+            self.types.identifier_of(kind, r): r
+            for r in self.types.in_stacks(call.account, call.region, kind)
         }
         for kept in self._store.list_stored(call.account, call.region, kind):
             of_stack = by_identifier.get(kept.identifier)
@@ -90,13 +206,17 @@ class CloudControl:
             by_identifier.pop(kept.identifier, None)
             if not kept.gone:
                 by_identifier[kept.identifier] = KnownResource(
-                    kept.identifier, kept.properties, kept.attributes, kept.at_ms
+                    kept.physical_id or kept.identifier,
+                    kept.properties,
+                    kept.attributes,
+                    kept.at_ms,
                 )
         return [by_identifier[identifier] for identifier in sorted(by_identifier)]
 
     def listed(self, call: Call, kind: str) -> dict[str, KnownResource | None]:
         """Return a type's resources by identifier, in order; None for those that another API made. Raises AwsError."""
-        known = {resource.identifier: resource for resource in self.resources(call, kind)}
+        resources = self.resources(call, kind)
+        known = {self.types.identifier_of(kind, resource): resource for resource in resources}
         resource_place = ResourcePlace(call.account, call.region, threading.Event(), lambda _: None)
         try:
             others = self.types.list_identifiers(resource_place, kind)
@@ -114,15 +234,12 @@ class CloudControl:
         return json.dumps({**read_only, **self.types.readable(kind, resource.properties)})
 
     def get(self, call: Call, kind: str, identifier: str) -> KnownResource:
-        """Return a resource by its physical id or ARN, as its service has it now. Raises AwsError."""
-        known = next(
-            (
-                resource
-                for resource in self.resources(call, kind)
-                if identifier in (resource.identifier, resource.attributes.get("Arn"))
-            ),
-            None,
-        )
+        """Return a resource by its identifier, physical id or ARN, as its service has it now. Raises AwsError."""
+        resources = self.resources(call, kind)
+        named = (r for r in resources if identifier == self.types.identifier_of(kind, r))
+        # The physical id of a type with a compound identifier may name several.
+        others = (r for r in resources if identifier in (r.identifier, r.attributes.get("Arn")))
+        known = next(named, None) or next(others, None)
         live = self.read(call, kind, identifier, known)
         if live is None:
             raise errors.not_found(kind, identifier, self._ids.uuid())
@@ -148,10 +265,11 @@ class CloudControl:
         | shapes.DeleteResourceInput,
         operation: str,
         work: Work,
-        identifier: str = "",
+        before: KnownResource | None = None,
     ) -> shapes.ProgressEvent:
         """Begin an operation, or find the one with the same client token; return its ProgressEvent. Raises AwsError."""
         kind, client_token = str(request["TypeName"]), str(request.get("ClientToken") or "")
+        identifier = "" if before is None else self.types.identifier_of(kind, before)
         asked = json.dumps([operation, dict(request)], sort_keys=True)
         with self._lock:
             same = self._with_client_token(call, client_token)
@@ -192,7 +310,7 @@ class CloudControl:
         scope_key = (call.account, call.region, kind, identifier)
         for other in self._store.requests():
             same = (other.account, other.region, other.kind, other.identifier) == scope_key
-            if identifier and same and other.status in state.RUNNING:
+            if identifier and same and other.status in RUNNING:
                 raise errors.concurrent(kind, identifier)
 
     def _run(self, request: Request, work: Work) -> None:
@@ -205,15 +323,15 @@ class CloudControl:
         try:
             resource = work(resource_place)
         except ResourceCancelled as error:
-            self._end(request, state.CANCELLED, str(error))
+            self._end(request, CANCELLED, str(error))
         except ResourceRefused as error:
-            self._end(request, state.FAILED, str(error), error.code)
+            self._end(request, FAILED, str(error), error.code)
         else:
             self._keep(request, resource)
             if resource is not None:
-                request.identifier = resource.identifier
+                request.identifier = self.types.identifier_of(request.kind, resource)
                 request.model = self.model(request.kind, resource)
-            self._end(request, state.SUCCESS)
+            self._end(request, SUCCESS)
         finally:
             with self._lock:
                 self._stops.pop(request.token, None)
@@ -228,8 +346,9 @@ class CloudControl:
         self._store.keep(
             StoredResource(
                 *scope_key,
-                resource.identifier,
+                self.types.identifier_of(request.kind, resource),
                 now_ms,
+                physical_id=resource.identifier,
                 properties=properties,
                 attributes=attributes,
             )
@@ -256,8 +375,8 @@ class CloudControl:
         """Begin to cancel a request; return its ProgressEvent. Raises AwsError if it has ended."""
         with self._lock:
             request, stop = self.request(call, token), self._stops.get(token)
-            if stop is None or request.status not in state.RUNNING:
+            if stop is None or request.status not in RUNNING:
                 raise errors.already_ended(token)
             stop.set()
-            request.status = state.CANCELLING
+            request.status = CANCELLING
             return request.event()

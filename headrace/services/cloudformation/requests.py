@@ -31,7 +31,7 @@ from headrace.core.arn import Arn, InvalidArn
 from headrace.core.patterns import glob_matches
 from headrace.core.system_tags import is_system
 from headrace.core.values import get_list
-from headrace.services.cloudformation import limits
+from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import (
     ResourceFailed,
@@ -72,9 +72,9 @@ def check_name(name: str) -> None:
             f"{wrong.format(name[:1000])} satisfy regular expression pattern:"
             " [a-zA-Z][-a-zA-Z0-9]*|arn:[-a-zA-Z0-9:/._+]*"
         )
-    if len(name) > limits.STACK_NAME_CHARACTERS and not name.startswith("arn:"):
+    if len(name) > errors.STACK_NAME_CHARACTERS and not name.startswith("arn:"):
         raise TemplateError(
-            f"{wrong.format(name[:1000])} have length less than or equal to {limits.STACK_NAME_CHARACTERS}"
+            f"{wrong.format(name[:1000])} have length less than or equal to {errors.STACK_NAME_CHARACTERS}"
         )
 
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.services.cloudformation import limits
+from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 
 PATH = "/_headrace/cfn-response/"
@@ -58,7 +58,7 @@ class Responses:
     def receive(self, token: str, body: bytes) -> bool:
         """Take an answer; return False when no resource waits for it, or when it is not a JSON object."""
         answer: Any = TOO_LONG
-        if len(body) <= limits.CUSTOM_RESPONSE_BYTES:
+        if len(body) <= errors.CUSTOM_RESPONSE_BYTES:
             try:
                 answer = json.loads(body)
             except (ValueError, RecursionError):
@@ -166,7 +166,7 @@ def receiver_of(stack_id: str, logical_id: str) -> str:
 
 def signal_in(body: bytes) -> Signal | None:
     """Return the signal in a PUT to a handle's URL; None when the body is invalid (documented: its JSON)."""
-    if len(body) > limits.CUSTOM_RESPONSE_BYTES:
+    if len(body) > errors.CUSTOM_RESPONSE_BYTES:
         return None
     try:
         value: Any = json.loads(body)
@@ -207,7 +207,7 @@ def creation_policy(
         return None
     members = cast("dict[str, Any]", signal)
     return ExpectedSignals(
-        whole_number("Count", members.get("Count", 1), 0, limits.SIGNALS),
+        whole_number("Count", members.get("Count", 1), 0, errors.SIGNALS),
         _duration_s(str(members.get("Timeout", "PT5M"))),
     )
 
@@ -240,7 +240,7 @@ def _duration_s(text: str) -> int:
             raise wrong
     if digits:
         raise wrong
-    if seconds > limits.WAIT_SECONDS:  # assumed words; the limit is documented
+    if seconds > errors.WAIT_SECONDS:  # assumed words; the limit is documented
         raise TemplateError(f"CreationPolicy Timeout {text} is longer than 12 hours")
     return seconds
 

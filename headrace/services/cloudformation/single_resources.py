@@ -321,6 +321,15 @@ class SingleResources:
         """See `ResourceTypes.readable`."""
         return without_write_only(kind, properties)
 
+    def identifier_of(self, kind: str, resource: KnownResource) -> str:
+        """See `ResourceTypes.identifier_of`."""
+        names = list_names(kind, "primary")
+        values = {**resource.attributes, **resource.properties}
+        # What neither a template gives nor the service answers by name is the physical id.
+        parts = [str(values.get(name, resource.identifier)) for name in names]
+        is_compound = len(names) > 1 and len(set(names) - values.keys()) <= 1
+        return "|".join(parts) if is_compound else resource.identifier
+
     def list_identifiers(self, place: ResourcePlace, kind: str) -> list[str]:
         """See `ResourceTypes.list_identifiers`."""
         with _refusals(kind, ""):

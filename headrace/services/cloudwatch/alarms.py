@@ -26,6 +26,7 @@ from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK
 from headrace.services.cloudwatch.alarm_rules import RuleRefused, decide_rule, names_in
 from headrace.services.cloudwatch.metric_math import MathRefused, Metrics, Series, evaluate_all
+from headrace.services.cloudwatch.statistics import StatisticRefused, statistic
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +106,10 @@ class _Data:
             moment = datum.timestamp.replace(tzinfo=datum.timestamp.tzinfo or UTC).timestamp()
             if times[0] <= moment < ends_s and metric.takes(datum):
                 windows[times[int((moment - times[0]) // period_s)]].append(datum)
-        return {at: _statistic(metric.stat, data) for at, data in windows.items()}, times
+        try:
+            return {at: statistic(metric.stat, data) for at, data in windows.items()}, times
+        except StatisticRefused as refusal:
+            raise MathRefused(str(refusal)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,44 +127,6 @@ class _Metric:
 
 def _dimensions(items: Iterable[Any]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((one.name, one.value) for one in items))
-
-
-def _statistic(stat: str, data: Sequence[Any]) -> float:
-    """Return a statistic of a period's data: single values, and sets of statistics."""
-    sets = [
-        (d.value, d.value, 1.0, d.value)
-        if hasattr(d, "value")
-        else (d.min, d.max, d.sample_count, d.sum)
-        for d in data
-    ]
-    count, total = math.fsum(s[2] for s in sets), math.fsum(s[3] for s in sets)
-    if stat == "SampleCount":
-        return count
-    if stat == "Sum":
-        return total
-    if stat == "Minimum":
-        return float(min(s[0] for s in sets))
-    if stat == "Maximum":
-        return float(max(s[1] for s in sets))
-    if stat == "Average":
-        return total / count if count else 0.0
-    return _percentile(stat, sets)
-
-
-def _percentile(stat: str, sets: Sequence[tuple[float, float, float, float]]) -> float:
-    """Return a percentile such as p99.9; a set of statistics stands for its average, as many times as it counts."""
-    try:
-        share = float(stat.lstrip("p")) / 100
-    except ValueError:
-        raise MathRefused(f"headrace does not evaluate the statistic {stat}") from None
-    ordered = sorted((total / count if count else 0.0, count) for _, _, count, total in sets)
-    rank = share * sum(count for _, count in ordered)
-    reached = 0.0
-    for value, count in ordered:
-        reached += count
-        if reached >= rank:
-            return value
-    return ordered[-1][0]
 
 
 def points_of(alarm: Any, data: _Data, now_s: float) -> list[tuple[int, float | None]]:

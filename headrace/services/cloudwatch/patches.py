@@ -22,12 +22,21 @@ from headrace.moto.storage import pickles
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.cloudwatch.metric_math import MathRefused, Metrics, evaluate_all
 from headrace.services.cloudwatch.metric_streams import MINUTES
+from headrace.services.cloudwatch.statistics import (
+    MOST_VALUES,
+    StatisticRefused,
+    add_value,
+    statistic,
+    values_of,
+)
 
 # How long a value waits for others of its minute; then they become one point.
 RAW_MS = 3 * 60 * 1000
 # headrace's limits for an account in a region.
 MOST_RAW = 20_000
 MOST_POINTS = 50_000
+# The values that all points tell apart, 20 MB or so. Beyond them a point counts a new value as its nearest.
+MOST_SPREAD = 200_000
 MOST_PAGES = 100
 # A value that is given more often becomes one point; `Counts` may say a billion, and moto stores each by itself.
 MOST_REPEATED = 20
@@ -43,7 +52,7 @@ PERIODS: tuple[tuple[int, int], ...] = ((60, 15 * DAY_S), (300, 63 * DAY_S), (36
 @functools.cache
 def patch() -> None:
     """Replace moto's methods, once."""
-    from moto.cloudwatch.models import CloudWatchBackend
+    from moto.cloudwatch.models import CloudWatchBackend, Statistics
     from moto.cloudwatch.responses import CloudWatchResponse
 
     # moto's method reads the rule, and has the action under only one of its two
@@ -64,7 +73,10 @@ def patch() -> None:
     backend.get_metric_data = _with_math(
         _within_data(_of_wanted(CloudWatchBackend.get_metric_data))
     )
-    backend.get_metric_statistics = _of_periods(CloudWatchBackend.get_metric_statistics)
+    backend.get_metric_statistics = _get_metric_statistics
+    response.get_metric_statistics = _with_extended(CloudWatchResponse.get_metric_statistics)
+    points: Any = Statistics
+    points.get_statistics_for_type = _statistic_for_type
     backend.get_filtered_metrics = _get_filtered_metrics
     backend._get_paginated = _few_pages(CloudWatchBackend._get_paginated)
     pickles.register_filter(
@@ -121,6 +133,7 @@ class MetricData:
         self._raw: deque[tuple[int, Any]] = deque()
         # For each period, points by their series, unit and time, in the order of their creation.
         self._points: list[OrderedDict[tuple[Any, ...], Any]] = [OrderedDict() for _ in PERIODS]
+        self._spread_count = 0
 
     def __reduce__(self) -> Any:
         return MetricData, ()
@@ -157,8 +170,15 @@ class MetricData:
                 datum.namespace, datum.name, low, high, count, total, [], at, datum.unit
             )
             point.dimensions = datum.dimensions
+            point.spread = dict(values_of(datum))
+            self._spread_count += len(point.spread)
             self._points[level][key] = point
             return
+        before = len(point.spread)
+        most = MOST_VALUES if self._spread_count < MOST_SPREAD else 1
+        for value, times in values_of(datum).items():
+            add_value(point.spread, value, times, most)
+        self._spread_count += len(point.spread) - before
         point.min, point.max = min(point.min, low), max(point.max, high)
         point.sample_count += count
         point.sum += total
@@ -174,6 +194,7 @@ class MetricData:
                 if not is_old and len(self) - len(self._raw) <= MOST_POINTS:
                     break
                 points.popitem(last=False)
+                self._spread_count -= len(point.spread)
                 if is_old and level + 1 < len(PERIODS):
                     self._roll(level + 1, point)
 
@@ -367,32 +388,74 @@ def _within_data(get: Any) -> Any:
     return get_metric_data
 
 
-def _of_periods(get: Any) -> Any:
-    @functools.wraps(get)
-    def get_metric_statistics(
-        self: Any,
-        namespace: str,
-        metric_name: str,
-        start_time: datetime,
-        end_time: datetime,
-        period: int,
-        stats: list[str],
-        dimensions: list[dict[str, str]],
-        unit: str | None = None,
-    ) -> Any:
-        _check_period(period, "Period")
-        points = math.ceil((end_time - start_time).total_seconds() / period)
-        if points > MOST_DATAPOINTS:
-            from moto.cloudwatch.exceptions import InvalidParameterCombination
+def _get_metric_statistics(
+    backend: Any,
+    namespace: str,
+    metric_name: str,
+    start_time: datetime,
+    end_time: datetime,
+    period: int,
+    stats: list[str],
+    dimensions: list[dict[str, str]],
+    unit: str | None = None,
+) -> list[Any]:
+    """Return a metric's statistics; the periods begin at the start time, rounded down to a minute (documented)."""
+    from moto.cloudwatch.exceptions import InvalidParameterCombination, InvalidParameterValue
+    from moto.cloudwatch.models import Statistics
 
-            raise InvalidParameterCombination(
-                f"You have requested up to {points:,} datapoints, which exceeds the limit of {MOST_DATAPOINTS:,}. "
-                "You may reduce the datapoints requested by increasing Period, or decreasing the time range."
-            )
-        of = _Wanted(self, {_series_of(namespace, metric_name, dimensions or ())})
-        return get(of, namespace, metric_name, start_time, end_time, period, stats, [], unit)
+    _check_period(period, "Period")
+    if start_time >= end_time:
+        raise InvalidParameterValue(
+            "The parameter StartTime must be less than the parameter EndTime."
+        )
+    count = math.ceil((end_time - start_time).total_seconds() / period)
+    if count > MOST_DATAPOINTS:
+        raise InvalidParameterCombination(
+            f"You have requested up to {count:,} datapoints, which exceeds the limit of {MOST_DATAPOINTS:,}. "
+            "You may reduce the datapoints requested by increasing Period, or decreasing the time range."
+        )
+    start = _aware(_floor(start_time, min(60, period)))
+    points: dict[int, Any] = {}
+    wanted = _Wanted(backend, {_series_of(namespace, metric_name, dimensions or ())})
+    for datum in wanted.get_all_metrics():
+        at = _aware(datum.timestamp)
+        if start <= at < _aware(end_time) and unit in (None, datum.unit):
+            number = int((at - start).total_seconds() // period)
+            if number not in points:
+                begins = start + timedelta(seconds=number * period)
+                points[number] = Statistics(stats, begins, datum.unit)
+            points[number].metric_data.append(datum)
+    return [points[number] for number in sorted(points)]
+
+
+def _with_extended(get: Any) -> Any:
+    """Answer ExtendedStatistics, which moto leaves out."""
+
+    @functools.wraps(get)
+    def get_metric_statistics(self: Any) -> Any:
+        answer = get(self)
+        names: list[str] = self._get_param("ExtendedStatistics") or []
+        for point in answer.result["Datapoints"] if names else ():
+            point.extended_statistics = {
+                name: _statistic_of(name, point.metric_data) for name in names
+            }
+        return answer
 
     return get_metric_statistics
+
+
+def _statistic_for_type(point: Any, stat: str) -> float:
+    return _statistic_of(stat, point.metric_data)
+
+
+def _statistic_of(stat: str, data: list[Any]) -> float:
+    """Return a statistic of a period's data. Raises moto's error for one that CloudWatch does not have."""
+    from moto.cloudwatch.exceptions import InvalidParameterValue
+
+    try:
+        return statistic(stat, data)
+    except StatisticRefused as refusal:
+        raise InvalidParameterValue(str(refusal)) from None
 
 
 def _check_period(period_s: int, path: str) -> None:

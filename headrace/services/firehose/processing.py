@@ -7,7 +7,7 @@ Deaggregates records of the Kinesis Producer Library: many user records in one K
 
 The format (documented: "KPL Aggregated Record Format"): four magic bytes, a protobuf message with a table of keys and
 records that refer to it, and the message's MD5. A record that only begins like this is passed on unchanged.
-`headrace.spark.kpl` has its own reader of the format, because it is sent to EMR in a zip without the rest of headrace.
+`headrace.spark.reading` has its own reader of the format: it is sent to EMR in a zip without the rest of headrace.
 
 Decompresses a record of CloudWatch Logs, and splits a record into parts, before the function gets them.
 """

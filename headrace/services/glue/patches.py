@@ -24,9 +24,9 @@ from headrace.core.patterns import (
     java_pattern,
 )
 from headrace.moto.current_cloud import CURRENT
+from headrace.moto.patching import assign, recreate
 from headrace.moto.storage.dictionaries import DictRows, KeptDict
 from headrace.moto.storage.stored_names import stored_as
-from headrace.moto.updating import assign, recreate
 from headrace.services.glue import iceberg_tables
 
 # Documented: API_GetPartitions. How many parsed expressions are kept; moto keeps all.

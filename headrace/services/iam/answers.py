@@ -17,8 +17,8 @@ from headrace.aws.protocols.owned_service import Strictness
 from headrace.aws.protocols.validate import validate
 from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.ports import FidelityLevel
+from headrace.moto import principals
 from headrace.moto.dropped_members import dropped_members
-from headrace.moto.memory import principals
 from headrace.permissions.policies.document import UnreadableDocument
 from headrace.permissions.policies.model import NamedPolicy, Policies, Principal
 from headrace.permissions.policies.simulate import (
@@ -27,8 +27,8 @@ from headrace.permissions.policies.simulate import (
     parse_policies,
     simulate,
 )
-from headrace.services.iam.sts.sessions import OPERATIONS as STS_SESSIONS
-from headrace.services.iam.sts.sessions import answer_of_session, answer_of_sts
+from headrace.services.iam.sts_sessions import OPERATIONS as STS_SESSIONS
+from headrace.services.iam.sts_sessions import answer_of_session, answer_of_sts
 
 _SIZE: dict[str, FidelityLevel] = {"MinimumSessionTokenSize": "ignored"}
 _IDENTITY_OF_OTHERS = (

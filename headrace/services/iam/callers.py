@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.aws.signatures.access_keys import RoleSessions
-from headrace.moto.memory import principals
+from headrace.moto import principals
 from headrace.permissions.decisions.identity import Identity
 from headrace.permissions.policies.model import NamedPolicy, Policies, Principal
 

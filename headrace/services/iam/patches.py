@@ -29,8 +29,8 @@ from types import ModuleType
 from typing import Any
 
 from headrace.core.patterns import glob_matches
+from headrace.moto import principals
 from headrace.moto.current_cloud import use_clock, utcnow
-from headrace.moto.memory import principals
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.memory.principals import exists_for
+from headrace.moto.principals import exists_for
 from headrace.permissions.policies.document import find_missing_principal
 from headrace.permissions.policies.grammar import (
     Holder,

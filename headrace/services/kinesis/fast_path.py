@@ -316,18 +316,20 @@ class RawRequests:
         call = request.call
         if call is None:
             return None
-        if content_type not in (CBOR, JSON):
+        if content_type == JSON:
+            if (usual := _USUAL_JSON.get(target)) is not None:
+                try:
+                    return usual(self._kinesis, request.body, call)
+                except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError):
+                    return None
+        elif content_type == CBOR:
+            if (usual := _USUAL_CBOR.get(target)) is not None:
+                return usual(self._kinesis, request.body, call)
+        else:
             refusal = refusal_of(request)
             if refusal is not None:
                 return refusal
-        if target in _USUAL_JSON:
-            if content_type == CBOR:
-                return _USUAL_CBOR[target](self._kinesis, request.body, call)
-            if content_type != JSON:
-                return None
-            try:
-                return _USUAL_JSON[target](self._kinesis, request.body, call)
-            except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError):
+            if target in _USUAL_JSON:
                 return None
         operation = target.removeprefix(_PREFIX)
         if operation in RECEIVES and target != operation:

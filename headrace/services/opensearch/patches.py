@@ -12,7 +12,7 @@ import json
 from typing import Any
 
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.updating import assign
+from headrace.moto.patching import assign
 
 # The defaults of a new domain.
 _ES: dict[str, dict[str, Any]] = {

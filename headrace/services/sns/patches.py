@@ -19,6 +19,7 @@ from headrace.moto.current_cloud import CURRENT
 from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.sns import checks, notifications
+from headrace.services.sns.delivery_status import feedback_of, log_status
 from headrace.services.sns.notifications import now, post_data, sign
 
 log = logging.getLogger(__name__)
@@ -87,6 +88,7 @@ def _topic_attributes(get_topic_attributes: Any) -> Any:
         version = getattr(self.backend.get_topic(attributes["TopicArn"]), "signature_version", None)
         if version is not None:
             attributes["SignatureVersion"] = version
+        attributes.update(feedback_of(self.backend.get_topic(attributes["TopicArn"])))
         return answer
 
     return attributes_of
@@ -236,18 +238,24 @@ def _publish(
         else:
             notifications.to_queue(*data, fifo)
     except Exception as error:  # noqa: BLE001 - as above
+        log_status(subscription, text, message_id, _reason(error))
         try:
             kept_in = notifications.to_dead_letters(*data, fifo)
         except Exception as refusal:  # noqa: BLE001 - as above
             _log_failure(subscription, refusal, "")
         else:
             _log_failure(subscription, error, kept_in)
+    else:
+        log_status(subscription, text, message_id)
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "message", "") or error or type(error).__name__)
 
 
 def _log_failure(subscription: Any, error: Exception, kept_in: str) -> None:
     CURRENT.handled.fail(subscription.topic.arn)
-    reason = str(getattr(error, "message", "") or error or type(error).__name__)
-    arn = subscription.arn
+    reason, arn = _reason(error), subscription.arn
     if (arn, reason) not in _Logged.subscriptions and len(_Logged.subscriptions) < MOST_LOGGED:
         _Logged.subscriptions.add((arn, reason))
         fate = f"goes to {kept_in}" if kept_in else "is lost"

@@ -15,6 +15,7 @@ import threading
 from collections import defaultdict, deque
 from typing import Any
 
+from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.in_process import LAST_RECEIVE
 
@@ -22,6 +23,7 @@ from headrace.moto.in_process import LAST_RECEIVE
 def patch(response: Any, backend: Any) -> None:
     """Replace methods of moto's response and of its backend."""
     backend.create_activity = _once(backend.create_activity)
+    backend.describe_activity = _in_awss_words(backend.describe_activity)
     response.get_activity_task = _get_activity_task
 
 
@@ -35,6 +37,17 @@ def _once(create: Any) -> Any:
         return activity or create(self, name, *args, **named)
 
     return create_activity
+
+
+def _in_awss_words(describe: Any) -> Any:
+    """Say that an activity does not exist in AWS's words (recorded); moto shows its ARN alone."""
+
+    def describe_activity(self: Any, arn: str) -> Any:
+        if f":{_KIND}:" in arn and arn not in self.activities:
+            raise AwsError("ActivityDoesNotExist", f"Activity Does Not Exist: '{arn}'")
+        return describe(self, arn)
+
+    return describe_activity
 
 
 def _get_activity_task(self: Any) -> Any:
@@ -51,6 +64,7 @@ def _get_activity_task(self: Any) -> Any:
     return ActionResult({"taskToken": task[0], "input": task[1]})
 
 
+_KIND = "activity"
 # Documented: how long GetActivityTask waits for a task.
 WAITS_S = 60.0
 

@@ -52,7 +52,11 @@ def _update_checked(update: Any) -> Any:
         description: str | None,
         routing_configuration: list[dict[str, Any]] | None,
     ) -> Any:
-        alias = self.describe_state_machine_alias(arn=arn)
+        machine = find_machine(self, arn.rpartition(":")[0])
+        alias = machine and machine.aliases.get(arn.rpartition(":")[2])
+        if alias is None:  # recorded
+            sentence = "Request references a resource that does not exist."
+            raise AwsError("ResourceNotFound", sentence)
         if routing_configuration:
             machine_arn = _machine_of(routing_configuration)
             if machine_arn != alias.statemachine_arn:

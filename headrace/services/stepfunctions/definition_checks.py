@@ -22,6 +22,7 @@ from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import partition_of
+from headrace.services.stepfunctions import answers
 from headrace.services.stepfunctions.distributed_maps import problems_of_map
 from headrace.services.stepfunctions.interpreter.run import ExecutionInput, Outcome, Run
 from headrace.services.stepfunctions.query_languages import (
@@ -54,12 +55,7 @@ def test_state(self: Any) -> Any:
     problems = problems_of(definition)
     if problems:
         raise AwsError("InvalidDefinition", sentence_of(problems))
-    try:
-        json.loads(input_text)
-    except ValueError as error:
-        raise AwsError(
-            "InvalidExecutionInput", f"Invalid State Machine Execution Input: '{error}'"
-        ) from error
+    answers.check_input(input_text)
     account, region = self.current_account, self.region
     run = Run(
         ExecutionInput(
@@ -271,27 +267,51 @@ def sentence_of(problems: list[Problem]) -> str:
     return f"Invalid State Machine Definition: '{', '.join(parts)}'"
 
 
-def problems_of(definition: str) -> list[Problem]:
+def problems_of(definition: str, *, is_express: bool = False) -> list[Problem]:
     """Return the problems of a definition; an empty list when it is valid."""
     try:
         value: Any = json.loads(definition)
     except (ValueError, RecursionError) as error:
-        return [Problem(NO_JSON, str(error), "")]
+        reason = answers.reason_of(error, definition)
+        if not isinstance(error, json.JSONDecodeError) or not reason.startswith("Unrecognized"):
+            return [Problem(NO_JSON, reason, "")]
+        place = answers.place_of(error, definition)
+        return [Problem(NO_JSON, f"{reason}\n at {place}", place)]
     if not isinstance(value, dict):
-        return [Problem(NO_JSON, "The definition is no JSON object", "")]
+        return [Problem(SCHEMA, "Definition must be a valid JSON object", "")]
     try:
         machine = cast("dict[str, Any]", value)
         language = language_of(machine, JSONPATH)
-        return [*problems_of_machine(machine), *_machine(machine, "", _TOP, language)]
+        found = [*problems_of_machine(machine), *_machine(machine, "", _TOP, language)]
+        return [*found, *(_of_express(machine, "") if is_express else ())]
     except RecursionError:
         return [Problem(SCHEMA, "The definition is nested too deeply", "/")]
+
+
+def _of_express(machine: Mapping[str, Any], at: str) -> Iterator[Problem]:
+    """Return the tasks of an express machine, also inside others, that would wait (recorded; of .sync, documented)."""
+    states = cast("dict[str, Any]", machine.get("States") or {})
+    for name, state in states.items() if isinstance(cast("Any", states), dict) else ():
+        if not isinstance(state, dict):
+            continue
+        members, place = cast("dict[str, Any]", state), f"{at}/States/{name}"
+        resource = str(members.get("Resource", ""))
+        for pattern in (".waitForTaskToken", ".sync"):
+            if resource.removesuffix(":2").endswith(pattern):
+                message = f"Express state machine does not support '{pattern}' service integration "
+                yield Problem(SCHEMA, message, f"{place}/Resource")
+        for number, branch in enumerate(_objects(members.get("Branches"))):
+            yield from _of_express(branch, f"{place}/Branches[{number}]")
+        for inner in ("Iterator", "ItemProcessor"):
+            if isinstance(members.get(inner), dict):
+                yield from _of_express(members[inner], f"{place}/{inner}")
 
 
 def _machine(
     machine: dict[str, Any], at: str, allowed: set[str], language: str
 ) -> Iterator[Problem]:
     where = at or "/"
-    missing = [name for name in ("StartAt", "States") if name not in machine]
+    missing = [name for name in ("States", "StartAt") if name not in machine]
     if missing:
         yield Problem(SCHEMA, f"These fields are required: [{', '.join(missing)}]", where)
     for name in machine:

@@ -20,9 +20,8 @@ from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
+from headrace.services.stepfunctions import answers
 
-# Documented: the default and the most of ListMapRuns' maxResults.
-DEFAULT_RUNS, MOST_RUNS_A_PAGE = 100, 1000
 RUNNING, PENDING = "running", "pending"
 ENDS = ("succeeded", "failed", "timedOut", "aborted")
 # A change of the limit, or the end of the execution, is seen after at most so long.
@@ -147,13 +146,8 @@ def _list_map_runs(self: Any) -> Any:
 
     execution = self.stepfunction_backend.describe_execution(self._get_param("executionArn"))
     rows = [{name: row[name] for name in row if name in _LISTED} for row in _map_runs_of(execution)]
-    token = self._get_param("nextToken") or "0"
-    if not token.isdecimal():
-        raise AwsError("InvalidToken", f"Invalid Token: '{token}'")
-    first = int(token)
-    last = first + min(self._get_int_param("maxResults") or DEFAULT_RUNS, MOST_RUNS_A_PAGE)
-    more = {"nextToken": str(last)} if last < len(rows) else {}
-    return ActionResult({"mapRuns": rows[first:last], **more})
+    shown, more = answers.page(self, rows)
+    return ActionResult({"mapRuns": shown, **more})
 
 
 _LISTED = {"executionArn", "mapRunArn", "stateMachineArn", "startDate", "stopDate"}
@@ -199,7 +193,7 @@ def _change(record: Any, given: Callable[[str], Any]) -> None:
 
 def _checked(arn: str) -> str:
     if ":mapRun:" not in arn:
-        raise AwsError("InvalidArn", f"Invalid Arn: '{arn}'")
+        raise answers.refuse_arn(arn)
     return arn
 
 

@@ -18,7 +18,13 @@ from typing import Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
-from headrace.services.stepfunctions import activities, aliases, definition_checks, map_runs
+from headrace.services.stepfunctions import (
+    activities,
+    aliases,
+    answers,
+    definition_checks,
+    map_runs,
+)
 from headrace.services.stepfunctions.definition_checks import (
     MOST_DIAGNOSTICS,
     problems_of,
@@ -26,8 +32,6 @@ from headrace.services.stepfunctions.definition_checks import (
 )
 from headrace.services.stepfunctions.executions import announce, end, settle, trim
 from headrace.services.stepfunctions.interpreter.run import ExecutionInput, Outcome, Run
-
-DEFAULT_EVENTS, MOST_EVENTS_A_PAGE = 100, 1000
 
 
 def patch(responses: Any) -> None:
@@ -38,21 +42,32 @@ def patch(responses: Any) -> None:
     machine.start_execution = _start(machine.start_execution)
     backend: Any = models.StepFunctionBackend
     backend.describe_execution = _describe(backend.describe_execution)
-    backend.list_executions = _list(backend.list_executions)
+    backend.list_executions = answers.list_of_version(
+        _list(backend.list_executions), aliases.find_machine
+    )
     backend.start_execution = _of_version(backend.start_execution)
     response = responses.StepFunctionResponse
     aliases.patch(response, backend)
+    response.update_state_machine = answers.check_update(response.update_state_machine)
+    backend.create_state_machine = answers.create_once(backend.create_state_machine)
+    backend._validate_arn = answers.check_arn
     for change in ("create_state_machine", "update_state_machine"):
         setattr(response, change, _check_definition(getattr(response, change)))
     response.validate_state_machine_definition = _validate_state_machine_definition
     activities.patch(response, backend)
+    response.tag_resource = answers.tag_known(response.tag_resource)
     map_runs.patch(response)
     for answer in ("success", "failure", "heartbeat"):
         setattr(response, f"send_task_{answer}", _send(answer))
     backend.update_state_machine = _revise(backend.update_state_machine)
     response._describe_state_machine = _whole_machine(response._describe_state_machine)
-    response.describe_execution = _with_stop_date(response.describe_execution)
-    response.list_executions = _with_stop_dates(response.list_executions)
+    response.describe_execution = answers.describe_whole(response.describe_execution)
+    response.list_executions = answers.list_whole(response.list_executions)
+    response.start_execution = answers.check_start(response.start_execution)
+    response.list_state_machines = answers.list_machines
+    response.describe_state_machine_for_execution = answers.with_update_date(
+        response.describe_state_machine_for_execution
+    )
     response.stop_execution = _stop_execution
     response.get_execution_history = _get_execution_history
     response.start_sync_execution = _start_sync_execution
@@ -67,7 +82,9 @@ def _check_definition(change: Any) -> Any:
 
     def check_first(self: Any) -> Any:
         definition = self._get_param("definition")
-        problems = [] if definition is None else problems_of(definition)
+        problems = (
+            [] if definition is None else problems_of(definition, is_express=_is_express(self))
+        )
         if problems:
             raise AwsError("InvalidDefinition", sentence_of(problems))
         return change(self)
@@ -78,7 +95,7 @@ def _check_definition(change: Any) -> Any:
 def _validate_state_machine_definition(self: Any) -> Any:
     from moto.core.responses import ActionResult
 
-    problems = problems_of(self._get_param("definition"))
+    problems = problems_of(self._get_param("definition"), is_express=_is_express(self))
     # Documented: 0 means the default.
     most = min(self._get_int_param("maxResults") or MOST_DIAGNOSTICS, MOST_DIAGNOSTICS)
     return ActionResult(
@@ -89,13 +106,20 @@ def _validate_state_machine_definition(self: Any) -> Any:
                     "severity": "ERROR",
                     "code": problem.code,
                     "message": problem.message,
-                    "location": problem.location,
+                    **({"location": problem.location} if problem.location else {}),
                 }
                 for problem in problems[:most]
             ],
             "truncated": len(problems) > most,
         }
     )
+
+
+def _is_express(self: Any) -> bool:
+    """Whether a request gives an express machine's definition; an update keeps its machine's type."""
+    arn = self._get_param("stateMachineArn")
+    machine = None if arn is None else aliases.find_machine(self.stepfunction_backend, arn)
+    return (self._get_param("type") if machine is None else machine.type) == "EXPRESS"
 
 
 def _of_version(start: Any) -> Any:
@@ -111,7 +135,10 @@ def _of_version(start: Any) -> Any:
         # moto's lock is held: nobody else sees the machine in this state.
         machine.definition, machine.roleArn = version.definition, version.roleArn
         try:
-            return start(self, machine_arn, name, execution_input)
+            execution = start(self, machine_arn, name, execution_input)
+            alias_arn = None if qualifier.isdecimal() else state_machine_arn
+            answers.note_qualifier(execution, version.arn, alias_arn)
+            return execution
         finally:
             machine.definition, machine.roleArn = now
 
@@ -144,16 +171,9 @@ def _publish_version(self: Any) -> Any:
             f"Failed to publish the State Machine version for revision {revision_id}. The current State"
             f" Machine revision is {getattr(machine, 'revision_id', '') or 'INITIAL'}.",
         )
-    last = machine.latest_version
-    is_same = last is not None and (last.definition, last.roleArn) == (
-        machine.definition,
-        machine.roleArn,
-    )
-    if not is_same:
-        machine.publish(self._get_param("description"))
-    latest_version = machine.latest_version
+    version = _publish(machine, self._get_param("description"))
     return ActionResult(
-        {"stateMachineVersionArn": latest_version.arn, "creationDate": latest_version.creation_date}
+        {"stateMachineVersionArn": version.arn, "creationDate": version.creation_date}
     )
 
 
@@ -165,7 +185,8 @@ def _list_versions(self: Any) -> Any:
         {"stateMachineVersionArn": version.arn, "creationDate": version.creation_date}
         for _, version in sorted(machine.versions.items(), reverse=True)
     ]
-    return ActionResult({"stateMachineVersions": versions})
+    rows, more = answers.page(self, versions)
+    return ActionResult({"stateMachineVersions": rows, **more})
 
 
 def _delete_version(self: Any) -> Any:
@@ -264,14 +285,45 @@ def _list(list_executions: Any) -> Any:
 
 
 def _revise(update: Any) -> Any:
-    """Give a machine a new revision with each update, as AWS does."""
+    """Give a machine a new revision with each update that changes it, as AWS does (recorded)."""
 
-    def update_state_machine(self: Any, *args: Any, **named: Any) -> Any:
-        machine = update(self, *args, **named)
-        machine.revision_id = str(uuid.uuid4())
+    def update_state_machine(
+        self: Any,
+        arn: str,
+        *args: Any,
+        publish: bool | None = None,
+        version_description: str | None = None,
+        **named: Any,
+    ) -> Any:
+        before = _state_of(self.describe_state_machine(arn))
+        machine = update(self, arn, *args, **named)
+        if _state_of(machine) != before:
+            machine.revision_id = str(uuid.uuid4())
+        if publish:
+            _publish(machine, version_description)
         return machine
 
     return update_state_machine
+
+
+def _publish(machine: Any, description: str | None) -> Any:
+    """Return a version of a machine's current state: a new one, unless the last one is of that state (recorded)."""
+    last = machine.latest_version
+    if last is None or _state_of(last) != _state_of(machine):
+        machine.publish(description)
+        machine.latest_version.revision_id = getattr(machine, "revision_id", "")
+    return machine.latest_version
+
+
+def _state_of(machine: Any) -> tuple[Any, ...]:
+    """Return what an update may change."""
+    return (
+        machine.definition,
+        machine.roleArn,
+        machine.loggingConfiguration,
+        machine.tracingConfiguration,
+        machine.encryptionConfiguration,
+    )
 
 
 def _whole_machine(describe: Any) -> Any:
@@ -288,33 +340,6 @@ def _whole_machine(describe: Any) -> Any:
         return answer
 
     return describe_state_machine
-
-
-def _with_stop_date(describe: Any) -> Any:
-    """Show the end of a TIMED_OUT execution, which moto omits."""
-
-    def describe_execution(self: Any) -> Any:
-        answer = describe(self)
-        execution = self.stepfunction_backend.describe_execution(answer.result["executionArn"])
-        if execution.status == "TIMED_OUT":
-            answer.result["stopDate"] = execution.stop_date
-        return answer
-
-    return describe_execution
-
-
-def _with_stop_dates(list_executions: Any) -> Any:
-    def with_stop_dates(self: Any) -> Any:
-        answer = list_executions(self)
-        for execution_row in answer.result["executions"]:
-            if execution_row["status"] == "TIMED_OUT":
-                execution = self.stepfunction_backend.describe_execution(
-                    execution_row["executionArn"]
-                )
-                execution_row["stopDate"] = execution.stop_date
-        return answer
-
-    return with_stop_dates
 
 
 def _stop_execution(self: Any) -> Any:
@@ -345,14 +370,8 @@ def _get_execution_history(self: Any) -> Any:
         event["timestamp"] = datetime.fromisoformat(event["timestamp"])
     if self._get_param("reverseOrder"):
         events.reverse()
-    token = self._get_param("nextToken") or "0"
-    if not token.isdecimal():
-        raise AwsError("InvalidToken", f"Invalid Token: '{token}'")
-    first = int(token)
-    # Documented: 0 means the default.
-    last = first + min(self._get_int_param("maxResults") or DEFAULT_EVENTS, MOST_EVENTS_A_PAGE)
-    more = {"nextToken": str(last)} if last < len(events) else {}
-    return ActionResult({"events": events[first:last], **more})
+    rows, more = answers.page(self, events)
+    return ActionResult({"events": rows, **more})
 
 
 def _send(answer: str) -> Any:
@@ -384,12 +403,7 @@ def _start_sync_execution(self: Any) -> Any:
             "StateMachineTypeNotSupported",
             "This operation is not supported by this type of state machine",
         )
-    try:
-        json.loads(input_text)
-    except ValueError as error:
-        raise AwsError(
-            "InvalidExecutionInput", f"Invalid State Machine Execution Input: '{error}'"
-        ) from error
+    answers.check_input(input_text)
     arn = machine.arn.replace(":stateMachine:", ":express:", 1) + f":{name}:{uuid.uuid4()}"
     started = _build_input(machine, arn, name, input_text, datetime.now(UTC))
     outcome = Run(started).run()

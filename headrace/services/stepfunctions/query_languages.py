@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headrace.services.stepfunctions.jsonata.evaluator import EVALUATOR, QueryFailed
+from headrace.services.stepfunctions.jsonata import EVALUATOR, QueryFailed
 
 JSONATA, JSONPATH = "JSONata", "JSONPath"
 SCHEMA = "SCHEMA_VALIDATION_FAILED"

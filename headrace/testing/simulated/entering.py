@@ -24,9 +24,8 @@ from typing import Any
 
 from headrace.core.extras import install_command
 from headrace.testing import function_variables, in_process
-from headrace.testing.simulated.chances import CALM, Chances
 from headrace.testing.simulated.workers import START_MS, US
-from headrace.testing.simulated.world import NotSimulated, SimulatedCloud
+from headrace.testing.simulated.world import CALM, Chances, NotSimulated, SimulatedCloud
 
 
 @contextlib.contextmanager

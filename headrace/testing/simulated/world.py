@@ -1,4 +1,7 @@
-"""A simulated cloud: one thread, virtual time, and a seed that decides the order of work, faults and crashes."""
+"""A simulated cloud: one thread, virtual time, and a seed that decides the order of work, faults and crashes.
+
+The probabilities of faults in a simulation.
+"""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -15,6 +18,7 @@ import shutil
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,7 +40,6 @@ from headrace.testing.in_process import (
     check_options,
     temporary_folder,
 )
-from headrace.testing.simulated.chances import CALM, Chances
 from headrace.testing.simulated.clients import get_session
 from headrace.testing.simulated.disk import Crashed, Disk
 from headrace.testing.simulated.workers import US, SeededWorkers, VirtualClock
@@ -48,6 +51,39 @@ from headrace.testing.waiting import (
     deliveries_waiting,
     mappings_waiting,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chances:
+    """The probability of each fault, for each occasion; with all at 0 nothing goes wrong.
+
+    Attributes:
+        lost_request: the connection breaks before a service has done a request.
+        lost_answer: the connection breaks after a service has done a request.
+        throttled: Kinesis throttles a request.
+        partial: one record of a PutRecords call fails.
+        function_dies: a function dies before its work; drawn again for after its work, before its answer.
+        crash_every: the average number of disk writes before the cloud dies; 0 for never.
+    """
+
+    lost_request: float = 0.0
+    lost_answer: float = 0.0
+    throttled: float = 0.0
+    partial: float = 0.0
+    function_dies: float = 0.0
+    crash_every: int = 0
+
+
+CALM = Chances()
+ROUGH = Chances(
+    lost_request=0.01,
+    lost_answer=0.02,
+    throttled=0.02,
+    partial=0.01,
+    function_dies=0.02,
+    crash_every=250,
+)
+
 
 # Copies a small folder again and again, but reads it only once.
 

@@ -457,3 +457,31 @@ def test_a_query_has_the_rights_of_its_caller(tmp_path: Any):
             token=keys["SessionToken"],
         )
         assert reader.reason("SELECT a FROM t").startswith("PERMISSION_DENIED")
+
+
+def test_a_prepared_statement_is_executed_with_its_values(athena: Athena):
+    assert athena.run("PREPARE p1 FROM SELECT ? AS a, ? AS b")["Status"]["State"] == "SUCCEEDED"
+    assert athena.rows("EXECUTE p1 USING 'it''s, (so', 7;") == [["it's, (so", "7"]]
+    assert athena.rows("execute p1", "'x'", "1") == [["x", "1"]]
+    named = {"StatementName": "by_api", "WorkGroup": "primary", "QueryStatement": "SELECT 5 AS n"}
+    athena.client.create_prepared_statement(**named)
+    assert athena.rows("EXECUTE by_api") == [["5"]]
+    with pytest.raises(ClientError, match="p1 already exists"):
+        athena.run("PREPARE p1 FROM SELECT 1")
+    assert athena.run("DEALLOCATE PREPARE p1")["Status"]["State"] == "SUCCEEDED"
+    with pytest.raises(ClientError, match="p1 was not found"):
+        athena.run("DEALLOCATE PREPARE p1")
+    assert athena.reason("EXECUTE p1 USING 1") == "NOT_FOUND: Prepared statement not found: p1"
+
+
+def test_a_truncated_date_is_a_date(athena: Athena):
+    dates = "(VALUES (DATE '2026-11-27'), (NULL)) AS t (d)"
+    assert athena.rows(f"SELECT date_trunc('month', d), date_trunc('WEEK', d) FROM {dates}") == [
+        ["2026-11-01", "2026-11-23"],
+        [None, None],
+    ]
+    moment = "TIMESTAMP '2026-11-27 12:34:56.789'"
+    (row,) = athena.rows(f"SELECT date_trunc('hour', {moment}), date_trunc('year', current_date)")
+    assert row[0] == "2026-11-27 12:00:00.000"
+    assert row[1] is not None
+    assert len(row[1]) == len("2026-01-01")

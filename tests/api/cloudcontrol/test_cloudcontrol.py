@@ -312,3 +312,41 @@ def test_resources_that_another_api_made_are_listed(
         more = {"NextToken": answer["NextToken"]}
     assert len(set(listed)) == len(listed)
     assert [one for one in listed if one.endswith(identifier)]
+
+
+FILTER = "AWS::Logs::MetricFilter"
+
+
+def test_a_compound_identifier_names_a_resource(cloud: InProcessCloud, control: Any):
+    """Two filters of one name in two groups differ by it alone."""
+    change = {"MetricName": "m", "MetricNamespace": "n", "MetricValue": "1"}
+    for group, pattern in (("one", "a"), ("two", "b")):
+        cloud.client("logs").create_log_group(logGroupName=group)
+        given = {"LogGroupName": group, "FilterName": "f", "FilterPattern": pattern}
+        event = make(control, FILTER, {**given, "MetricTransformations": [change]})
+        assert (event["OperationStatus"], event["Identifier"]) == ("SUCCESS", f"{group}|f")
+    listed = control.list_resources(TypeName=FILTER)["ResourceDescriptions"]
+    assert {one["Identifier"] for one in listed} == {"one|f", "two|f"}
+    assert read(control, FILTER, "one|f")["FilterPattern"] == "a"
+    step = {"op": "replace", "path": "/FilterPattern", "value": "c"}
+    assert patch(control, FILTER, "two|f", step)["Identifier"] == "two|f"
+    assert read(control, FILTER, "two|f")["FilterPattern"] == "c"
+    assert read(control, FILTER, "one|f")["FilterPattern"] == "a"
+    gone = done(control, control.delete_resource(TypeName=FILTER, Identifier="one|f"))
+    assert (gone["OperationStatus"], gone["Identifier"]) == ("SUCCESS", "one|f")
+    with pytest.raises(ClientError, match="ResourceNotFoundException"):
+        control.get_resource(TypeName=FILTER, Identifier="one|f")
+    assert read(control, FILTER, "two|f")["FilterPattern"] == "c"
+
+
+def test_the_id_that_a_service_gives_is_a_part_of_the_identifier(control: Any):
+    pool = make(control, "AWS::Cognito::UserPool", {"UserPoolName": "p"})["Identifier"]
+    given = {"UserPoolId": pool, "ClientName": "c"}
+    client = make(control, "AWS::Cognito::UserPoolClient", given)["Identifier"]
+    assert client.partition("|")[0] == pool
+    shown = read(control, "AWS::Cognito::UserPoolClient", client)
+    assert shown["ClientName"] == "c"
+    # As a template's Ref has it, too.
+    physical_id = client.partition("|")[2]
+    found = control.get_resource(TypeName="AWS::Cognito::UserPoolClient", Identifier=physical_id)
+    assert found["ResourceDescription"]["Identifier"] == client

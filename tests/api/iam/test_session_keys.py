@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.permissions.decisions.report import report_of
-from headrace.services.iam.sts.sessions import code_of
+from headrace.services.iam.sts_sessions import code_of
 from headrace.testing.clock import MovableClock
 from tests.support.clients import client_of
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud

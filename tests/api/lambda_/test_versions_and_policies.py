@@ -60,6 +60,17 @@ def test_publishing_twice_without_a_change_gives_the_same_version(function: Any)
     assert [v["Version"] for v in versions] == ["$LATEST", "1", "2"]
 
 
+def test_a_published_version_with_snap_start_is_optimized(function: Any) -> None:
+    name = {"FunctionName": "f"}
+    function.update_function_configuration(**name, SnapStart={"ApplyOn": "PublishedVersions"})
+    wait_for_update(function, "f")
+    versions = [function.publish_version(**name) for _ in range(2)]
+    assert [one["SnapStart"]["OptimizationStatus"] for one in versions] == ["On", "On"]
+    assert versions[0]["Version"] == versions[1]["Version"]
+    latest = function.get_function_configuration(**name)
+    assert latest["SnapStart"]["OptimizationStatus"] == "Off"
+
+
 def test_publishing_checks_the_code(function: Any) -> None:
     with pytest.raises(ClientError, match="is different from current CodeSHA256") as caught:
         function.publish_version(FunctionName="f", CodeSha256="other")

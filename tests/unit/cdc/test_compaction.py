@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.cdc.compaction import Compaction, format_row
-from headrace.cdc.events import CaptureError, read_event
+from headrace.cdc.events import CaptureError, Compaction, format_row, read_event
 from headrace.cdc.snapshots import Snapshots, lines_of, table_of
 from tests.support.clock import FakeClock
 from tests.support.cloud import InProcessCloud

@@ -13,8 +13,7 @@ from click.testing import CliRunner
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 
-from headrace.cdc.compaction import Compaction
-from headrace.cdc.events import CaptureError, Event
+from headrace.cdc.events import CaptureError, Compaction, Event
 from headrace.cdc.iceberg import IcebergRows
 from headrace.cdc.iceberg_table import glue_catalog, schema
 from headrace.cli.cdc import compact

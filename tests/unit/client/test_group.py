@@ -12,11 +12,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.client.aggregation import aggregate
-from headrace.client.batches import Batch
 from headrace.client.group import ConsumerGroup, GroupError
 from headrace.client.leases.stores import SHARD_END, FileLeaseStore, MemoryLeaseStore, StoreError
 from headrace.client.processing import Poison, Processor, run
-from headrace.client.records import Record
+from headrace.client.records import Batch, Record
 from headrace.client.wire import ServiceError, WireError
 from tests.support.fake_stream import FakeStream, throttle
 from tests.support.server import wait_until

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.cloudformation import limits
+from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.template import language_extensions
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate
@@ -60,7 +60,7 @@ def test_references_without_an_end_are_left_as_they_are(text: str):
 def test_what_functions_produce_is_taken_from_an_allowance():
     there = scope(P=["x" * 100] * 10)
     evaluate([{"Ref": "P"}, {"Fn::Join": ["-", ["a", "b"]]}], there)
-    assert limits.PRODUCED_BYTES - there.allowance.left_bytes == 10 * 103 + 3
+    assert errors.PRODUCED_BYTES - there.allowance.left_bytes == 10 * 103 + 3
     there.allowance.left_bytes = 2
     with pytest.raises(TemplateError, match="produce more than 4,000,000 bytes"):
         evaluate({"Fn::Join": ["-", ["a", "b"]]}, there)
@@ -69,7 +69,7 @@ def test_what_functions_produce_is_taken_from_an_allowance():
 def test_what_another_stack_exports_is_taken_from_the_allowance_too():
     there = scope()
     assert evaluate([{"Fn::ImportValue": "abc"}] * 5, there) == ["abc"] * 5
-    assert limits.PRODUCED_BYTES - there.allowance.left_bytes == 15
+    assert errors.PRODUCED_BYTES - there.allowance.left_bytes == 15
 
 
 def test_literal_values_are_not_counted():

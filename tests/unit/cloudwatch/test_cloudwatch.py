@@ -224,3 +224,70 @@ def test_a_refusal_names_the_metric_by_its_place(lab: MotoLab):
     with pytest.raises(ClientError, match=r"MetricData\.member\.2\.Values .* the same size"):
         lab.client("cloudwatch").put_metric_data(Namespace="n", MetricData=[often, unequal])
     assert held(lab) == 0
+
+
+# --- statistics -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stat", "value"),
+    [
+        ("p90", 90.0), ("p50", 50.0), ("p99.9", 100.0), ("tm90", 45.5), ("tc90", 90.0), ("ts10", 55.0),
+        ("wm90", 49.95), ("TM(10%:90%)", 50.5), ("TS(:20)", 210.0), ("PR(10:40)", 30.0), ("IQM", 50.5),
+    ],
+)  # fmt: skip
+def test_extended_statistics(lab: MotoLab, stat: str, value: float):
+    """Also once the values of a minute are one point."""
+    lab.clock.advance(40)  # the start of a minute
+    start = now(lab)
+    put(lab, *map(float, range(1, 101)))
+    for wait_s in (0, 4 * 60):
+        lab.clock.advance(wait_s)
+        put(lab, 7.0, name="other")
+        window: Any = {"StartTime": start, "EndTime": start + timedelta(minutes=1)}
+        client: Any = lab.client("cloudwatch")
+        (point,) = client.get_metric_statistics(
+            Namespace="n", MetricName="m", Period=60, ExtendedStatistics=[stat], **window
+        )["Datapoints"]
+        assert point["ExtendedStatistics"][stat] == pytest.approx(value)
+        assert point["Timestamp"] == start
+        wanted = {"Metric": {"Namespace": "n", "MetricName": "m"}, "Period": 60, "Stat": stat}
+        (series,) = client.get_metric_data(
+            MetricDataQueries=[{"Id": "a", "MetricStat": wanted}], **window
+        )["MetricDataResults"]
+        assert series["Values"] == [pytest.approx(value)]
+
+
+def test_points_tell_no_more_values_apart_than_memory_has_room_for(
+    lab: MotoLab, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(patches, "MOST_SPREAD", 5)
+    lab.clock.advance(40)  # the start of a minute
+    start = now(lab)
+    put(lab, *map(float, range(1, 101)))
+    lab.clock.advance(4 * 60)
+    put(lab, 7.0, name="other")
+    (point,) = lab.client("cloudwatch").get_metric_statistics(
+        Namespace="n", MetricName="m", StartTime=start, EndTime=start + timedelta(minutes=1), Period=60,
+        ExtendedStatistics=["TC(0:4)", "TC(4:5)", "TC(5:1000)"], Statistics=["Sum"],
+    )["Datapoints"]  # fmt: skip
+    assert point["Sum"] == 5050.0
+    assert point["ExtendedStatistics"] == {"TC(0:4)": 4.0, "TC(4:5)": 96.0, "TC(5:1000)": 0.0}
+
+
+@pytest.mark.parametrize("stat", ["p101", "median", "PR(1%:2%)", "TM(:)"])
+def test_a_statistic_that_cloudwatch_does_not_have_is_refused(lab: MotoLab, stat: str):
+    put(lab, 1.0)
+    with pytest.raises(ClientError, match="CloudWatch does not have the statistic"):
+        lab.client("cloudwatch").get_metric_statistics(
+            Namespace="n", MetricName="m", StartTime=now(lab) - timedelta(minutes=1),
+            EndTime=now(lab) + timedelta(minutes=1), Period=60, ExtendedStatistics=[stat],
+        )  # fmt: skip
+
+
+def test_a_metric_without_dimensions_is_not_the_sum_of_those_with_some(lab: MotoLab):
+    start = now(lab) - timedelta(minutes=1)
+    put(lab, 1.0, shop="a")
+    assert statistics(lab, start) == []
+    put(lab, 2.0)
+    assert [point["Sum"] for point in statistics(lab, start)] == [2.0]

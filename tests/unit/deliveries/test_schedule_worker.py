@@ -14,7 +14,7 @@ from typing import Any
 from headrace.deliveries.schedule_worker import ScheduleWorker
 from headrace.moto.storage.changes import CHANGES
 from headrace.services.events.patches import scheduled_rules
-from headrace.services.scheduler.schedules import schedules
+from headrace.services.scheduler import schedules
 from tests.support.moto_lab import MotoLab
 
 ROLE = "arn:aws:iam::000000000000:role/r"

@@ -26,7 +26,7 @@ from moto.core.serialize import (
 from moto.core.utils import get_service_model
 
 from headrace.moto.patches import core
-from headrace.moto.requests.conversion import moto_request
+from headrace.moto.requests.preparation import moto_request
 
 core.patch()
 

@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from headrace.aws.calls.http import HttpRequest
 from headrace.cli.running_cloud import moto_phrase
 from headrace.moto import engine
-from headrace.moto.requests import conversion
+from headrace.moto.requests import preparation
 from headrace.moto.storage.storage import MotoStorage
 from tests.support.cloud import InProcessCloud
 from tests.support.moto_lab import MotoLab
@@ -147,8 +147,8 @@ def test_who_imports_a_service_holds_the_order_of_requests_first(
         return get_backend(name)
 
     monkeypatch.setattr(moto.backends, "get_backend", noted)
-    monkeypatch.setattr(conversion, "_URL_TABLES", {})
-    conversion.method_for.cache_clear()
+    monkeypatch.setattr(preparation, "_URL_TABLES", {})
+    preparation.method_for.cache_clear()
     lab.client("kms").list_keys()
     assert owned
     assert all(owned)

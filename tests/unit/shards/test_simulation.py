@@ -10,14 +10,14 @@ import pytest
 from headrace.shards.loads import Settings, StreamLoad
 from headrace.shards.planning import US_EAST_1, on_demand_cost, provisioned_cost
 from headrace.shards.policy import Action, Merge, Policy, Resize, Split
-from headrace.shards.simulation.plot import save_plot
-from headrace.shards.simulation.strategies import (
+from headrace.shards.simulation import (
     KeyedLoad,
     Ring,
     Run,
     compare,
     generate_load,
     read_load,
+    save_plot,
 )
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headrace.sql.analysis import read_script
+from headrace.sql.cases import BadCase, run_file
 from headrace.sql.fold import Fold, Record, run
 from headrace.sql.operators import moment
 from headrace.sql.records import sequence_number
@@ -162,6 +166,28 @@ def test_rows_of_a_micro_batch_meet_tables_in_their_order_and_a_table_comes_firs
         ("1", "o2"): "Newark",
         ("2", "o2"): "Newark",
     }
+
+
+def test_a_row_that_a_join_has_kept_waiting_is_not_late_for_the_next_join() -> None:
+    script = read_script(
+        RELATIONS
+        + "CREATE STREAM other (id VARCHAR KEY, origin VARCHAR, at BIGINT) WITH (stream = 'other', timestamp = 'at');"
+        "CREATE STREAM met AS SELECT f.id, o.id AS o, p.id AS p FROM flights f"
+        " LEFT JOIN other o WITHIN 6 MINUTES GRACE PERIOD 4 MINUTES ON f.origin = o.origin"
+        " LEFT JOIN other p WITHIN 3 MINUTES GRACE PERIOD 2 MINUTES ON f.origin = p.origin;"
+    )
+    result = Fold(script)
+
+    def other(key: str, minute: int) -> tuple[str, Record]:
+        return "other", Record({"id": key, "origin": "JFK", "at": minute * MINUTE}, key)
+
+    result.take_batch([flight("1", 73, origin="EWR"), other("o1", 83)])
+    # From here on the watermark is at 79 minutes: flight 1, 6 minutes older, still waits, and then is given up.
+    result.take_batch([flight("2", 87, origin="EWR")])
+    result.take_batch([flight("3", 600, origin="EWR"), other("o2", 600)])
+    result.settle()
+    assert rows(result, "met") == [{"id": id_, "o": None, "p": None} for id_ in ("1", "2")]
+    assert result.late == {"met": 0}
 
 
 def test_a_late_row_of_a_join_goes_to_a_stream_by_the_time_of_its_own_side() -> None:
@@ -333,3 +359,13 @@ def test_a_bound_that_is_missed_decides_whatever_the_other_one_is() -> None:
     assert [(row.columns["b"], row.columns["c"]) for row in fold.results["o"]] == [
         (False, False), (None, True), (False, None), (None, False),
     ]  # fmt: skip
+
+
+def test_a_test_whose_records_nothing_reads_says_which_stream_is_meant(tmp_path: Path) -> None:
+    tests = tmp_path / "t.yaml"
+    tests.write_text("[{name: a, input: [{stream: flihts, value: {at_ms: 0}}], output: {a: []}}]")
+    script = read_script(RELATIONS + "CREATE STREAM a AS SELECT id FROM flights WHERE delay > 1;")
+    with pytest.raises(
+        BadCase, match=r"nothing reads the stream 'flihts'; did you mean 'flights'\?"
+    ):
+        list(run_file(script, tests))

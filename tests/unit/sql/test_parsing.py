@@ -26,6 +26,14 @@ from headrace.sql.types import SqlError
             "SELECT a FROM b UNION SELECT a FROM c;",
             "line 1, column 17: UNION: INSERT INTO one stream",
         ),
+        (
+            "SELECT a FROM b;\nWITH c AS (SELECT a FROM b) SELECT a FROM c;",
+            "line 2, column 1: WITH: name the query by CREATE STREAM",
+        ),
+        (
+            "SELECT a FROM b WHERE a IN (SELECT a FROM c);",
+            "line 1, column 28: a query in a condition or a value: join its stream",
+        ),
         ("SELECT 'abc FROM b;", "line 1, column 8: the ' that begins here has no end"),
         (
             "ALTER STREAM a ADD COLUMN b INT;",

@@ -120,6 +120,12 @@ def test_what_there_is_is_shown_in_full(session: Session) -> None:
     ]
 
 
+def test_streams_that_nothing_has_declared_are_shown_too() -> None:
+    session = Session(Analysis(KSQL), lambda _: iter(()), streams=lambda: ["b", "a"])
+    assert list(session.answer("CREATE STREAM x (n INT) WITH (stream = 'b');")) == ["ok"]
+    assert list(session.answer("SHOW TOPICS;")) == ["a", "b"]
+
+
 def test_values_are_put_as_a_record_of_their_stream() -> None:
     put: list[tuple[str, str, bytes]] = []
     session = Session(Analysis(KSQL), lambda _: iter(()), None, lambda *one: put.append(one))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.stepfunctions.jsonata.evaluator import EVALUATOR, NoValue, QueryFailed
+from headrace.services.stepfunctions.jsonata import EVALUATOR, NoValue, QueryFailed
 from headrace.services.stepfunctions.query_languages import (
     expressions_of,
     language_of,

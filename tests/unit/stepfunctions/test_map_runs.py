@@ -34,6 +34,13 @@ def described(lab: MotoLab, arn: str) -> dict[str, Any]:
     return lab.client("stepfunctions").describe_map_run(mapRunArn=arn)
 
 
+def token(lab: MotoLab, activity: str) -> str:
+    states = lab.client("stepfunctions")
+    return wait_until(
+        lambda: states.get_activity_task(activityArn=activity).get("taskToken"), what="a task"
+    )
+
+
 def test_a_map_run_counts_items_and_outlasts_a_kill(lab: MotoLab):
     state = mapped(
         {"Type": "Pass"}, Label="Rows", MaxConcurrency=2, ItemBatcher={"MaxItemsPerBatch": 2}
@@ -68,14 +75,13 @@ def test_a_map_run_in_progress_takes_another_concurrency_and_tolerance(lab: Moto
     states.update_map_run(mapRunArn=run, maxConcurrency=3, toleratedFailureCount=4)
     wait_until(lambda: (counts()["running"], counts()["pending"]) == (3, 1), what="three children")
     states.update_map_run(mapRunArn=run, maxConcurrency=1)
-    tokens = [states.get_activity_task(activityArn=activity)["taskToken"] for _ in range(3)]
+    tokens = [token(lab, activity) for _ in range(3)]
     states.send_task_failure(taskToken=tokens[0])
     wait_until(lambda: counts()["failed"] == 1, what="a failure")
     assert (counts()["running"], counts()["pending"]) == (2, 1)
-    for token in tokens[1:]:
-        states.send_task_success(taskToken=token, output="{}")
-    last = states.get_activity_task(activityArn=activity)["taskToken"]
-    states.send_task_failure(taskToken=last)
+    for one in tokens[1:]:
+        states.send_task_success(taskToken=one, output="{}")
+    states.send_task_failure(taskToken=token(lab, activity))
     assert ended(lab, execution)["status"] == "SUCCEEDED"
     shown = described(lab, run)
     assert (shown["toleratedFailureCount"], shown["itemCounts"]["failed"]) == (4, 2)

@@ -12,7 +12,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from headrace.spark import kpl
+from headrace.spark import reading
 from headrace.testing import cloud, hostile
 from headrace.testing.hostile import Event, Hostility, SampleRefused, StreamEvent
 
@@ -70,8 +70,8 @@ def test_hot_keys_and_wrong_clocks() -> None:
 
 def test_aggregates_are_the_kpls() -> None:
     one = hostile.aggregated(SAMPLE[:3])
-    assert one.data.startswith(kpl.MAGIC)
-    unpacked = kpl.deaggregate(one.data)
+    assert one.data.startswith(reading.MAGIC)
+    unpacked = reading.deaggregate(one.data)
     assert unpacked == [(event.key, event.data) for event in SAMPLE[:3]]
 
 

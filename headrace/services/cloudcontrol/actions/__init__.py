@@ -95,7 +95,7 @@ def update_resource(
     def work(scope: ResourcePlace) -> KnownResource:
         return control.types.update(scope, request["TypeName"], before, properties)
 
-    event = control.ask(call, request, "UPDATE", work, before.identifier)
+    event = control.ask(call, request, "UPDATE", work, before)
     return {"ProgressEvent": event}
 
 
@@ -109,7 +109,7 @@ def delete_resource(
     def work(scope: ResourcePlace) -> None:
         control.types.delete(scope, request["TypeName"], before)
 
-    event = control.ask(call, request, "DELETE", work, before.identifier)
+    event = control.ask(call, request, "DELETE", work, before)
     return {"ProgressEvent": event}
 
 
@@ -153,7 +153,8 @@ def _find_named(
 def _describe(
     control: CloudControl, kind: str, resource: KnownResource
 ) -> shapes.ResourceDescription:
-    return {"Identifier": resource.identifier, "Properties": control.model(kind, resource)}
+    identifier = control.types.identifier_of(kind, resource)
+    return {"Identifier": identifier, "Properties": control.model(kind, resource)}
 
 
 def _object(text: str, member: str) -> dict[str, Any]:

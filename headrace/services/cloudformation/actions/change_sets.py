@@ -22,11 +22,11 @@ from headrace.services.cloudformation.changes.live_state import Change, LiveStat
 from headrace.services.cloudformation.changes.live_state import take_over as take_over_live
 from headrace.services.cloudformation.deployment.stack_operation import Deployment
 from headrace.services.cloudformation.errors import (
+    PAGE_ITEMS,
     change_set_not_found,
     stack_missing,
     validation_error,
 )
-from headrace.services.cloudformation.limits import PAGE_ITEMS
 from headrace.services.cloudformation.requests import check_topics
 from headrace.services.cloudformation.state import EXECUTED, ChangeSet, Stack, remove_values
 from headrace.services.cloudformation.template.template import Template

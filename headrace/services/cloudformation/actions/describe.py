@@ -13,11 +13,11 @@ from headrace.core.values import get_list, moment, present
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.changes import live_state
 from headrace.services.cloudformation.errors import (
+    PAGE_ITEMS,
     stack_missing,
     stack_not_found,
     validation_error,
 )
-from headrace.services.cloudformation.limits import PAGE_ITEMS
 from headrace.services.cloudformation.state import (
     STACK_TYPE,
     DetectedDrift,

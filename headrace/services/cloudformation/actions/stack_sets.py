@@ -15,8 +15,7 @@ from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.arn import is_account_id
 from headrace.core.values import BadMarker, get_list, get_mapping, page_of, present
 from headrace.services.cloudformation.backend import CloudFormation
-from headrace.services.cloudformation.errors import TemplateError, validation_error
-from headrace.services.cloudformation.limits import PAGE_ITEMS
+from headrace.services.cloudformation.errors import PAGE_ITEMS, TemplateError, validation_error
 from headrace.services.cloudformation.stack_sets import (
     Action,
     SetOperation,

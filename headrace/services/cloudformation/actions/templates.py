@@ -14,11 +14,11 @@ from headrace.services.cloudformation.actions.describe import start_of
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.changes.imports import identifiers_of, is_importable
 from headrace.services.cloudformation.errors import (
+    PAGE_ITEMS,
     change_set_not_found,
     stack_not_found,
     validation_error,
 )
-from headrace.services.cloudformation.limits import PAGE_ITEMS
 from headrace.services.cloudformation.requests import check_types
 from headrace.services.cloudformation.resources import resource_type, type_names
 from headrace.services.cloudformation.resources.base import ResourceType

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
 
-from headrace.core.commit_notes import store_with_commit
 from headrace.core.ports import CallerIdentity
 from headrace.services.cloudformation.changes import stack_tags
 from headrace.services.cloudformation.changes.imports import (
@@ -35,6 +34,7 @@ from headrace.services.cloudformation.signals import ExpectedSignals, creation_p
 from headrace.services.cloudformation.state import CreationNotes, Resource, Stack
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate_whole
+from headrace.store.database import store_with_commit
 
 # The noun in a cancelled resource's reason, by verb; the one for a deletion is assumed to be like the others.
 _GIVEN_UP = {"CREATE": "creation", "UPDATE": "update", "DELETE": "deletion", "IMPORT": "import"}

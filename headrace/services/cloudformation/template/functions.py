@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, cast
 
-from headrace.services.cloudformation import limits
+from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.template.template import (
     FUNCTIONS,
@@ -391,8 +391,8 @@ def cidr(arguments: list[Any], context: TemplateContext) -> Any:
         network = ipaddress.ip_network(block, strict=False)
         prefix = network.max_prefixlen - int(bits[0] if bits else 8)
         block_count = int(count)
-        if not 1 <= block_count <= limits.CIDRS:
-            raise ValueError(f"count is not between 1 and {limits.CIDRS}")
+        if not 1 <= block_count <= errors.CIDRS:
+            raise ValueError(f"count is not between 1 and {errors.CIDRS}")
         if network.prefixlen > prefix or block_count > 1 << (prefix - network.prefixlen):
             raise ValueError(f"{block} does not hold {block_count} blocks of that size")
     except ValueError as error:

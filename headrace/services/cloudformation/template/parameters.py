@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.core.patterns import MatchingBudget, MatchTooLong, PatternRefused
-from headrace.services.cloudformation import limits
+from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import (
     NoSuchAttribute,
     ResourceFailed,
@@ -126,7 +126,7 @@ def resolve(
     """Return every declared parameter's value. Raises TemplateError."""
     for number, value in enumerate(values.values(), 1):
         member = f"parameters.{number}.member.parameterValue"
-        if refusal := too_long(value, member, limits.PARAMETER_VALUE_BYTES):
+        if refusal := too_long(value, member, errors.PARAMETER_VALUE_BYTES):
             raise refusal
     unknown = sorted(set(values) - set(declared))
     if unknown:
@@ -169,10 +169,10 @@ def _check_value(
     read_ssm: Callable[[str], str],
     budget: MatchingBudget,
 ) -> Parameter:
-    if too_long(value, name, limits.PARAMETER_VALUE_BYTES):
+    if too_long(value, name, errors.PARAMETER_VALUE_BYTES):
         raise TemplateError(
             f"Template format error: The default of parameter '{name}' is longer than"
-            f" {limits.PARAMETER_VALUE_BYTES} bytes."
+            f" {errors.PARAMETER_VALUE_BYTES} bytes."
         )
     kind = str(declaration.get("Type", "String"))
     ssm = _SSM_VALUE.fullmatch(kind)

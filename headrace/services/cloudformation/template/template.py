@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headrace.services.cloudformation import limits
+from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import TemplateError
 
 # The only version (documented: format-version-structure).
@@ -327,14 +327,14 @@ def size_of(value: Any) -> int:
 class Allowance:
     """The bytes that functions may still produce. Used by one thread at a time."""
 
-    left_bytes: int = limits.PRODUCED_BYTES
+    left_bytes: int = errors.PRODUCED_BYTES
 
     def take(self, size_bytes: int) -> None:
         """Subtract the size of a function's result. Raises TemplateError when too little is left."""
         self.left_bytes -= size_bytes
         if self.left_bytes < 0:
             raise TemplateError(
-                f"Template error: functions produce more than {limits.PRODUCED_BYTES:,} bytes, which headrace does"
+                f"Template error: functions produce more than {errors.PRODUCED_BYTES:,} bytes, which headrace does"
                 " not evaluate"
             )
 
@@ -352,8 +352,8 @@ class OperationSize:
     def add(self, properties: Mapping[str, Any]) -> None:
         """Add a resource's properties. Raises TemplateError when the total is too large."""
         self.bytes += size_of(properties)
-        if self.bytes > limits.OPERATION_BYTES:
+        if self.bytes > errors.OPERATION_BYTES:
             raise TemplateError(
-                f"Template error: the properties of all resources have more than {limits.OPERATION_BYTES:,} bytes,"
+                f"Template error: the properties of all resources have more than {errors.OPERATION_BYTES:,} bytes,"
                 " which headrace does not store"
             )

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.values import as_mapping
-from headrace.services.cloudformation import limits
+from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.resources.base import SNAPSHOT, WITH_SNAPSHOTS
 from headrace.services.cloudformation.template import graph
@@ -100,29 +100,29 @@ def parse(body: str) -> Template:
 
 
 def _check_quotas(template: Template) -> None:
-    counts = len(template.resources), limits.RESOURCES
+    counts = len(template.resources), errors.RESOURCES
     if counts[0] > counts[1]:
         raise TemplateError(
             f"Template format error: Number of resources, {counts[0]}, is greater than maximum allowed, {counts[1]}"
         )
     for noun, section, most in (
-        ("Parameter", template.parameters, limits.PARAMETERS),
-        ("Outputs", template.outputs, limits.OUTPUTS),
-        ("Mappings", template.mappings, limits.MAPPINGS),
+        ("Parameter", template.parameters, errors.PARAMETERS),
+        ("Outputs", template.outputs, errors.OUTPUTS),
+        ("Mappings", template.mappings, errors.MAPPINGS),
     ):
         if len(section) > most:
             raise TemplateError(
                 f"Template format error: {noun} count {len(section)} is greater than max allowed {most}"
             )
-    if len(template.description.encode("utf-8", "surrogatepass")) > limits.DESCRIPTION_BYTES:
+    if len(template.description.encode("utf-8", "surrogatepass")) > errors.DESCRIPTION_BYTES:
         raise TemplateError(
-            f"Template format error: 'Description' length is greater than {limits.DESCRIPTION_BYTES}."
+            f"Template format error: 'Description' length is greater than {errors.DESCRIPTION_BYTES}."
         )
     count = template.body.count("{{resolve:")
-    if count > limits.DYNAMIC_REFERENCES:
+    if count > errors.DYNAMIC_REFERENCES:
         raise TemplateError(
             f"Template format error: Dynamic references count {count} is greater than max allowed"
-            f" {limits.DYNAMIC_REFERENCES}"
+            f" {errors.DYNAMIC_REFERENCES}"
         )
 
 
@@ -133,10 +133,10 @@ def _check_name(noun: str, name: str) -> None:
 
 
 def _check_length(noun: str, name: str) -> None:
-    if len(name) > limits.NAME_CHARACTERS:
+    if len(name) > errors.NAME_CHARACTERS:
         raise TemplateError(
-            f"Template format error: {noun} name {name[: limits.NAME_CHARACTERS]}... is longer than"
-            f" {limits.NAME_CHARACTERS} characters."
+            f"Template format error: {noun} name {name[: errors.NAME_CHARACTERS]}... is longer than"
+            f" {errors.NAME_CHARACTERS} characters."
         )
 
 
@@ -185,10 +185,10 @@ def _check_mappings(template: Template) -> None:
                         "Template format error: Every Mappings attribute must be a String or a List."
                     )
         count = len(as_mapping(mapping))
-        if count > limits.MAPPING_ATTRIBUTES:
+        if count > errors.MAPPING_ATTRIBUTES:
             raise TemplateError(
                 f"Template format error: Mapping {name} attributes count {count} is greater than max allowed"
-                f" {limits.MAPPING_ATTRIBUTES}"
+                f" {errors.MAPPING_ATTRIBUTES}"
             )
 
 

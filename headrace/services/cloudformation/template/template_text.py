@@ -27,7 +27,7 @@ from headrace.aws.shapes.cloudformation import (
     ValidateTemplateInput,
 )
 from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore
-from headrace.services.cloudformation import limits
+from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import TemplateError, too_long
 
 TemplateRequest = (
@@ -51,7 +51,7 @@ def template_text(request: TemplateRequest, objects: ObjectStore, endpoint_url: 
         raise TemplateError("You cannot specify both Template URL and Template Body")
     if body:
         text = str(body)
-        if refusal := too_long(text, "templateBody", limits.BODY_BYTES):
+        if refusal := too_long(text, "templateBody", errors.BODY_BYTES):
             raise refusal
         return text
     if not url:
@@ -76,8 +76,8 @@ def object_text(url: str, objects: ObjectStore, endpoint_url: str) -> str:
     bucket, key = _bucket_and_key(url, endpoint_url)
     try:
         # The size is checked first: an object may have terabytes.
-        if objects.file(bucket, key).stat().st_size > limits.URL_BODY_BYTES:
-            raise TemplateError(f"Template may not exceed {limits.URL_BODY_BYTES} bytes in size.")
+        if objects.file(bucket, key).stat().st_size > errors.URL_BODY_BYTES:
+            raise TemplateError(f"Template may not exceed {errors.URL_BODY_BYTES} bytes in size.")
         return objects.get(bucket, key).decode("utf-8-sig")
     except (BucketNotFound, ObjectNotFound, FileNotFoundError) as error:
         raise TemplateError(
@@ -111,7 +111,7 @@ def _bucket_and_key(url: str, endpoint_url: str) -> tuple[str, str]:
 
 # JSON can contain halves of surrogate pairs, which are not valid text.
 _HALVES = re.compile("[\ud800-\udfff]")
-_TOO_DEEP = f"Template format error: the template is nested more than {limits.NESTED} levels deep"
+_TOO_DEEP = f"Template format error: the template is nested more than {errors.NESTED} levels deep"
 
 
 def load(body: str) -> Any:
@@ -126,7 +126,7 @@ def _check_values(value: Any) -> None:
     pending: list[tuple[Any, str, int]] = [(value, "", 0)]
     while pending:
         one, path, depth = pending.pop()
-        if depth > limits.NESTED + 1:
+        if depth > errors.NESTED + 1:
             raise TemplateError(_TOO_DEEP)
         for key, item in _members(one):
             if _has_half_a_character(key) or _has_half_a_character(item):  # assumed
@@ -176,17 +176,17 @@ def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value: dict[str, Any] = {}
     for key, item in pairs:
         if key in value:
-            raise ValueError(f"duplicate key {key[: limits.NAME_CHARACTERS]!r}")
+            raise ValueError(f"duplicate key {key[: errors.NAME_CHARACTERS]!r}")
         value[key] = item
     return value
 
 
 def _integer(text: str) -> Any:
-    return int(text) if len(text) <= limits.NUMBER_CHARACTERS else text
+    return int(text) if len(text) <= errors.NUMBER_CHARACTERS else text
 
 
 def _number(text: str) -> Any:
-    number = float(text) if len(text) <= limits.NUMBER_CHARACTERS else math.inf
+    number = float(text) if len(text) <= errors.NUMBER_CHARACTERS else math.inf
     return number if math.isfinite(number) else text
 
 
@@ -238,7 +238,7 @@ def _check_events(body: str) -> None:
             )
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
-            if depth > limits.NESTED:
+            if depth > errors.NESTED:
                 raise TemplateError(_TOO_DEEP)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
@@ -282,7 +282,7 @@ def _short_form(loader: Any, suffix: str, node: yaml.Node) -> Any:
 def _yaml_number(loader: Any, node: yaml.ScalarNode) -> Any:
     """Return a number; text that is too long for one, or is not a finite number (.nan, .inf), stays text."""
     text = str(loader.construct_scalar(node))
-    if len(text) > limits.NUMBER_CHARACTERS:
+    if len(text) > errors.NUMBER_CHARACTERS:
         return text
     integer = node.tag == "tag:yaml.org,2002:int"
     number = loader.construct_yaml_int(node) if integer else loader.construct_yaml_float(node)

@@ -23,7 +23,7 @@ from headrace.core.arn import make_arn, partition_of, url_suffix_of
 from headrace.core.extras import install_command
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, FunctionInvoker, FunctionNotFound, FunctionThrottled
-from headrace.services.cloudformation import limits
+from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import TemplateError, TransformFailed
 from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.store import Stacks
@@ -103,9 +103,9 @@ def expand(document: dict[str, Any], context: TransformContext) -> dict[str, Any
             if not isinstance(expanded, dict):  # recorded
                 raise TransformFailed("Template format error: unsupported structure.")
     expanded.pop("Transform", None)
-    if len(json.dumps(expanded)) > limits.PRODUCED_BYTES:
+    if len(json.dumps(expanded)) > errors.PRODUCED_BYTES:
         raise TemplateError(
-            f"Template error: transforms produce more than {limits.PRODUCED_BYTES:,} bytes, which headrace does"
+            f"Template error: transforms produce more than {errors.PRODUCED_BYTES:,} bytes, which headrace does"
             " not take"
         )
     return expanded

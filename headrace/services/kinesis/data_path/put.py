@@ -360,7 +360,7 @@ def _usual_stream(kinesis: Kinesis, name: str | None, arn: str | None, call: Cal
             return None
     else:
         stream = kinesis.streams.get((call.account, call.region, name or ""))
-    return stream if stream is None or stream.latest_status == "ACTIVE" else None
+    return None if stream is None or stream.latest_status != "ACTIVE" else stream
 
 
 def _is_hash_key(text: str | None) -> bool:
@@ -387,7 +387,9 @@ def put_one(
     stream, size = _usual_stream(kinesis, stream_name, stream_arn, call), len(data)
     if stream is None or size * 3 // 4 > stream.max_record_bytes:
         return None
-    if not 0 < len(key) <= PARTITION_KEY_CHARS or not _takes_one(kinesis, stream):
+    if not 0 < len(key) <= PARTITION_KEY_CHARS or may_refuse(kinesis):
+        return None
+    if stream.distribution == "AUTO" or stream.enhanced_metrics:
         return None
     opened, starts = stream.routes
     shard = opened[0 if len(opened) == 1 else bisect_right(starts, hash_key_of(key)) - 1]
@@ -395,18 +397,16 @@ def put_one(
         return None
     if call.permit is not None or stream.key_id:
         ask(call.permit, stream, "PutRecord", kinesis.registry.keys)
-    data_bytes = entry_bytes(data, key)
+    data_bytes, quoted = entry_bytes(data, key), quote(key)[1:-1]
     tail = f',"EncryptionType":"{stream.encryption_type}"' if stream.key_id else ""
-    keys = (quote(key)[1:-1],)
-    may_share = call.may_share and size <= _MOST_SHARED_CHARS and kinesis.flusher is None
     try:
-        if may_share:
-            number, frame = shard.log.append_shared(data, keys[0], data_bytes, call.now_ms, tail)
-            if len(frame.sizes) == 1:
+        if call.may_share and size <= _MOST_SHARED_CHARS and kinesis.flusher is None:
+            number, frame = shard.log.append_shared(data, quoted, data_bytes, call.now_ms, tail)
+            if frame.then is None:
                 frame.then = functools.partial(_finish_shared, kinesis, stream, call.now_ms)
             call.shared = frame
             return stream, shard.shard_id, number
-        numbers = shard.log.append_columns((data,), keys, data_bytes, call.now_ms, tail)
+        numbers = shard.log.append_columns((data,), (quoted,), data_bytes, call.now_ms, tail)
     except (LogClosed, LogFull):
         # The shard was split meanwhile, or the disk is full: `put_many` finds the child shard or reports the error.
         return None
@@ -432,8 +432,3 @@ def _finish_shared(kinesis: Kinesis, stream: Stream, now_ms: int, frame: SharedF
     latency_ms = max(0, kinesis.clock.now_ms() - now_ms)
     for data_bytes in frame.sizes:
         stream.counters.put_record(data_bytes, latency_ms)
-
-
-def _takes_one(kinesis: Kinesis, stream: Stream) -> bool:
-    """Whether a put to the stream needs no more than an append to one shard."""
-    return not (may_refuse(kinesis) or stream.distribution == "AUTO" or stream.enhanced_metrics)

@@ -98,6 +98,9 @@ def publish(
     version.config.update(
         Version=number, FunctionArn=f"{function.ref.arn}:{number}", RevisionId=ids.uuid()
     )
+    if version.config["SnapStart"]["ApplyOn"] == "PublishedVersions":
+        # Every published version is ready at once here.
+        version.config["SnapStart"]["OptimizationStatus"] = "On"
     if description is not None:
         version.config["Description"] = description
     function.versions[number] = version
@@ -106,8 +109,9 @@ def publish(
 
 
 def _list_comparable(version: Version) -> Mapping[str, object]:
-    own = ("Version", "FunctionArn", "RevisionId", "LastModified", "Description")
-    return {name: value for name, value in version.config.items() if name not in own}
+    own = ("Version", "FunctionArn", "RevisionId", "LastModified", "Description", "SnapStart")
+    comparable = {name: value for name, value in version.config.items() if name not in own}
+    return {**comparable, "SnapStart": version.config["SnapStart"]["ApplyOn"]}
 
 
 def build_page(

@@ -26,7 +26,7 @@ from typing import Any, cast
 
 from headrace.core.evaluation import TooMuch, check_json_size
 from headrace.services.stepfunctions.interpreter.json_paths import extract_json
-from headrace.services.stepfunctions.jsonata.evaluator import EVALUATOR, NoValue, QueryFailed
+from headrace.services.stepfunctions.jsonata import EVALUATOR, NoValue, QueryFailed
 from headrace.services.stepfunctions.query_languages import Expression, parse_marked
 
 # Documented: the limits for one variable, and for all variables of one Assign.

@@ -11,8 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.client import GroupError, Poison, Processor, QueueConsumer, run
-from headrace.client.batches import Batch
-from headrace.client.records import Record
+from headrace.client.records import Batch, Record
 from tests.api.kinesis.queues.lab import QueueLab
 from tests.support.server import wait_until
 

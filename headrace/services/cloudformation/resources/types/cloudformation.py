@@ -27,7 +27,7 @@ from typing import Any, cast
 
 from headrace.core.arn import make_arn
 from headrace.core.ports import FunctionNotFound, FunctionThrottled, InvokeResult
-from headrace.services.cloudformation import limits
+from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed, TemplateError
 from headrace.services.cloudformation.resources.base import (
     Context,
@@ -143,8 +143,8 @@ def _wait(context: Context, properties: Properties) -> ResourceResult:
         raise ResourceFailed("Property Timeout cannot be empty.")  # assumed
     try:
         expected = ExpectedSignals(
-            whole_number("Count", properties.get("Count", 1), 1, limits.SIGNALS),
-            whole_number("Timeout", properties["Timeout"], 0, limits.WAIT_SECONDS),
+            whole_number("Count", properties.get("Count", 1), 1, errors.SIGNALS),
+            whole_number("Timeout", properties["Timeout"], 0, errors.WAIT_SECONDS),
         )
     except TemplateError as error:
         raise ResourceFailed(str(error)) from error
@@ -260,13 +260,13 @@ def _ask(
 
 
 def _timeout_s(properties: Properties) -> int:
-    text = str(properties.get("ServiceTimeout", limits.CUSTOM_TIMEOUT_SECONDS))
+    text = str(properties.get("ServiceTimeout", errors.CUSTOM_TIMEOUT_SECONDS))
     valid = (
-        text.isascii() and text.isdigit() and len(text) <= len(str(limits.CUSTOM_TIMEOUT_SECONDS))
+        text.isascii() and text.isdigit() and len(text) <= len(str(errors.CUSTOM_TIMEOUT_SECONDS))
     )
-    if not valid or not 1 <= int(text) <= limits.CUSTOM_TIMEOUT_SECONDS:
+    if not valid or not 1 <= int(text) <= errors.CUSTOM_TIMEOUT_SECONDS:
         raise ResourceFailed(
-            f"ServiceTimeout must be an integer from 1 to {limits.CUSTOM_TIMEOUT_SECONDS}, not {text[:20]}"
+            f"ServiceTimeout must be an integer from 1 to {errors.CUSTOM_TIMEOUT_SECONDS}, not {text[:20]}"
         )
     return int(text)
 

@@ -156,10 +156,31 @@ def _find_topic(context: Context, properties: Properties) -> str | None:
     return context.find_identifier("sns", "GetTopicAttributes", {"TopicArn": arn}, name and arn)
 
 
+_LOGGED_AS = {
+    "http/s": "HTTP",
+    "sqs": "SQS",
+    "lambda": "Lambda",
+    "firehose": "Firehose",
+    "application": "Application",
+}
+
+
+def _feedback(properties: Properties) -> dict[str, str]:
+    """Return the attributes of a topic's DeliveryStatusLogging."""
+    logging: list[dict[str, Any]] = properties.get("DeliveryStatusLogging") or []
+    return {
+        f"{_LOGGED_AS.get(str(one['Protocol']), '')}{name}": str(value)
+        for one in logging
+        for name, value in one.items()
+        if name != "Protocol"
+    }
+
+
 def _create_topic(context: Context, properties: Properties) -> ResourceResult:
     fifo = boolean(properties.get("FifoTopic"))
     name = properties.get("TopicName") or context.generate_name(250) + (".fifo" if fifo else "")
     attributes = {key: str(properties[key]) for key in _OF_TOPICS if key in properties}
+    attributes |= _feedback(properties)
     if fifo:
         attributes["FifoTopic"] = "true"
     params = {"Name": name, "Attributes": attributes, "Tags": tag_list(properties, context)}
@@ -171,17 +192,18 @@ def _create_topic(context: Context, properties: Properties) -> ResourceResult:
 def _update_topic(
     context: Context, physical_id: str, old: Properties, new: Properties
 ) -> ResourceResult:
-    for key, absent in _OF_TOPICS.items():
-        if new.get(key) != old.get(key):
-            context.call(
-                "sns",
-                "SetTopicAttributes",
-                {
-                    "TopicArn": physical_id,
-                    "AttributeName": key,
-                    "AttributeValue": attribute_text(new.get(key, absent)),
-                },
-            )
+    changed = {
+        key: attribute_text(new.get(key, absent))
+        for key, absent in _OF_TOPICS.items()
+        if new.get(key) != old.get(key)
+    }
+    before, after = _feedback(old), _feedback(new)
+    changed |= {
+        key: after.get(key, "") for key in {*before, *after} if before.get(key) != after.get(key)
+    }
+    for key, value in changed.items():
+        params = {"TopicArn": physical_id, "AttributeName": key, "AttributeValue": value}
+        context.call("sns", "SetTopicAttributes", params)
     _subscribe_all(context, physical_id, old, new)
     name = physical_id.rsplit(":", 1)[-1]
     return ResourceResult(physical_id, {"TopicArn": physical_id, "TopicName": name})
@@ -358,6 +380,7 @@ TYPES = [
                 "ContentBasedDeduplication",
                 "SignatureVersion",
                 "Subscription",
+                "DeliveryStatusLogging",
                 "Tags",
             ),
             **stored("KmsMasterKeyId", "TracingConfig", "FifoThroughputScope"),

@@ -37,11 +37,11 @@ from headrace.aws.signatures.access_keys import RoleSession, RoleSessions, role_
 from headrace.aws.signatures.credential_scopes import token_of
 from headrace.core.arn import is_account_id, partition_of
 from headrace.core.ports import CallerIdentity
+from headrace.moto import principals
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.memory import principals
 from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest
 from headrace.permissions.policies.grammar import PolicyError, check_policy
-from headrace.services.iam.sts import federation
+from headrace.services.iam import sts_federation
 
 
 def answer_of_session(sessions: RoleSessions, request: HttpRequest) -> HttpResponse | None:
@@ -229,18 +229,18 @@ def _answer_of_role(asked: _Request, session: RoleSession) -> dict[str, Any]:
 def _assume_role_with_web_identity(asked: _Request) -> dict[str, Any]:
     account = _role_of(asked.text("RoleArn"))[0]
     token = asked.text("WebIdentityToken")
-    return _assume_for(asked, federation.identity_of_token(token, account, asked.call.now_ms))
+    return _assume_for(asked, sts_federation.identity_of_token(token, account, asked.call.now_ms))
 
 
 def _assume_role_with_saml(asked: _Request) -> dict[str, Any]:
     role, provider = asked.text("RoleArn"), asked.text("PrincipalArn")
     assertion = asked.text("SAMLAssertion")
     return _assume_for(
-        asked, federation.identity_of_assertion(assertion, role, provider, asked.call.now_ms)
+        asked, sts_federation.identity_of_assertion(assertion, role, provider, asked.call.now_ms)
     )
 
 
-def _assume_for(asked: _Request, vouched: federation.ConfirmedIdentity) -> dict[str, Any]:
+def _assume_for(asked: _Request, vouched: sts_federation.ConfirmedIdentity) -> dict[str, Any]:
     """Return a role's session for an identity that a provider has confirmed. Raises AwsError.
 
     A problem with the identity is refused where permissions are enforced, and otherwise recorded.

@@ -27,7 +27,7 @@ def patch() -> None:
 
     sts: Any = STSBackend
     sts.get_caller_identity = _as_root(STSBackend.get_caller_identity)
-    # `headrace.services.iam.sts.sessions` answers for sessions.
+    # `headrace.services.iam.sts_sessions` answers for sessions.
     iam: Any = IAMBackend
     for name, sentence in _MISSING.items():
         setattr(iam, name, _in_awss_words(getattr(IAMBackend, name), sentence))

@@ -23,7 +23,7 @@ from typing import Any, cast
 from xml.parsers.expat import ExpatError
 
 from headrace.aws.calls.errors import AwsError
-from headrace.moto.memory import principals
+from headrace.moto import principals
 from headrace.permissions.decisions.identity import WEB_PROVIDERS
 
 Keys = dict[str, tuple[str, ...]]

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.core.evaluation import POOL, Engine, TooMuch
 
-_ENGINE = Engine(Path(__file__).with_name("child.py"))
+_ENGINE = Engine(Path(__file__).with_name("jsonata_child.py"))
 
 
 class QueryFailed(Exception):

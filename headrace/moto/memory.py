@@ -28,9 +28,9 @@ from typing import Any, cast
 
 from headrace.aws.signatures.access_keys import AccessKey
 from headrace.core.arn import partition_of
+from headrace.moto import principals
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.memory import principals
-from headrace.moto.memory.principals import exists_for
+from headrace.moto.principals import exists_for
 from headrace.permissions.requests.keys import Grant
 
 

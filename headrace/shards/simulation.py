@@ -5,7 +5,11 @@ Four ways to run a stream, each on the same load: what was throttled, what it co
 The shards of a simulated stream, and the load that each has.
 
 A load of keys over time, generated or recorded, in columns.
+
+The runs of a simulation as a picture. Needs matplotlib.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportMissingImports=false
 
 from __future__ import annotations
 
@@ -13,8 +17,9 @@ import itertools
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -435,3 +440,29 @@ def on_demand(load: KeyedLoad, shards: int) -> Run:
         too_much = float(totals[step]) - over - run.shards[step] * most
         run.throttled[step] = (over + max(0.0, too_much)) * load.step_s
     return run
+
+
+# matplotlib is typed in part only.
+
+
+def save_plot(path: Path, load: KeyedLoad, runs: Sequence[Run], title: str) -> None:
+    """Write a PNG: the load with each strategy's shards, and the records throttled so far."""
+    from matplotlib.figure import Figure
+
+    hours = np.arange(load.steps) * load.step_s / 3600
+    needed = load.scales * load.rates.sum(axis=1)[load.row_of] / load.shard_records_per_s
+    figure = Figure(figsize=(11, 7), layout="constrained")
+    shards, throttled = figure.subplots(2, 1, sharex=True)
+    shards.fill_between(hours, needed, color="0.85", label="load, in full shards")
+    for run in runs:
+        shards.plot(hours, run.shards, label=run.name, linewidth=1.2)
+        throttled.plot(hours, np.cumsum(run.throttled), label=run.name, linewidth=1.2)
+    shards.set_title(title)
+    shards.set_ylabel("open shards")
+    shards.set_ylim(bottom=0)
+    shards.legend(loc="upper right")
+    throttled.set_ylabel("records throttled so far")
+    throttled.set_yscale("symlog")
+    throttled.set_ylim(bottom=0)
+    throttled.set_xlabel("hours")
+    figure.savefig(path, format="png", dpi=110)

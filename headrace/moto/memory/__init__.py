@@ -1,1 +1,0 @@
-"""Reads moto's state for other parts of headrace."""

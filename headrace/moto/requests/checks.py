@@ -1,0 +1,356 @@
+"""Checks a request before moto gets it, and says what kind it is: one that only reads, one that changes only rows."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import msgspec
+
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.operation import Call
+from headrace.aws.protocols import codec_json, codec_moto
+from headrace.aws.protocols.validate import Wording, find_missing_member, validate
+from headrace.aws.signatures.access_keys import RoleSessions
+from headrace.aws.signatures.credential_scopes import token_of
+from headrace.core.arn import partition_of
+from headrace.moto import principals
+from headrace.permissions.policies.document import (
+    UnreadableDocument,
+    check_resource_policy,
+    parse_document,
+)
+from headrace.permissions.policies.evaluate import Grant, grant_of
+from headrace.permissions.policies.grammar import PolicyError
+from headrace.permissions.policies.model import Principal
+
+READ_ONLY = re.compile(
+    r"^(Get|List|Describe|Head|BatchGet|Query|Scan|Filter|Lookup|Search|Simulate|Validate|Verify"
+    r"|Decrypt|Encrypt|GenerateDataKey|GenerateRandom|BatchCheck|CheckIfPhone|ReEncrypt|Sign"
+    r"|TestEventPattern|StartQuery|StartLiveTail)"
+)
+# moto's services whose reads are known to change nothing; other services' reads are treated like writes.
+QUIET = frozenset(
+    {
+        "cloudwatch", "dynamodb", "dynamodbstreams", "ec2", "ecr", "events", "glue", "iam", "logs",
+        "s3", "sns", "ssm", "sts",
+    }
+)  # fmt: skip
+# Requests that wait inside moto for an event or for a function: other requests must not wait for them. They run without
+# moto's lock.
+WAITS = re.compile(
+    r"^Poll|^StartSyncExecution$|^TestState$"
+    # A user pool's triggers (services/cognito).
+    r"|^(Admin)?ConfirmSignUp$|^SignUp$|^AdminCreateUser$|^(Admin)?InitiateAuth$|^(Admin)?RespondToAuthChallenge$"
+    r"|^(Confirm)?ForgotPassword$|^ResendConfirmationCode$"
+    # The steps of a rotation function.
+    r"|^RotateSecret$"
+)
+# Requests that free disk space, and are allowed when the disk is full.
+FREES = re.compile(r"^(Delete|BatchDelete|Purge)")
+
+# Requests that change permissions: all of IAM's except reads, and those for resource policies.
+_POLICIES = re.compile(
+    r"Policy|Policies|Permission|^SetQueueAttributes|^SetTopicAttributes|^(Create|Delete)(Queue|Topic|Key|Repository|Grant)"
+    r"|^CreateEventBus|^RevokeGrant|^RetireGrant"
+)
+
+# moto's package -> frequent requests that change nothing but rows.
+ROWS_ONLY: dict[str, frozenset[str]] = {
+    "dynamodb": frozenset(
+        {
+            "PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems", "TransactGetItems",
+            "ExecuteStatement", "BatchExecuteStatement", "ExecuteTransaction",
+        }
+    ),
+    "sqs": frozenset(
+        {
+            "SendMessage", "SendMessageBatch", "ReceiveMessage", "DeleteMessage", "DeleteMessageBatch",
+            "ChangeMessageVisibility", "ChangeMessageVisibilityBatch", "GetQueueAttributes", "GetQueueUrl",
+            "ListQueues", "ListQueueTags", "ListDeadLetterSourceQueues",
+        }
+    ),
+    "sns": frozenset({"Publish", "PublishBatch"}),
+    "events": frozenset({"PutEvents"}),
+    "logs": frozenset({"PutLogEvents", "CreateLogStream", "DeleteLogStream"}),
+    "cloudwatch": frozenset({"PutMetricData"}),
+    "sts": frozenset({"AssumeRole", "AssumeRoleWithSAML", "AssumeRoleWithWebIdentity"}),
+    "glue": frozenset(
+        {
+            "CreatePartition", "UpdatePartition", "DeletePartition", "BatchCreatePartition",
+            "BatchUpdatePartition", "BatchDeletePartition",
+        }
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a request is run.
+
+    Attributes:
+        is_concurrent: it only reads, in a service whose reads change nothing, so it runs beside others.
+        waits: it waits inside moto for an event.
+        frees: it frees disk space.
+        changes_policies: it may change callers' permissions.
+        changes_rows_only: it changes nothing but rows.
+    """
+
+    is_concurrent: bool
+    waits: bool
+    frees: bool
+    changes_policies: bool
+    changes_rows_only: bool
+
+
+def kind_of(package: str, operation: str) -> Kind:
+    """Return the kind of a request to an operation of moto's package."""
+    return Kind(
+        package in QUIET and only_reads(package, operation),
+        bool(WAITS.match(operation)),
+        bool(FREES.match(operation)),
+        changes_policies(package, operation),
+        changes_rows_only(package, operation),
+    )
+
+
+def only_reads(package: str, operation: str) -> bool:
+    """Whether a request may run concurrently with others."""
+    return package != "sqs" and bool(READ_ONLY.match(operation))
+
+
+def changes_rows_only(package: str, operation: str) -> bool:
+    """Whether a request changes nothing but rows."""
+    return operation in ROWS_ONLY.get(package, ())
+
+
+def changes_policies(package: str, operation: str) -> bool:
+    """Whether a request may change callers' permissions."""
+    if READ_ONLY.match(operation):
+        return False
+    return package == "iam" or bool(_POLICIES.search(operation))
+
+
+log = logging.getLogger(__name__)
+
+
+# Validates policies of queues, topics, keys, secrets, repositories, tables, logs and buses before moto stores them.
+#
+# moto stores nearly any text. `headrace.permissions.policies.document` has each service's errors.
+
+Params = Mapping[str, Any]
+_PUT_KEY_POLICY = "kms:PutKeyPolicy"
+_LOCKED_OUT = "The new key policy will not allow you to update the key policy in the future."
+
+
+def _attribute(params: Params) -> Any:
+    return cast("Params", params.get("Attributes") or params.get("attributes") or {}).get("Policy")
+
+
+def _topic_attribute(params: Params) -> Any:
+    return params.get("AttributeValue") if params.get("AttributeName") == "Policy" else None
+
+
+def _read_member(name: str) -> Callable[[Params], Any]:
+    return lambda params: params.get(name)
+
+
+# moto's package -> the operations that store a policy, and the parameter that holds it.
+_POLICY_OF: dict[str, dict[str, Callable[[Params], Any]]] = {
+    "sqs": {"CreateQueue": _attribute, "SetQueueAttributes": _attribute},
+    "sns": {"CreateTopic": _attribute, "SetTopicAttributes": _topic_attribute},
+    "kms": {"CreateKey": _read_member("Policy"), "PutKeyPolicy": _read_member("Policy")},
+    "secretsmanager": {"PutResourcePolicy": _read_member("ResourcePolicy")},
+    "ecr": {"SetRepositoryPolicy": _read_member("policyText")},
+    "dynamodb": {
+        "PutResourcePolicy": _read_member("Policy"),
+        "CreateTable": _read_member("ResourcePolicy"),
+    },
+    "logs": {"PutResourcePolicy": _read_member("policyDocument")},
+    "events": {"PutPermission": _read_member("Policy")},
+}
+
+
+def check_put(
+    service: str,
+    package: str,
+    operation: str,
+    request: HttpRequest,
+    sessions: RoleSessions | None,
+) -> None:
+    """Refuse a request to store a policy that AWS would refuse. Raises AwsError. moto must be loaded."""
+    find = _POLICY_OF.get(package, {}).get(operation)
+    if find is None:
+        return
+    try:
+        params = codec_moto.operation_of(service, request)[1]
+    except codec_moto.Unreadable:
+        return  # the service itself reports the error
+    text = find(params)
+    call = request.call
+    if not text or call is None:
+        return
+    try:
+        check_resource_policy(package, str(text), principals.exists_for(call.account))
+    except PolicyError as error:
+        raise AwsError(error.code, error.message) from None
+    if package != "kms" or params.get("BypassPolicyLockoutSafetyCheck"):
+        return
+    if not _may_put_again(str(text), _principal(call, request, sessions)):
+        raise AwsError("MalformedPolicyDocumentException", _LOCKED_OUT)
+
+
+def _may_put_again(text: str, principal: Principal) -> bool:
+    """Whether a key's policy allows its caller to change it again (API_PutKeyPolicy.html, lock-out safety check)."""
+    try:
+        about = list(parse_document(text).about(_PUT_KEY_POLICY))
+    except UnreadableDocument:
+        return False
+    named = [one for one in about if grant_of(one, principal) is not Grant.NONE]
+    effects = {one.effect for one in named if one.resources is not None and not one.conditions}
+    with_conditions = {one.effect for one in named if one.conditions}
+    return "Deny" not in effects and "Allow" in effects | with_conditions
+
+
+def _principal(call: Call, request: HttpRequest, sessions: RoleSessions | None) -> Principal:
+    """Return the caller as a policy's principal, under all the names that a policy may use."""
+    session = None if sessions is None else sessions.find(call.access_key, token_of(request))
+    root = f"arn:{partition_of(call.region)}:iam::{call.account}:root"
+    if session is not None and session.kind == "role":
+        role = principals.holder_of(session.account, "role", session.role)
+        arn = "" if role is None else str(role.arn)
+        return Principal("role", session.arn, session.account, arn, name=session.role)
+    for user in _users_of_key(call.access_key if session is None else ""):
+        return Principal("user", str(user.arn), call.account, str(user.arn), str(user.id))
+    return Principal("root", root, call.account, root)
+
+
+def _users_of_key(access_key: str) -> Iterator[Any]:
+    for account, backend in principals.iam_backends():
+        key = backend.access_keys.get(access_key)
+        if key is not None and key.user_name is not None:
+            yield from filter(None, [principals.holder_of(account, "user", str(key.user_name))])
+
+
+# Checks requests to moto's services for missing members and members of a wrong type; moto does not.
+#
+# AWS's services parse a request by their model first, and so refuse a number instead of a string
+# (`SerializationException`), and a missing required member.
+
+# The error code for a missing member, for services that use the sentence of AWS's validation framework (recorded: SNS;
+# the others are assumed to be alike). The other services have sentences of their own, from moto.
+_CODES = {
+    "cloudwatch": "ValidationError",
+    "iam": "ValidationError",
+    "logs": "InvalidParameterException",
+    "sns": "ValidationError",
+    "sts": "ValidationError",
+    **dict.fromkeys(
+        (
+            *("dynamodb", "dynamodbstreams", "events", "glue", "kms", "pipes", "scheduler"),
+            *("secretsmanager", "ssm", "stepfunctions"),
+        ),
+        "ValidationException",
+    ),
+}
+
+# The services of which the whole model is checked, patterns of names too (assumed: with the framework's sentences).
+_STATUSES = ("SUCCEEDED", "TIMED_OUT", "PENDING_REDRIVE", "ABORTED", "FAILED", "RUNNING")
+_ANY_LENGTH = {"min": None, "max": None}
+_WORDINGS = {
+    # In the order in which AWS shows them (recorded).
+    "stepfunctions": Wording(
+        {
+            "ExecutionStatus": {"enum": _STATUSES, "shown": _STATUSES},
+            # The sentences would show texts that AWS holds to be secret.
+            "Definition": _ANY_LENGTH,
+            "SensitiveData": _ANY_LENGTH,
+            "SensitiveDataJobInput": _ANY_LENGTH,
+        },
+        shows_whole=False,
+    )
+}
+_WHOLE = {"stepfunctions": "ValidationException", "wafv2": "ValidationException"}
+
+
+def check_members(service: str, operation: str, request: HttpRequest) -> None:
+    """Raise AwsError when a request breaks its operation's model in a way that every AWS service refuses, or its own.
+
+    `service` is botocore's name. moto answers a request that cannot be parsed at all, with its own sentence.
+    """
+    if "smithy-protocol" in request.headers:
+        return
+    try:
+        operation, params = _read(service, operation, request)
+    except AwsError as fault:
+        if fault.code == "SerializationException":
+            raise
+        return
+    except Exception:
+        log.debug("%s:%s cannot be checked", service, operation, exc_info=True)
+        return
+    if service in _WHOLE and params is not None:
+        validate(service, operation, params, code=_WHOLE[service], wording=_WORDINGS.get(service))
+    code = _CODES.get(service)
+    sentence = (
+        find_missing_member(service, operation, params) if code and params is not None else ""
+    )
+    if sentence:
+        raise AwsError(str(code), sentence)
+
+
+def without_nulls(request: HttpRequest) -> HttpRequest:
+    """Return a JSON request without its null members: AWS treats them as missing, moto reads them.
+
+    A request that cannot be parsed is returned unchanged.
+    """
+    if b"null" not in request.body or "x-amz-target" not in request.headers:
+        return request
+    try:
+        value = msgspec.json.decode(request.body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return request
+    return msgspec.structs.replace(request, body=msgspec.json.encode(_strip(value)))
+
+
+def as_form(request: HttpRequest) -> HttpRequest:
+    """Return a request whose query is a form, as curl sends it to a queue, with a form's media type.
+
+    moto takes a request to SQS that does not have it for JSON.
+    """
+    headers = request.headers
+    if "Action=" not in request.query or "x-amz-target" in headers or "content-type" in headers:
+        return request
+    form = {**headers, "content-type": "application/x-www-form-urlencoded"}
+    return msgspec.structs.replace(request, headers=form)
+
+
+def _strip(value: Any) -> Any:
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+        return {name: _strip(item) for name, item in pairs if item is not None}
+    if isinstance(value, list):
+        return [_strip(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def _read(service: str, operation: str, request: HttpRequest) -> tuple[str, dict[str, Any] | None]:
+    """Return a request's operation and parameters; None if it is not checked. Raises the codecs' errors."""
+    if "x-amz-target" in request.headers:
+        content_type = request.headers.get("content-type", codec_json.JSON_1_1)
+        params = codec_json.decode_input(service, operation, request.body, content_type)
+        return operation, params
+    # Only rare requests are checked here; moto checks frequent ones, for messages and rows, itself.
+    if service not in _CODES or (service != "sts" and changes_rows_only(service, operation)):
+        return operation, None
+    return codec_moto.parse_request(service, request)
+
+
+# Takes moto's package, the operation and the request; returns the answer to an operation that moto lacks, or None.
+AnswerWithoutMoto = Callable[[str, str, HttpRequest, RoleSessions | None], HttpResponse | None]
+# Takes the service and a request. Raises AwsError for a member that would be ignored.
+CheckStrictly = Callable[[str, HttpRequest], None]

@@ -1,0 +1,142 @@
+"""The statistics of metric data: the plain ones, percentiles, trimmed and winsorized means, counts, sums and ranks.
+
+Source: docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Statistics-definitions.html (documented). Pure functions.
+A set of statistics stands for its average, as many times as it counts; AWS gives no percentiles of most sets.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+# How many values a merged point tells apart; one that is new beyond them counts as the nearest.
+MOST_VALUES = 100
+PLAIN = ("SampleCount", "Sum", "Minimum", "Maximum", "Average")
+_SHORT = re.compile(r"(p|tm|wm|tc|ts)(\d{1,3}(?:\.\d{0,10})?)")
+_LONG = re.compile(r"(TM|WM|TC|TS|PR)\(([\d.]*)(%?):([\d.]*)(%?)\)")
+# A value and how often it was given, in the order of the values.
+Spread = Sequence[tuple[float, float]]
+
+
+class StatisticRefused(ValueError):
+    """CloudWatch does not have this statistic."""
+
+
+def add_value(spread: dict[float, float], value: float, count: float, most: int) -> None:
+    """Add a value that was given `count` times to those of a merged point, which tells `most` apart."""
+    if value not in spread and len(spread) >= most:
+        value = min(spread, key=lambda known: abs(known - value))
+    spread[value] = spread.get(value, 0.0) + count
+
+
+def values_of(datum: Any) -> dict[float, float]:
+    """Return a datum's values with their counts: of a single value, a merged point, or a set of statistics."""
+    if hasattr(datum, "value"):
+        return {datum.value: 1.0}
+    if spread := getattr(datum, "spread", None):
+        return spread
+    return {datum.sum / datum.sample_count if datum.sample_count else 0.0: datum.sample_count}
+
+
+def statistic(stat: str, data: Sequence[Any]) -> float:
+    """Return a statistic of a period's data. Raises StatisticRefused."""
+    sets = [
+        (d.value, d.value, 1.0, d.value)
+        if hasattr(d, "value")
+        else (d.min, d.max, d.sample_count, d.sum)
+        for d in data
+    ]
+    count, total = math.fsum(s[2] for s in sets), math.fsum(s[3] for s in sets)
+    match stat:
+        case "SampleCount":
+            return count
+        case "Sum":
+            return total
+        case "Minimum":
+            return float(min(s[0] for s in sets))
+        case "Maximum":
+            return float(max(s[1] for s in sets))
+        case "Average":
+            return total / count if count else 0.0
+        case _:
+            return _extended(stat, sorted(pair for d in data for pair in values_of(d).items()))
+
+
+def _extended(stat: str, spread: Spread) -> float:
+    if stat == "IQM":
+        stat = "TM(25%:75%)"
+    total = math.fsum(count for _, count in spread)
+    if short := _SHORT.fullmatch(stat):
+        kind, share = short[1].upper(), _share(short[2], stat)
+        if kind == "P":
+            return _at_rank(spread, share * total)
+        return _of_ranks(kind, spread, 0.0, share * total)
+    long = _LONG.fullmatch(stat)
+    if long is None or not (long[2] or long[4]):
+        raise StatisticRefused(f"CloudWatch does not have the statistic {stat}")
+    kind, is_share = long[1], bool(long[3] or long[5])
+    if kind == "PR" or not is_share:
+        if is_share:
+            raise StatisticRefused(
+                f"CloudWatch does not have the statistic {stat}: PR takes values"
+            )
+        low = _number(long[2], stat) if long[2] else -math.inf
+        high = _number(long[4], stat) if long[4] else math.inf
+        below = math.fsum(count for value, count in spread if value <= low)
+        within = math.fsum(count for value, count in spread if low < value <= high)
+        if kind == "PR":
+            return 100 * within / total if total else 0.0
+        return _of_ranks(kind, spread, below, below + within)
+    low = _share(long[2], stat) if long[2] else 0.0
+    high = _share(long[4], stat) if long[4] else 1.0
+    return _of_ranks(kind, spread, low * total, high * total)
+
+
+def _number(text: str, stat: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise StatisticRefused(f"CloudWatch does not have the statistic {stat}") from None
+
+
+def _share(text: str, stat: str) -> float:
+    percent = _number(text, stat)
+    if not 0 <= percent <= 100:
+        raise StatisticRefused(f"CloudWatch does not have the statistic {stat}")
+    return percent / 100
+
+
+def _at_rank(spread: Spread, rank: float) -> float:
+    """Return the value at a rank."""
+    reached = 0.0
+    for value, count in spread:
+        reached += count
+        if reached >= rank:
+            return value
+    return spread[-1][0]
+
+
+def _of_ranks(kind: str, spread: Spread, low: float, high: float) -> float:
+    """Return the trimmed or winsorized mean, the count or the sum of the values between two ranks."""
+    reached, within = 0.0, list[tuple[float, float]]()
+    for value, count in spread:
+        share = min(reached + count, high) - max(reached, low)
+        if share > 0:
+            within.append((value, share))
+        reached += count
+    count = math.fsum(share for _, share in within)
+    total = math.fsum(value * share for value, share in within)
+    if kind == "TC":
+        return count
+    if kind == "TS":
+        return total
+    if not within:
+        return 0.0
+    if kind == "WM":
+        total += within[0][0] * low + within[-1][0] * (reached - high)
+        count = reached
+    return total / count

@@ -1,1 +1,0 @@
-"""STS: sessions, federation, MFA."""

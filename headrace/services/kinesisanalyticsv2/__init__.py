@@ -1,1 +1,0 @@
-"""Managed Flink's applications, on moto's control plane."""

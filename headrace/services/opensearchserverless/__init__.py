@@ -1,1 +1,0 @@
-"""OpenSearch Serverless, on moto: what moto lacks."""

@@ -1,1 +1,0 @@
-"""SSM's parameters."""

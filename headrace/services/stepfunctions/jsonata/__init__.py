@@ -1,1 +1,0 @@
-"""Evaluates JSONata in child processes."""
