@@ -45,6 +45,7 @@ from headrace.services import ssm as ssm_patches
 from headrace.services.apigateway import patches as apigateway_patches
 from headrace.services.apigateway import stages
 from headrace.services.apigateway.documentation import add_documentation
+from headrace.services.apigateway.refusals import allow_any_status
 from headrace.services.apigateway.stages import (
     add_deployments,
     allow_imports,
@@ -100,7 +101,7 @@ _OWN = Patches(
             apigateway_patches.patch,
         ],
         "moto.apigateway.responses": [apigateway_patches.patch_responses],
-        "moto.apigateway.urls": [add_documentation],
+        "moto.apigateway.urls": [add_documentation, allow_any_status],
         "moto.apigateway.utils": [patch_api_documents],
         "moto.apigatewayv2.models": [
             patch_yaml,

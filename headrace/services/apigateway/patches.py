@@ -170,6 +170,8 @@ def _patch_api(api: Any, patch_operations: list[dict[str, Any]]) -> None:
             api.endpoint_configuration["ipAddressType"] = value
         elif path.startswith(_TYPES):
             api.endpoint_configuration["types"] = [value]
+            if value == "PRIVATE":
+                api.endpoint_configuration.pop("ipAddressType", None)
         elif path == _ENDPOINTS:
             there = api.endpoint_configuration.get("vpcEndpointIds") or []
             api.endpoint_configuration["vpcEndpointIds"] = _change_values(there, operation, value)
@@ -363,7 +365,8 @@ def _describe_api(to_dict: Any) -> Any:
         for name in ("binaryMediaTypes", "description"):
             if not shown[name]:
                 del shown[name]
-        endpoints = shown["endpointConfiguration"]
+        endpoints = {name: value for name, value in shown["endpointConfiguration"].items() if value}
+        endpoints.setdefault("types", ["EDGE"])
         # Documented: private APIs are reached by both kinds of addresses only.
         is_private = "PRIVATE" in (endpoints.get("types") or ())
         address_type = "dualstack" if is_private else "ipv4"
@@ -466,6 +469,8 @@ def _without_empty(to_json: Any) -> Any:
                 shown.pop(name, None)
         if getattr(self, "has_no_templates", False) and not self.response_templates:
             shown["responseTemplates"] = {}
+        if getattr(self, "selection_pattern", None) == "":
+            shown["selectionPattern"] = ""
         return shown
 
     return describe

@@ -8,14 +8,17 @@ test_apigateway_common.py, 2023 and 2024).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
 _METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "HEAD", "ANY")
 _INTEGRATIONS = ("HTTP", "MOCK", "AWS_PROXY", "HTTP_PROXY", "AWS")
+_STATUS = re.compile(r"[1-5]\d\d", re.ASCII)
 _COMPRESSION = "/minimumCompressionSize"
 _LARGEST_COMPRESSION = 10_485_760
+ONLY_REPLACE = "Invalid patch operation specified. Must be one of: [replace]"
 _NO_RESOURCE = "Invalid Resource identifier specified"
 _NO_VALIDATOR = "Invalid Request Validator identifier specified"
 _NO_STAGE = "Invalid API Stage specified"
@@ -155,15 +158,107 @@ def _need_api(response: Any) -> None:
     response.backend.get_rest_api(names_of(response)[1])
 
 
+_OPERATIONS = ("add", "remove", "move", "test", "replace", "copy")
+
+
+def check_operations(name: str, response: Any) -> None:
+    """Refuse each `op` that there is not, of a call such as `update_method`, and a status that there is not."""
+    first, *others = name.split("_")
+    member = "".join((first, *(word.capitalize() for word in others)))
+    wrong = [
+        f"Value '{operation.get('op')}' at"
+        f" '{member}Input.patchOperations.{number}.member.op' failed to satisfy constraint:"
+        f" Member must satisfy enum value set: [{', '.join(_OPERATIONS)}]"
+        for number, operation in enumerate(response._get_param("patchOperations") or [], start=1)
+        if operation.get("op") not in _OPERATIONS
+    ]
+    _check_constraints([*wrong, *_wrong_status(response)])
+
+
+def _wrong_status(response: Any) -> list[str]:
+    *_, kind, code = names_of(response)
+    if kind != "responses" or _STATUS.fullmatch(code):
+        return []
+    constraint = f"Member must satisfy regular expression pattern: {_STATUS.pattern}"
+    return [f"Value '{code}' at 'statusCode' failed to satisfy constraint: {constraint}"]
+
+
+def _check_status(response: Any) -> None:
+    _check_constraints(_wrong_status(response))
+
+
+def _need_integration_of(response: Any) -> None:
+    _check_status(response)
+    _need_integration(response)
+
+
+def allow_any_status(urls: Any) -> None:
+    """Let calls with a status that is no number reach their refusals, in `moto.apigateway.urls`."""
+    for path in [path for path in urls.url_paths if r"(?P<status_code>\d+)" in path]:
+        with_any = path.replace(r"(?P<status_code>\d+)", "(?P<status_code>[^/]+)")
+        urls.url_paths[with_any] = urls.url_paths.pop(path)
+
+
+def _check_constraints(wrong: Sequence[str]) -> None:
+    from moto.apigateway.exceptions import ValidationException
+
+    if wrong:
+        errors = "1 validation error" if len(wrong) == 1 else f"{len(wrong)} validation errors"
+        raise ValidationException(f"{errors} detected: {'; '.join(wrong)}")
+
+
 # --- APIs and resources -----------------------------------------------------------------------
 
 
+_ENDPOINTS = ("PRIVATE", "EDGE", "REGIONAL")
+_ADDRESSES = ("ipv4", "dualstack")
+_ONLY_DUALSTACK = "Only dualstack ipAddressType is supported for Private APIs."
+
+
 def _check_new_api(response: Any) -> None:
+    endpoints = response._get_param("endpointConfiguration") or {}
+    types, addresses = endpoints.get("types"), endpoints.get("ipAddressType")
+    place, wrong = "createRestApiInput.endpointConfiguration", list[str]()
+    if types and set(types) - set(_ENDPOINTS):
+        wrong.append(
+            f"Value '[{', '.join(types)}]' at '{place}.types' failed to satisfy constraint: Member must"
+            f" satisfy constraint: [Member must satisfy enum value set: [{', '.join(_ENDPOINTS)}]]"
+        )
+    if addresses and addresses not in _ADDRESSES:
+        wrong.append(
+            f"Value '{addresses}' at '{place}.ipAddressType' failed to satisfy constraint: Member must"
+            f" satisfy enum value set: [{', '.join(_ADDRESSES)}]"
+        )
+    _check_constraints(wrong)
     if response._get_param("description") == "":
         raise bad_request("Description cannot be an empty string")
+    if types == []:
+        raise bad_request("REGIONAL Configuration and EDGE Configuration cannot be both DISABLED.")
+    if types and len(types) > 1:
+        raise bad_request("Cannot create an api with multiple Endpoint Types.")
+    if types == ["PRIVATE"] and addresses == "ipv4":
+        raise bad_request(_ONLY_DUALSTACK)
     size = response._get_param("minimumCompressionSize")
     if size is not None:
         _check_compression(size)
+
+
+def _check_endpoints(api: Any, operation: Mapping[str, Any]) -> None:
+    path, value, op = operation["path"], operation.get("value"), operation["op"]
+    if path.startswith("/endpointConfiguration/types"):
+        if op not in ("add", "remove", "replace"):
+            raise bad_request("Invalid patch operation specified. Must be 'add'|'remove'|'replace'")
+        if value not in _ENDPOINTS:
+            raise bad_request(
+                "Invalid EndpointTypes specified. Valid options are REGIONAL,EDGE,PRIVATE"
+            )
+    elif path == "/endpointConfiguration/ipAddressType":
+        if op != "replace":
+            raise bad_request(ONLY_REPLACE)
+        if value not in _ADDRESSES:
+            raise bad_request("ipAddressType must be either ipv4 or dualstack.")
+        if value == "ipv4" and api.endpoint_configuration.get("types") == ["PRIVATE"]:
+            raise bad_request(_ONLY_DUALSTACK)
 
 
 def _check_compression(size: Any) -> None:
@@ -175,13 +270,15 @@ def _check_compression(size: Any) -> None:
 
 
 def _check_api_update(response: Any) -> None:
-    _need_api(response)
+    api = response.backend.get_rest_api(names_of(response)[1])
+    check_operations("update_rest_api", response)
     for operation in response._get_param("patchOperations") or []:
+        _check_endpoints(api, operation)
         if operation.get("path") == "/binaryMediaTypes":
             raise bad_request("Invalid patch path /binaryMediaTypes")
         if operation.get("path") == _COMPRESSION:
             if operation.get("op") != "replace":
-                raise bad_request("Invalid patch operation specified. Must be one of: [replace]")
+                raise bad_request(ONLY_REPLACE)
             if operation.get("value"):
                 _check_compression(operation["value"])
 
@@ -266,6 +363,16 @@ def _need_integration(response: Any) -> None:
         raise not_found("Invalid Integration identifier specified")
 
 
+def _check_deleted_response(response: Any) -> None:
+    _check_status(response)
+    _, api_id, _, resource_id, _, method, *_, code = names_of(response)
+    found = response.backend.get_resource(api_id, resource_id).resource_methods.get(method)
+    if found is None or found.method_integration is None:
+        raise not_found("Invalid Integration identifier specified")
+    if code not in (found.method_integration.integration_responses or {}):
+        raise not_found("Invalid Response status code specified")
+
+
 def _check_new_model(response: Any) -> None:
     api = response.backend.get_rest_api(names_of(response)[1])
     name = _text(response, "name")
@@ -328,10 +435,16 @@ _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "create_resource": _check_new_resource,
     "create_rest_api": _check_new_api,
     "delete_integration": _need_integration,
+    "delete_integration_response": _check_deleted_response,
+    "delete_method_response": _check_status,
     "delete_rest_api": _need_api,
     "get_integration": _need_integration,
+    "get_integration_response": _need_integration_of,
+    "get_method_response": _check_status,
     "put_integration": _check_new_integration,
+    "put_integration_response": _need_integration_of,
     "put_method": _check_new_method,
+    "put_method_response": _check_status,
     "update_rest_api": _check_api_update,
     "update_usage_plan": _check_plan_update,
 }

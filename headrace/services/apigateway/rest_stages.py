@@ -57,7 +57,18 @@ def patch_responses(response: Any) -> None:
     """Read what moto's responses do not read of stages, and refuse updates that AWS refuses."""
     response.create_deployment = _with_settings(response.create_deployment)
     response.create_stage = _with_documentation(_with_canary(response.create_stage))
+    response.get_stages = _of_a_deployment(response.get_stages)
     response.update_stage = _with_known_paths(response.update_stage)
+
+
+def _of_a_deployment(get_stages: Any) -> Any:
+    @functools.wraps(get_stages)
+    def get_stages_of(self: Any) -> str:
+        shown, deployment = json.loads(get_stages(self)), self._get_param("deploymentId")
+        stages = [one for one in shown["item"] if deployment in (None, one["deploymentId"])]
+        return json.dumps({"item": stages})
+
+    return get_stages_of
 
 
 def _as_all_methods(defaults: Any) -> Any:

@@ -76,6 +76,7 @@ _KINDS = {
             "/responseParameters": ("response_parameters", _flag),
         },
         {},
+        is_terse=True,
     ),
     "update_integration": _Kind(
         (*_METHOD, "integration"),
@@ -141,17 +142,14 @@ def patch_responses(response: Any) -> None:
         setattr(response, operation, _updating(operation, kind))
 
 
-_OPERATIONS = ("add", "remove", "move", "test", "replace", "copy")
-
-
 def _updating(name: str, kind: _Kind) -> Callable[[Any], Any]:
     def update(self: Any) -> Any:
+        refusals.check_operations(name, self)
         _, _, api_id, *parts = unquote(self.path).split("/")
         names = [part for part, fixed in zip(parts, kind.place, strict=False) if not fixed]
         updated = _find(self.backend, api_id, kind, names)
         operations = self._get_param("patchOperations") or []
-        for number, patch_operation in enumerate(operations, start=1):
-            _check_operation(name, number, patch_operation)
+        for patch_operation in operations:
             _check(kind, patch_operation)
         _check_result(self.backend.get_rest_api(api_id), kind, updated, operations)
         for patch_operation in operations:
@@ -159,7 +157,9 @@ def _updating(name: str, kind: _Kind) -> Callable[[Any], Any]:
         if kind.place == _METHOD and updated.authorization_type in ("NONE", "AWS_IAM"):
             updated.authorizer_id = None  # Recorded: it is ignored.
         shown = updated.to_json() if hasattr(updated, "to_json") else updated.to_dict()
-        return 200, {}, json.dumps(shown)
+        # Recorded: this one alone answers as if it had made something.
+        status = 201 if name == "update_method_response" else 200
+        return status, {"status": status}, json.dumps(shown)
 
     return update
 
@@ -205,21 +205,6 @@ def _split(kind: _Kind, path: str) -> tuple[str, str]:
     return (f"/{top}", name) if known else ("", "")
 
 
-def _check_operation(name: str, number: int, patch_operation: Mapping[str, Any]) -> None:
-    """Refuse an `op` that there is not."""
-    from moto.apigateway.exceptions import ValidationException
-
-    operation = patch_operation.get("op")
-    if operation not in _OPERATIONS:
-        first, *others = name.split("_")
-        member = "".join((first, *(word.capitalize() for word in others)))
-        raise ValidationException(
-            f"1 validation error detected: Value '{operation}' at"
-            f" '{member}Input.patchOperations.{number}.member.op' failed to satisfy constraint:"
-            f" Member must satisfy enum value set: [{', '.join(_OPERATIONS)}]"
-        )
-
-
 def _check(kind: _Kind, patch_operation: Mapping[str, Any]) -> None:
     """Refuse an operation that AWS does not document, before any is applied."""
     operation, path = patch_operation.get("op"), patch_operation.get("path")
@@ -241,7 +226,7 @@ def _check(kind: _Kind, patch_operation: Mapping[str, Any]) -> None:
 def _refusal(kind: _Kind, attribute: str, operation: Any, path: Any) -> str:
     if kind.is_terse:
         if kind.place == _METHOD and attribute in kind.values:
-            return "Invalid patch operation specified. Must be one of: [replace]"
+            return refusals.ONLY_REPLACE
         return f"Invalid patch path {'null' if path is None else path}"
     known = "Please choose supported operations"
     if operation == "replace" and not attribute and not kind.members and not kind.items:
@@ -255,7 +240,10 @@ def _check_result(api: Any, kind: _Kind, updated: Any, operations: list[dict[str
     match kind.place:
         case ("resources", ""):
             parent_id = values.get("/parentId", updated.parent_id)
-            _check_parent(api, updated.id, parent_id)
+            if updated.id == api.root_resource_id and values:
+                name = next(iter(values)).lstrip("/")
+                raise refusals.bad_request(f"Root resource cannot update its {name}.")
+            _check_parent(api, parent_id)
             part = values.get("/pathPart", updated.path_part)
             refusals.check_place(api, updated.id, parent_id, part)
             _check_circle(api, updated.id, parent_id)
@@ -265,7 +253,7 @@ def _check_result(api: Any, kind: _Kind, updated: Any, operations: list[dict[str
         case ("requestvalidators", ""):
             if values.get("/name") == "":
                 raise refusals.bad_request("Request Validator name cannot be blank")
-        case ("gatewayresponses", ""):
+        case ("gatewayresponses", "") | (*_, "methods", "", "responses", ""):
             for operation in operations:
                 _check_member(updated, kind, operation)
         case (*_, "methods", ""):
@@ -279,9 +267,8 @@ def _check_result(api: Any, kind: _Kind, updated: Any, operations: list[dict[str
             return
 
 
-def _check_parent(api: Any, resource_id: str, parent_id: str | None) -> None:
-    is_root = resource_id == api.root_resource_id
-    if parent_id not in api.resources and not (is_root and parent_id is None):
+def _check_parent(api: Any, parent_id: str | None) -> None:
+    if parent_id not in api.resources:
         raise refusals.not_found("Invalid Resource identifier specified")
 
 
@@ -295,12 +282,18 @@ def _check_circle(api: Any, resource_id: str, parent_id: str | None) -> None:
 
 def _check_member(updated: Any, kind: _Kind, patch_operation: Mapping[str, Any]) -> None:
     path, name = _split(kind, patch_operation["path"])
-    if path not in kind.members or patch_operation["op"] != "replace":
+    operation, is_gateways = patch_operation["op"], kind.place[0] == "gatewayresponses"
+    if path not in kind.members or operation not in ("replace", "remove"):
         return
-    if not patch_operation.get("value"):
+    if is_gateways and operation == "replace" and not patch_operation.get("value"):
         raise refusals.bad_request(f"Invalid null or empty value in {path.lstrip('/')}")
-    if name not in (getattr(updated, kind.members[path][0]) or {}):
-        raise refusals.not_found("Invalid parameter name specified")
+    is_there = name in (getattr(updated, kind.members[path][0]) or {})
+    if not is_there and (operation == "replace" or not is_gateways):
+        raise refusals.not_found(
+            "Content-Type specified was not found"
+            if path == "/responseModels"
+            else "Invalid parameter name specified"
+        )
 
 
 def _apply(updated: Any, kind: _Kind, patch_operation: Mapping[str, Any]) -> None:
@@ -321,4 +314,5 @@ def _apply(updated: Any, kind: _Kind, patch_operation: Mapping[str, Any]) -> Non
         members.pop(name, None)
     else:
         members[name] = read(value)
-    setattr(updated, attribute, members or (None if kind.place == _METHOD else members))
+    is_shown_empty = kind.place[0] == "gatewayresponses"
+    setattr(updated, attribute, members if members or is_shown_empty else None)

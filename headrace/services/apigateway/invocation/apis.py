@@ -195,8 +195,13 @@ def _http_api(backend: Any, api_id: str, account: str, region: str) -> HttpApi:
 _LITERAL, _PARAMETER, _REST = 0, 1, 2
 
 
-def best_match(path: str, templates: Iterable[str]) -> tuple[str, dict[str, str]] | None:
-    """Return the template that matches a path best, such as `/items/{id}/{proxy+}`, and its parameters' values."""
+def best_match(
+    path: str, templates: Iterable[str], *, is_rest_raw: bool = False
+) -> tuple[str, dict[str, str]] | None:
+    """Return the template that matches a path best, such as `/items/{id}/{proxy+}`, and its parameters' values.
+
+    `is_rest_raw`: what a greedy variable takes stays as it was sent, as recorded from REST APIs.
+    """
     parts = _parts(path)
     fits: list[tuple[list[int], str, dict[str, str]]] = []
     for template in templates:
@@ -206,7 +211,18 @@ def best_match(path: str, templates: Iterable[str]) -> tuple[str, dict[str, str]
     if not fits:
         return None
     _, template, parameters = min(fits, key=lambda each: each[0])
+    *before, last = _parts(template) or [""]
+    if is_rest_raw and last.endswith("+}"):
+        parameters[last[1:-2]] = _rest_of(path, len(before))
     return template, parameters
+
+
+def _rest_of(path: str, count: int) -> str:
+    """Return a path without its first parts."""
+    rest = path.strip("/")
+    for _ in range(count):
+        rest = rest.partition("/")[2].lstrip("/")
+    return rest
 
 
 def _parts(path: str) -> list[str]:

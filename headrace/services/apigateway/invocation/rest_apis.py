@@ -132,7 +132,7 @@ class RestRequest:
         if stage is None:
             raise Refused(403, "Forbidden", "ForbiddenException")
         stage = self._choose_release(stage)
-        match = best_match(self._path, api.resources)
+        match = best_match(self._path, api.resources, is_rest_raw=True)
         missing = Refused(
             403, "Missing Authentication Token", "MissingAuthenticationTokenException"
         )
@@ -273,10 +273,10 @@ class RestRequest:
         headers, query = headers_of(request), query_of(request)
         body, is_base64 = body_of(request, is_binary=self._is_binary("content-type"))
         identity = {name: value or None for name, value in context["identity"].items()}
-        del identity["principalOrgId"]
         return {
             "resource": resource_path,
-            "path": self._path,
+            # Recorded: slashes before the first part are one, and stay in requestContext.path.
+            "path": f"/{self._path.lstrip('/')}",
             "httpMethod": request.method,
             "headers": headers,
             "multiValueHeaders": {name: [value] for name, value in headers.items()},
@@ -328,6 +328,15 @@ class RestRequest:
         return function
 
     def _proxy(self, integration: Mapping[str, Any], event: dict[str, Any]) -> HttpResponse:
+        method = str(integration.get("httpMethod") or "POST").upper()
+        if (self._request.method if method == "ANY" else method) != "POST":
+            # Recorded: functions are called by POST alone, and the status is 500, not the kind's 504.
+            raise Refused(
+                500,
+                "Internal server error",
+                "InternalServerErrorException",
+                response_type="INTEGRATION_FAILURE",
+            )
         variables = members(event["stageVariables"])
         function = self._function(mappings.with_variables(str(integration["uri"]), variables))
         try:
