@@ -19,6 +19,7 @@ import contextlib
 import functools
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -274,8 +275,49 @@ def command_of(context: JobContext, cluster: Cluster, step: Step, logs: StepLogs
     return command
 
 
+@dataclass(frozen=True, slots=True)
+class _StepPlace:
+    """Where a step runs, and with what.
+
+    Attributes:
+        context: what the step uses of the cloud, as the step's role.
+        folder: the step's own.
+        work: the working directory.
+        environment: its variables; `exported` are those that the cluster's spark-env sets.
+        programs: the cluster's own Python programs; None when it has none.
+        hdfs: the folder that is the cluster's HDFS.
+    """
+
+    context: JobContext
+    cluster: Cluster
+    step: Step
+    folder: Path
+    work: Path
+    environment: dict[str, str]
+    exported: Mapping[str, str]
+    programs: Path | None
+    hdfs: Path
+
+
 def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> Command:
     """Write the step's folder and return its command. Raises JobRefused."""
+    place = _make_place(context, cluster, step, folder)
+    jar = step.jar.rpartition("/")[2]
+    if jar == "command-runner.jar":
+        return _run_command(place, runner_arguments(step))
+    if jar == "script-runner.jar":
+        if not step.args:
+            raise _no_command(jar)
+        script = _fetch(place.context.objects, step.args[0], place.work)
+        arguments = script_command(script, list(step.args[1:]))
+        return Command(arguments, place.environment, place.work)
+    spark = place.context.sparks.of(cluster.release_label)
+    arguments = jar_command(place.context, step, folder, spark, place.hdfs)
+    return with_spark(Command(arguments, place.environment, place.work), spark, folder)
+
+
+def _make_place(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> _StepPlace:
+    """Make the step's folders, programs and environment."""
     role, session = actor_of(cluster, step)
     context = context.as_role(cluster.account, role, session)
     work = make_folders(folder)
@@ -319,56 +361,63 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
     programs = own or context.sparks.programs_of(cluster.release_label)
     path = [str(submitted) for submitted in (node, programs) if submitted is not None]
     environment["PATH"] = os.pathsep.join([*path, environment["PATH"]])
-    jar = step.jar.rpartition("/")[2]
-    if jar == "command-runner.jar":
-        arguments = runner_arguments(step)
-    elif jar == "script-runner.jar":
-        arguments = ["bash", *step.args]
-    else:
-        spark = context.sparks.of(cluster.release_label)
-        command = Command(jar_command(context, step, folder, spark, hdfs), environment, work)
-        return with_spark(command, spark, folder)
-    if len(arguments) < (1 if jar == "command-runner.jar" else 2):
-        raise JobRefused(f"The step gives {jar} no command to run.")
-    if jar == "script-runner.jar":
-        arguments = script_command(_fetch(context.objects, arguments[1], work), arguments[2:])
-    elif arguments[0] in ("bash", "sh"):
+    return _StepPlace(context, cluster, step, folder, work, environment, exported, own, hdfs)
+
+
+def _run_command(place: _StepPlace, arguments: list[str]) -> Command:
+    """Return what `command-runner.jar` runs: a shell's script, a submission to Spark, or a program of the node's."""
+    if not arguments:
+        raise _no_command("command-runner.jar")
+    if arguments[0] in ("bash", "sh"):
         # The script's arguments stay unchanged, including S3 URIs.
-        arguments[1:2] = [_fetch(context.objects, text, work) for text in arguments[1:2]]
-    elif (submitted := spark_submission(cluster, step)) is not None:
-        submission, defaults = submitted
-        settings = python_settings(properties_of(submission, defaults), exported)
-        spark = context.sparks.of(cluster.release_label, settings)
-        if own is not None:
-            spark = with_cluster_python(spark, folder.parent)
-        mode = deploy_mode(submission, defaults)
-        if arguments[0] == "spark-example":
-            submission = example_submission(submission, spark)
-        if mode == "cluster":
-            submission = expanded_by_yarn(submission)
-        arguments, more, spark = spark_command(
-            context,
-            with_file_options(submission, defaults, yarn=True),
-            folder,
-            spark,
-            defaults=defaults,
-            exported=exported,
-            hive_site=classification(cluster, "spark-hive-site"),
-            in_container=mode == "cluster",
-            logging=classification(cluster, spark.traits.logging_classification),
-            hdfs=hdfs,
-        )
-        environment.update(more)
-        return with_spark(Command(arguments, environment, work), spark, folder)
+        arguments[1:2] = [
+            _fetch(place.context.objects, text, place.work) for text in arguments[1:2]
+        ]
+    elif (submitted := spark_submission(place.cluster, place.step)) is not None:
+        return _submit(place, *submitted, is_example=arguments[0] == "spark-example")
     else:
         require_program(arguments)
-        program = shutil.which(arguments[0], path=environment["PATH"])
+        program = shutil.which(arguments[0], path=place.environment["PATH"])
         if program is None:
             raise JobRefused(
                 f'Cannot run program "{arguments[0]}" (in directory "."): error=2, No such file or directory'
             )
         arguments[0] = program
-    return Command(arguments, environment, work)
+    return Command(arguments, place.environment, place.work)
+
+
+def _submit(
+    place: _StepPlace, submission: Submission, defaults: dict[str, str], *, is_example: bool
+) -> Command:
+    """Return the command of a submission to Spark."""
+    cluster, folder = place.cluster, place.folder
+    settings = python_settings(properties_of(submission, defaults), place.exported)
+    spark = place.context.sparks.of(cluster.release_label, settings)
+    if place.programs is not None:
+        spark = with_cluster_python(spark, folder.parent)
+    mode = deploy_mode(submission, defaults)
+    if is_example:
+        submission = example_submission(submission, spark)
+    if mode == "cluster":
+        submission = expanded_by_yarn(submission)
+    arguments, more, spark = spark_command(
+        place.context,
+        with_file_options(submission, defaults, yarn=True),
+        folder,
+        spark,
+        defaults=defaults,
+        exported=place.exported,
+        hive_site=classification(cluster, "spark-hive-site"),
+        in_container=mode == "cluster",
+        logging=classification(cluster, spark.traits.logging_classification),
+        hdfs=place.hdfs,
+    )
+    environment = {**place.environment, **more}
+    return with_spark(Command(arguments, environment, place.work), spark, folder)
+
+
+def _no_command(jar: str) -> JobRefused:
+    return JobRefused(f"The step gives {jar} no command to run.")
 
 
 def script_command(path: str, arguments: list[str]) -> list[str]:

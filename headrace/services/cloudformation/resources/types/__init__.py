@@ -1,7 +1,10 @@
-"""The resource types, a file for each AWS namespace.
+"""The resource types: `FILES` says which file has a namespace of AWS's. A large namespace has files of its own.
 
-`TYPES` are code, `READINGS` say how those are read back, `DECLARED` are data.
+In a file, `TYPES` are code, `READINGS` say how those are read back, `DECLARED` are data.
 """
+
+from collections.abc import Mapping
+from types import ModuleType
 
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.resources.declaration import DeclaredType
@@ -41,70 +44,83 @@ from headrace.services.cloudformation.resources.types import (
     streaming,
 )
 
-_CODED = (
-    application_integration,
-    cloudformation,
-    cloudformation_stacks,
-    cloudwatch,
-    deliveries,
-    dynamodb,
-    emr,
-    emr_instances,
-    events,
-    glue,
-    iam,
-    kinesis,
-    lambda_,
-    lambda_access,
-    logs,
-    s3,
-    security,
-    sns,
-    ssm,
-)
-_READ = (
-    application_integration,
-    cloudwatch,
-    deliveries,
-    dynamodb,
-    events,
-    glue,
-    iam,
-    kinesis,
-    lambda_,
-    logs,
-    s3,
-    security,
-    sns,
-    ssm,
-)
-_DECLARED = (
-    analytics,
-    apigateway,
-    apigatewayv2,
-    application_integration,
-    cloudwatch,
-    containers,
-    content_delivery,
-    databases,
-    ec2,
-    ec2_networks,
-    events,
-    glue,
-    iam,
-    identities,
-    lambda_access,
-    logs,
-    management,
-    scaling,
-    security,
-    sns,
-    ssm,
-    storage,
-    streaming,
-)
-TYPES: list[ResourceType] = [kind for module in _CODED for kind in module.TYPES]
-DECLARED: list[DeclaredType] = [declared for module in _DECLARED for declared in module.DECLARED]
+# A namespace -> its files. `cloudformation` also has the types of which headrace only stores the settings.
+FILES: Mapping[str, tuple[ModuleType, ...]] = {
+    "ApiGateway": (apigateway,),
+    "ApiGatewayV2": (apigatewayv2,),
+    "AppConfig": (ssm,),
+    "ApplicationAutoScaling": (scaling,),
+    "Athena": (analytics,),
+    "AutoScaling": (scaling,),
+    "Backup": (storage,),
+    "Batch": (containers,),
+    "Budgets": (management,),
+    "CDK": (cloudformation,),
+    "CertificateManager": (content_delivery,),
+    "CloudFormation": (cloudformation, cloudformation_stacks),
+    "CloudFront": (cloudformation, content_delivery),
+    "CloudTrail": (management,),
+    "CloudWatch": (cloudwatch,),
+    "CodeBuild": (management,),
+    "CodeCommit": (management,),
+    "CodeDeploy": (management,),
+    "CodePipeline": (management,),
+    "Cognito": (identities,),
+    "Config": (management,),
+    "DMS": (databases,),
+    "DynamoDB": (dynamodb,),
+    "EC2": (ec2, ec2_networks),
+    "ECR": (containers,),
+    "ECS": (containers,),
+    "EFS": (storage,),
+    "EMR": (emr, emr_instances),
+    "EMRServerless": (emr,),
+    "ElastiCache": (databases,),
+    "ElasticLoadBalancingV2": (scaling,),
+    "Elasticsearch": (analytics,),
+    "EventSchemas": (cloudformation,),
+    "Events": (events,),
+    "Glue": (glue,),
+    "GuardDuty": (security,),
+    "IAM": (iam, identities),
+    "IoT": (cloudformation, streaming),
+    "KMS": (security,),
+    "Kinesis": (deliveries, kinesis),
+    "KinesisAnalyticsV2": (streaming,),
+    "KinesisFirehose": (deliveries,),
+    "KinesisVideo": (streaming,),
+    "LakeFormation": (analytics,),
+    "Lambda": (lambda_, lambda_access),
+    "Logs": (logs,),
+    "MSK": (cloudformation, streaming),
+    "OpenSearchServerless": (analytics,),
+    "OpenSearchService": (analytics,),
+    "Pipes": (events,),
+    "RDS": (databases,),
+    "Redshift": (analytics,),
+    "RedshiftServerless": (analytics,),
+    "ResourceGroups": (management,),
+    "Route53": (content_delivery,),
+    "S3": (s3,),
+    "S3Tables": (storage,),
+    "SES": (sns,),
+    "SNS": (sns,),
+    "SQS": (application_integration,),
+    "SSM": (ssm,),
+    "SageMaker": (analytics,),
+    "Scheduler": (events,),
+    "SecretsManager": (security,),
+    "ServiceCatalogAppRegistry": (management,),
+    "ServiceDiscovery": (content_delivery,),
+    "StepFunctions": (application_integration,),
+    "Timestream": (databases,),
+    "Transfer": (storage,),
+    "WAFv2": (security,),
+    "XRay": (cloudformation,),
+}
+_MODULES = tuple(dict.fromkeys(module for files in FILES.values() for module in files))
+TYPES: list[ResourceType] = [kind for one in _MODULES for kind in getattr(one, "TYPES", ())]
+DECLARED: list[DeclaredType] = [kind for one in _MODULES for kind in getattr(one, "DECLARED", ())]
 READINGS: dict[str, ReadingRules] = {
-    rules.type: rules for module in _READ for rules in module.READINGS
+    rules.type: rules for one in _MODULES for rules in getattr(one, "READINGS", ())
 }
