@@ -257,29 +257,32 @@ def suggested_alarms(
                 "AlarmDescription": f"Later than usual: {why}.",
             }
         )
-        stat = {"Metric": measured, "Period": AGE_PERIOD_S, "Stat": "Maximum"}
-        horizon = _hours(forecast.horizon_s)
-        alarms.append(
-            {
-                "AlarmName": f"{name}-{age_words}-forecast",
-                "Metrics": [
-                    {"Id": "age", "MetricStat": stat, "ReturnData": False},
-                    {
-                        "Id": "forecast",
-                        "Expression": forecast.expression,
-                        "Label": f"age in {horizon}",
-                        "ReturnData": True,
-                    },
-                ],
-                "EvaluationPeriods": 3,
-                "Threshold": forecast.threshold,
-                "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-                "TreatMissingData": "notBreaching",
-                "AlarmDescription": f"At this slope the age reaches the retention of {_hours(forecast.retention_s)} "
-                f"within {horizon}: records are lost.",
-            }
-        )
+        alarms.append(_forecast_alarm(f"{name}-{age_words}-forecast", measured, forecast))
     return alarms
+
+
+def _forecast_alarm(name: str, measured: Mapping[str, Any], forecast: Forecast) -> dict[str, Any]:
+    """Return the alarm that goes off while there is still time to react."""
+    stat = {"Metric": measured, "Period": AGE_PERIOD_S, "Stat": "Maximum"}
+    horizon = _hours(forecast.horizon_s)
+    return {
+        "AlarmName": name,
+        "Metrics": [
+            {"Id": "age", "MetricStat": stat, "ReturnData": False},
+            {
+                "Id": "forecast",
+                "Expression": forecast.expression,
+                "Label": f"age in {horizon}",
+                "ReturnData": True,
+            },
+        ],
+        "EvaluationPeriods": 3,
+        "Threshold": forecast.threshold,
+        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+        "TreatMissingData": "notBreaching",
+        "AlarmDescription": f"At this slope the age reaches the retention of {_hours(forecast.retention_s)} "
+        f"within {horizon}: records are lost.",
+    }
 
 
 def cdk_code(

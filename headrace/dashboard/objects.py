@@ -11,7 +11,7 @@ import io
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +26,9 @@ from headrace.deliveries.redrive_records import (
     PLACES,
     Bucket,
     DeliveryStreamTarget,
+    FailedRecord,
     NotSent,
+    ObjectProgress,
     RedriveCounts,
     StreamTarget,
     Target,
@@ -184,24 +186,7 @@ def failed_records(account: Account, name: str) -> dict[str, Any]:
         except ClientError as error:
             row["problem"] = str(error)
             continue
-        done = progress.sent | progress.sending
-        row |= {
-            "count": len(lines),
-            "sent": sum(line.number in progress.sent for line in lines),
-            "uncertain": sum(line.number in progress.sending for line in lines),
-            "records": [
-                {
-                    "number": line.number,
-                    "code": line.code,
-                    "message": line.message,
-                    "arrivedMs": line.arrived_ms,
-                    "isSource": line.is_source,
-                    "isSent": line.number in done,
-                    "payload": describe_payload(line.data),
-                }
-                for line in lines[:left]
-            ],
-        }
+        row |= _describe_lines(lines, progress, most=left)
         left -= len(lines)
     return {
         "name": name,
@@ -211,6 +196,30 @@ def failed_records(account: Account, name: str) -> dict[str, Any]:
         "objects": rows,
         "isCut": len(rows) < len(objects),
         "refused": reader.refusals(),
+    }
+
+
+def _describe_lines(
+    lines: Sequence[FailedRecord], progress: ObjectProgress, *, most: int
+) -> dict[str, Any]:
+    """Return an object's counts, and its first `most` records."""
+    done = progress.sent | progress.sending
+    return {
+        "count": len(lines),
+        "sent": sum(line.number in progress.sent for line in lines),
+        "uncertain": sum(line.number in progress.sending for line in lines),
+        "records": [
+            {
+                "number": line.number,
+                "code": line.code,
+                "message": line.message,
+                "arrivedMs": line.arrived_ms,
+                "isSource": line.is_source,
+                "isSent": line.number in done,
+                "payload": describe_payload(line.data),
+            }
+            for line in lines[:most]
+        ],
     }
 
 

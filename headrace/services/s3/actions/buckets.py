@@ -194,12 +194,8 @@ LISTED: list[Action] = [
 ]
 
 
-@operation("CreateBucket")
-def create_bucket(s3: S3, call: Call, request: CreateBucketInput) -> CreateBucketOutput:
-    """Create a bucket. Source: API_CreateBucket."""
-    name = request["Bucket"]
-    if not is_bucket_name(name):
-        raise invalid_bucket_name(name)
+def _check_location(call: Call, request: CreateBucketInput) -> str | None:
+    """Return the region that a request states; None when it states none. Raises AwsError for one that does not fit."""
     constraint = request.get("CreateBucketConfiguration", {}).get("LocationConstraint")
     if constraint == "us-east-1":
         raise AwsError(
@@ -225,6 +221,16 @@ def create_bucket(s3: S3, call: Call, request: CreateBucketInput) -> CreateBucke
             f"The {constraint or 'unspecified'} location constraint is incompatible for the region specific endpoint"
             " this request was sent to.",
         )
+    return stated
+
+
+@operation("CreateBucket")
+def create_bucket(s3: S3, call: Call, request: CreateBucketInput) -> CreateBucketOutput:
+    """Create a bucket. Source: API_CreateBucket."""
+    name = request["Bucket"]
+    if not is_bucket_name(name):
+        raise invalid_bucket_name(name)
+    stated = _check_location(call, request)
     with s3.lock:
         if s3.has_bucket(name):
             present = s3.bucket(name)
