@@ -9,6 +9,7 @@ Sets the environment variables by which AWS's SDKs find a cloud and its credenti
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import itertools
 import os
@@ -31,6 +32,7 @@ from typing import Any
 
 import boto3
 import botocore.session
+from botocore.hooks import HierarchicalEmitter
 
 # These always come from the process, also if the function's folder has them: they carry requests to the cloud.
 _SHARED = ("boto3", "botocore", "s3transfer", "urllib3", "jmespath", "dateutil", "awslambdaric")
@@ -359,11 +361,21 @@ def session(endpoint_url: str = "", *, kind: Any = boto3.Session, **settings: st
         kind: the session's class.
         settings: the arguments of `boto3.Session`.
     """
-    botocore_session = botocore.session.Session()
+    botocore_session = botocore.session.Session(
+        event_hooks=copy.copy(_handlers()), include_builtin_handlers=False
+    )
     botocore_session.register_component("data_loader", _models())
     if endpoint_url:
         botocore_session.set_config_variable("endpoint_url", endpoint_url)
     return kind(botocore_session=botocore_session, **settings)
+
+
+@functools.cache
+def _handlers() -> Any:
+    """Return the handlers of every session: to register them anew takes as long as half a cloud."""
+    emitter = HierarchicalEmitter()
+    botocore.session.Session(event_hooks=emitter)
+    return emitter
 
 
 @functools.cache

@@ -101,11 +101,10 @@ class InlineRequests:
 
 
 log = logging.getLogger(__name__)
-
 MOST_ACCOUNTS_KEPT = 10_000
 # Of users' and sessions' access keys.
 _KEY_CHARS = 20
-_PUBLIC_SERVICES = ("cognito-identity", "cognito-idp")
+_PUBLIC_SERVICES = ("cognito-identity", "cognito-idp", "sns")
 
 
 class MotoServices(Protocol):
@@ -246,11 +245,8 @@ class Gateway:
         call = self._call(scope, service, request.headers)
         request.call = call
         is_session = scope.access_key.startswith(KEY_PREFIX)
-        is_incomplete = (
-            owned is not None
-            and not (scope.algorithm and scope.is_whole)
-            and presigned.is_incomplete(request)
-        )
+        may_lack = owned is not None and not (scope.algorithm and scope.is_whole)
+        is_incomplete = may_lack and presigned.is_incomplete(request)
         if self._authentication is not None or request.query or is_session or is_incomplete:
             refusal = self._refusal(owned, request, call)
             if refusal is not None:
@@ -481,15 +477,14 @@ class Gateway:
 def _is_public(request: HttpRequest, service: str) -> bool:
     """Return whether a request without a signature is for an operation that nobody signs.
 
-    These are Cognito's, by its model, and the link by which an endpoint confirms its subscription of a topic. STS's for
-    tokens and assertions stay closed: nobody verifies these where permissions are not enforced.
+    These are Cognito's, by its model, its tokens' keys, and the link by which an endpoint confirms its subscription.
+    STS's for tokens and assertions stay closed: nobody verifies these where permissions are not enforced.
     """
-    if scope_of(request).algorithm:
+    if scope_of(request).algorithm or service not in _PUBLIC_SERVICES:
         return False
-    if service == "sns" and request.method == "GET":
-        return parse_qs(request.query).get("Action") == ["ConfirmSubscription"]
-    if service not in _PUBLIC_SERVICES:
-        return False
+    if request.method == "GET" and "x-amz-target" not in request.headers:
+        confirms = parse_qs(request.query).get("Action") == ["ConfirmSubscription"]
+        return service == "cognito-idp" or (service == "sns" and confirms)
     named = request.headers.get("x-amz-target", "").rpartition(".")[2]
     try:
         return operation_model(service, named).auth_type == "none"

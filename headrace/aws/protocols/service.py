@@ -48,6 +48,7 @@ class Profile:
         signing_scopes: its names in signatures, besides botocore's name.
         target_prefix: the part before the dot in `X-Amz-Target`; empty when the service uses none.
         paths: the prefixes of the paths of its requests, for requests that are not signed.
+        path_pattern: what the paths of its unsigned requests match; empty for none.
         query_version: the Version in forms of the query protocol, for requests that are not signed.
         takes_the_rest: a request that names no service is for this one.
         unsigned_methods: methods that clients use without a signature.
@@ -58,6 +59,7 @@ class Profile:
     signing_scopes: tuple[str, ...] = ()
     target_prefix: str = ""
     paths: tuple[str, ...] = ()
+    path_pattern: str = ""
     query_version: str = ""
     takes_the_rest: bool = False
     unsigned_methods: frozenset[str] = frozenset()

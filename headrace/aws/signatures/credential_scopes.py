@@ -147,6 +147,7 @@ class ServiceNames:
         self._of_target: dict[str, str] = {}
         self._of_path: dict[str, str] = {}
         self._paths: tuple[str, ...] = ()
+        self._patterns: list[tuple[re.Pattern[str], str]] = []
         self._of_version: dict[bytes, str] = {}
         self._rest = ""
 
@@ -157,6 +158,8 @@ class ServiceNames:
             self._of_target[profile.target_prefix] = name
         self._of_path.update(dict.fromkeys(profile.paths, name))
         self._paths = tuple(self._of_path)
+        if profile.path_pattern:
+            self._patterns.append((re.compile(profile.path_pattern), name))
         if profile.query_version:
             self._of_version[f"Version={profile.query_version}".encode()] = name
         if profile.takes_the_rest:
@@ -179,6 +182,9 @@ class ServiceNames:
             return self._of_target.get(prefix, prefix.partition("_")[0].lower())
         if request.path.startswith(self._paths):
             return next(n for path, n in self._of_path.items() if request.path.startswith(path))
+        for pattern, name in self._patterns:
+            if pattern.fullmatch(request.path):
+                return name
         # curl and old clients put a form's parameters into the query: `/ACCOUNT/QUEUE?Action=SendMessage&...`.
         if "Action=" in request.query:
             return self.of_body(request.query.encode())

@@ -39,7 +39,11 @@ PROFILES: Mapping[str, Profile] = {
     "cloudcontrol": Profile(signing_scopes=("cloudcontrolapi",)),
     # Users of pools and identities sign nothing.
     "cognito-identity": Profile(target_prefix="AWSCognitoIdentityService"),
-    "cognito-idp": Profile(target_prefix="AWSCognitoIdentityProviderService"),
+    "cognito-idp": Profile(
+        target_prefix="AWSCognitoIdentityProviderService",
+        # The keys of a user pool's tokens; no bucket has such a name.
+        path_pattern=r"/[a-z0-9-]+_[0-9A-Za-z]+/\.well-known/(jwks\.json|openid-configuration)",
+    ),
     "cloudwatch": Profile(signing_scopes=("monitoring",)),
     "dynamodb": Profile(
         fault_errors=FaultErrors(

@@ -15,7 +15,6 @@ from typing import Any
 
 # How many values a merged point tells apart; one that is new beyond them counts as the nearest.
 MOST_VALUES = 100
-PLAIN = ("SampleCount", "Sum", "Minimum", "Maximum", "Average")
 _SHORT = re.compile(r"(p|tm|wm|tc|ts)(\d{1,3}(?:\.\d{0,10})?)")
 _LONG = re.compile(r"(TM|WM|TC|TS|PR)\(([\d.]*)(%?):([\d.]*)(%?)\)")
 # A value and how often it was given, in the order of the values.

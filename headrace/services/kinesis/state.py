@@ -112,6 +112,13 @@ class StreamCounters:
             with self.lock:
                 self._fold()
 
+    def put_record_often(self, sizes: Sequence[int], latency_ms: int) -> None:
+        """Count PutRecords, at least one, that have stored records of these sizes together."""
+        with self.lock:
+            size, latency = self._put_record
+            size.note_all(sizes)
+            latency.note_many(latency_ms, len(sizes))
+
     def _fold(self) -> None:
         singles = self._singles
         lot = [singles.popleft() for _ in range(len(singles))]

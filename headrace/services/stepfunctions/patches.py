@@ -22,8 +22,8 @@ from headrace.services.stepfunctions import (
     activities,
     aliases,
     answers,
-    definition_checks,
     map_runs,
+    state_tests,
 )
 from headrace.services.stepfunctions.definition_checks import (
     MOST_DIAGNOSTICS,
@@ -71,7 +71,7 @@ def patch(responses: Any) -> None:
     response.stop_execution = _stop_execution
     response.get_execution_history = _get_execution_history
     response.start_sync_execution = _start_sync_execution
-    response.test_state = definition_checks.test_state
+    response.test_state = state_tests.test_state
     response.publish_state_machine_version = _publish_version
     response.list_state_machine_versions = _list_versions
     response.delete_state_machine_version = _delete_version

@@ -120,8 +120,14 @@ def test_what_goes_wrong_is_told_as_on_a_thread(
 
 
 def test_a_killed_process_is_replaced(loop: Loop, warm: str) -> None:
-    os.kill(pid := pid_outside(loop.invoke(warm)["Payload"]["pid"], warm), signal.SIGKILL)
-    wait_until(lambda: not Path(f"/proc/{pid}/cmdline").exists(), what="its end")
+    os.kill(pid_outside(loop.invoke(warm)["Payload"]["pid"], warm), signal.SIGKILL)
+    idle = [
+        environment
+        for entry in loop.lab.lambda_.pools._entries.values()
+        for environment in entry.pool._idle
+        if environment.spec.name == warm
+    ]
+    wait_until(lambda: not any(environment.usable for environment in idle), what="its end")
     assert loop.invoke(warm)["Payload"]["event"] is None
     assert loop.ways[-1] == "thread"
 

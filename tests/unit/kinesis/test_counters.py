@@ -53,3 +53,17 @@ def test_threads_lose_no_put() -> None:
     taker.join()
     taken.append(sum(stat.total for (name, *_), stat in counters.take().items() if "Bytes" in name))
     assert sum(taken) == 4 * each * 5
+
+
+def test_puts_that_were_stored_together_count_as_single_ones():
+    single, together = StreamCounters(), StreamCounters()
+    for sizes, latency_ms in (((5, 3, 9), 2), ((7,), 0)):
+        together.put_record_often(sizes, latency_ms)
+        for data_bytes in sizes:
+            single.put_record(data_bytes, latency_ms)
+    values = [
+        {key: (stat.count, stat.total, stat.least, stat.most) for key, stat in taken.items()}
+        for taken in (single.take(), together.take())
+    ]
+    assert values[0] == values[1]
+    assert values[0]["PutRecord.Bytes", "", ""] == (4, 24, 3, 9)

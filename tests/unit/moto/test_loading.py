@@ -162,3 +162,24 @@ def test_building_a_cloud_does_not_import_moto() -> None:
         "assert not [name for name in sys.modules if name.split('.')[0] == 'moto']\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_large_library_comes_with_its_first_use() -> None:
+    """cryptography takes 9 MB, and few requests to IAM and SNS need it."""
+    program = (
+        "import sys\n"
+        "from headrace.composition.moto_patches import PATCHES\n"
+        "from headrace.moto.engine import start_empty\n"
+        "start_empty(PATCHES)\n"
+        "import moto.iam.models as iam, moto.sns.models as sns\n"
+        "assert 'cryptography' not in sys.modules\n"
+        "try: iam.x509.load_pem_x509_certificate(b'no certificate', iam.default_backend())\n"
+        "except ValueError: pass\n"
+        "else: raise AssertionError\n"
+        "from cryptography import x509\n"
+        "assert iam.x509.Certificate is x509.Certificate\n"
+        "common = sns.NameOID.COMMON_NAME\n"
+        "assert sns.cryptography.x509.Name([sns.NameAttribute(common, 'sns')]) == sns.Name(\n"
+        "    [x509.NameAttribute(x509.NameOID.COMMON_NAME, 'sns')])\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -429,6 +429,4 @@ def _finish_one(kinesis: Kinesis, stream: Stream, data_bytes: int, now_ms: int) 
 def _finish_shared(kinesis: Kinesis, stream: Stream, now_ms: int, frame: SharedFrame) -> None:
     for wake in stream.listeners:
         wake()
-    latency_ms = max(0, kinesis.clock.now_ms() - now_ms)
-    for data_bytes in frame.sizes:
-        stream.counters.put_record(data_bytes, latency_ms)
+    stream.counters.put_record_often(frame.sizes, max(0, kinesis.clock.now_ms() - now_ms))

@@ -12,14 +12,18 @@ place: it sends a response together with the question for the next invocation, w
 from __future__ import annotations
 
 import os
-import runpy
 import socket
 import sys
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib import import_module
+from importlib.machinery import PathFinder
 from types import ModuleType
-from typing import Any
-from urllib.parse import urlsplit
+
+# Every cold start waits for these imports: what only names types is not among them.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from typing import Any
 
 HTTPS_PORTS = (443, "443", "https")
 _READ_BYTES = 256 * 1024
@@ -29,12 +33,14 @@ _DEADLINE = "Lambda-Runtime-Deadline-Ms"
 
 def lead_to_the_cloud(endpoint_url: str) -> None:
     """Resolve port 443 of the cloud's host to the cloud's own port."""
-    cloud = urlsplit(endpoint_url)
-    resolve = socket.getaddrinfo
+    cloud_host, _, port_text = endpoint_url.rpartition("/")[2].rpartition(":")
+    if not port_text.isdigit():
+        return
+    cloud_port, resolve = int(port_text), socket.getaddrinfo
 
     def getaddrinfo(host: Any, port: Any, *arguments: Any, **named: Any) -> Any:
-        is_ours = host == cloud.hostname and port in HTTPS_PORTS and cloud.port is not None
-        return resolve(host, cloud.port if is_ours else port, *arguments, **named)
+        is_ours = host == cloud_host.strip("[]") and port in HTTPS_PORTS
+        return resolve(host, cloud_port if is_ours else port, *arguments, **named)
 
     socket.getaddrinfo = getaddrinfo
 
@@ -132,7 +138,9 @@ class RuntimeClient(ModuleType):
     def _send(self, data: bytes) -> None:
         if self._socket is None:
             host, _, port = self._address.rpartition(":")
-            self._socket = socket.create_connection((host, int(port)))
+            # Not `create_connection`, which loads the codec of international names to resolve an address.
+            self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            self._socket.connect((host, int(port)))
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.sendall(data)
 
@@ -167,4 +175,4 @@ if __name__ == "__main__":
     lead_to_the_cloud(os.environ.get("AWS_ENDPOINT_URL", ""))
     sys.meta_path.insert(0, OldBotocoreFinder(os.environ.get("AWS_ENDPOINT_URL", "")))
     sys.modules["runtime_client"] = RuntimeClient(os.environ["AWS_LAMBDA_RUNTIME_API"])
-    runpy.run_module("awslambdaric", run_name="__main__", alter_sys=True)
+    import_module("awslambdaric.__main__").main(sys.argv)

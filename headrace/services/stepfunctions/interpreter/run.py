@@ -30,10 +30,12 @@ from headrace.services.stepfunctions import map_runs
 from headrace.services.stepfunctions.activities import Activities, interrupt, patch_interpreter
 from headrace.services.stepfunctions.interpreter import (
     bounds,
+    inspections,
     jsonata_states,
     maps,
     service_calls,
 )
+from headrace.services.stepfunctions.interpreter.inspections import Inspection
 from headrace.services.stepfunctions.interpreter.json_paths import extract_json
 from headrace.services.stepfunctions.interpreter.service_calls import client_of_cloud, log_of
 from headrace.services.stepfunctions.interpreter.tasks import task_maker
@@ -79,10 +81,16 @@ class Outcome:
 class Run:
     """One execution. `run` is called once, on a thread of the caller; any thread may call the other methods."""
 
-    def __init__(self, started: ExecutionInput, activities: Activities | None = None) -> None:
-        """Take the execution's input, and the queue in which its activity tasks wait for workers."""
+    def __init__(
+        self,
+        started: ExecutionInput,
+        activities: Activities | None = None,
+        inspection: Inspection | None = None,
+    ) -> None:
+        """Take the execution's input, the queue of its activity tasks, and what TestState asks of it."""
         self.started = started
         self._activities = activities or Activities()
+        self._inspection = inspection
         self._log = log_of(started.arn, started.machine_name, started.start_date, started.logging)
         self._environment: Any = None
         self._lock = threading.Lock()
@@ -138,6 +146,11 @@ class Run:
         if environment is None:
             return "[]"
         return json.dumps(environment.event_manager.get_event_history(), default=str)
+
+    def variables(self) -> dict[str, Any]:
+        """Return the variables of the whole execution, as they are now."""
+        environment = self._environment
+        return {} if environment is None else dict(environment.variable_store._inner_scope)
 
     def map_runs(self) -> list[dict[str, Any]]:
         """Return the Map Runs so far in order, as `map_runs.describe` does."""
@@ -239,6 +252,7 @@ class Run:
         manager: Any = environment.event_manager
         manager.ended = threading.Event()
         manager.execution_arn = started.arn
+        manager.inspection = self._inspection
         return program, environment
 
     def _note_start(self) -> None:
@@ -300,6 +314,7 @@ def load_interpreter() -> None:
             service_calls.patch()
             bounds.patch()
             patch_interpreter()
+            inspections.patch()
             _LOADED.set()
 
 
