@@ -141,6 +141,30 @@ def _pad(text: str, length: int, padding: str, *, left: bool) -> str | None:
     return filling + text if left else text + filling
 
 
+def _place(text: str, part: str, position: int = 1, occurrence: int = 1) -> int:
+    """Return where `part` begins, counted from 1; a negative position is one from the end, to look back from."""
+    places = [at + 1 for at in range(max(len(text), 1)) if text.startswith(part, at)]
+    if position > 0:
+        found = [at for at in places if at >= position]
+    else:
+        found = [at for at in reversed(places) if position and at <= len(text) + position + 1]
+    return found[occurrence - 1] if 0 < occurrence <= len(found) else 0
+
+
+def _spark_place(text: str, part: str, position: str = "", occurrence: str = "1") -> str:
+    if not position:
+        return f"instr({text}, {part})"
+    at_part = f"substring({text}, p, length({part})) = {part}"
+    places = f"filter(sequence(1, greatest(length({text}), 1)), p -> {at_part})"
+    on = f"filter({places}, p -> p >= {position})"
+    back = (
+        f"filter(reverse({places}), p -> p <= length({text}) + {position} + 1 AND {position} < 0)"
+    )
+    found = f"coalesce(get(if({position} > 0, {on}, {back}), {occurrence} - 1), 0)"
+    given = " AND ".join(f"{one} IS NOT NULL" for one in (text, part, position, occurrence))
+    return f"CASE WHEN {given} THEN {found} END"
+
+
 def _json_at(text: str, path: str) -> str | None:
     """Return the value at a JSON path of names and indexes, `$.a.b[0]`, as text."""
     value: Any = json.loads(text)
@@ -305,7 +329,7 @@ _TABLE: tuple[Function, ...] = (
              lambda s, *a: None if s is None else s.join(present(a)), takes_null=True),
     Function("INITCAP", "S", STRING, "initcap({0})",
              lambda s: " ".join(w[:1].upper() + w[1:].lower() for w in s.split(" "))),
-    Function("INSTR", "SS", INT, "instr({0}, {1})", lambda s, part: s.find(part) + 1),
+    Function("INSTR", "SSI?I?", INT, _spark_place, _place),
     Function("LCASE", "S", STRING, "lower({0})", str.lower),
     Function("UCASE", "S", STRING, "upper({0})", str.upper),
     Function("LEN", "S", INT, "length({0})", len),

@@ -362,13 +362,13 @@ class Scope:
 def resolve_column(column: Column, scope: Scope) -> tuple[Expression, SqlType]:
     """Return a column with its relation and spelling, and its type; raises SqlError for one that is not there."""
     name = column.name.lower()
-    if column.relation is None:
-        if name in scope.parameters:
-            return column, scope.parameters[name]
-        if column.name.upper() in scope.extras:
-            upper = column.name.upper()
-            return replace(column, name=upper), scope.extras[upper]
-    inputs = _named(column, scope)
+    if column.relation is None and name in scope.parameters:
+        return column, scope.parameters[name]
+    inputs, upper = _named(column, scope), column.name.upper()
+    # A window's bounds may be called a relation's.
+    is_own = all(one.relation.column(name) is None for one in inputs)
+    if upper in scope.extras and (column.relation is None or is_own):
+        return replace(column, name=upper, relation=None), scope.extras[upper]
     matches = [
         (source, source.relation.column(name))
         for source in inputs

@@ -268,12 +268,13 @@ def progress_problem(
     depends on now. A compiled job has this function too, so that it runs in Python 3.9.
     """
     leave = f"give the query another name or another --checkpoint, or remove {folder} to read its streams again"
-    kept = sorted({"rows", "table", "view", "intake"} & set(entries))
+    # What sorts out late rows begins before the query does.
+    kept = sorted({"rows", "table", "view", "begun"} & set(entries))
     if "checkpoint" in entries and not stored:
         return f"{name}: the checkpoint in {folder} is of another job, since state.json is not beside it: {leave}"
     if "checkpoint" not in entries and kept:
         return f"{name}: the checkpoint in {folder} is lost, but what came of it is there ({', '.join(kept)}): {leave}"
-    if "checkpoint" not in entries:
+    if not {"checkpoint", "intake"} & set(entries):
         return ""
     if "late rows" in state and "late rows" in stored and "intake" not in entries:
         return f"{name}: the progress of reading in {folder}intake/ is lost, but the checkpoint is there: {leave}"
