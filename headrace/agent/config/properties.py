@@ -18,7 +18,7 @@ from headrace.agent.config.errors import ConfigurationError
 from headrace.agent.converters import JavaPattern, compile_java
 
 _BLANKS = " \t\f"
-_KEY = re.compile(r"((?:\\.|[^\\:=\s])*)[ \t\f]*[:=]?[ \t\f]*", re.DOTALL)
+_KEY = re.compile(r"((?:\\.|[^\\:=\s])*+)[ \t\f]*+(?:[:=][ \t\f]*+)?", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 # A variable, or a word for a configuration filter.
 _PLACE = re.compile(r"\$\{(\w+)(?:\[(['\"]?)([^'\"\]]+)\2\])?\}")
