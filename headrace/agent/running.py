@@ -194,7 +194,9 @@ class FlowRunner:
             ]
         if records:
             self._send(
-                _joined(records, self.flow.joined_bytes) if self.flow.joined_bytes else records
+                _join_records(records, self.flow.joined_bytes)
+                if self.flow.joined_bytes
+                else records
             )
         positions += [piece.position for piece in pieces]
         if positions or self._store.positions(self.flow.id) is None:
@@ -240,7 +242,7 @@ class FlowRunner:
             self._sender.close()
 
 
-def _joined(records: list[bytes], most_bytes: int) -> list[bytes]:
+def _join_records(records: list[bytes], most_bytes: int) -> list[bytes]:
     """Return neighbours as one record each; a record that is larger alone stays as it is."""
     parts: list[list[bytes]] = []
     size = 0

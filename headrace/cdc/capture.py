@@ -142,12 +142,12 @@ class Capture:
             self._wait_for_reader(server)
         self._identity = server.identity()
         progress = self._progress.read()
-        left_lsn = self._left_lsn(progress)
+        left_lsn = self._find_promotion_lsn(progress)
         promoted = check(progress, self._identity, slot, settings.slot, left_lsn)
         for warning in [*(warnings if is_first else ()), *([promoted] if promoted else ())]:
             _LOG.warning("%s", warning)
 
-    def _left_lsn(self, progress: Progress | None) -> int | None:
+    def _find_promotion_lsn(self, progress: Progress | None) -> int | None:
         """Return where a promoted server left the log of the one before. Raises psycopg's errors."""
         if progress is None or progress.timeline == self._identity.timeline:
             return None

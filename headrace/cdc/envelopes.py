@@ -179,7 +179,7 @@ def _dms(database: str, server: str) -> Envelope:
             if change.op == "schema":
                 metadata["columns"] = _columns(table)
             return {"metadata": metadata}
-        if names := _unchanged(change):
+        if names := _list_unchanged_columns(change):
             metadata["unchanged"] = names
         data = (
             key_document(change, rows) if change.op == "d" else rows.document(table, change.after)
@@ -208,7 +208,7 @@ def _plain(database: str, server: str) -> Envelope:
             document["columns"] = _columns(table)
         if after is not None:
             document["after"] = rows.document(table, after)
-            names = _unchanged(change)
+            names = _list_unchanged_columns(change)
             if names:
                 document["unchanged"] = names
         if change.before is not None:
@@ -218,7 +218,7 @@ def _plain(database: str, server: str) -> Envelope:
     return make
 
 
-def _unchanged(change: Change) -> list[str]:
+def _list_unchanged_columns(change: Change) -> list[str]:
     """Return the columns whose values did not come."""
     if change.after is None:
         return []
@@ -282,7 +282,7 @@ def _timestamp_us(value: bytes) -> int | str:
         return value.decode()
 
 
-def _zoned(value: bytes) -> str:
+def _format_instant(value: bytes) -> str:
     try:
         instant = datetime.fromisoformat(value.decode()).astimezone(UTC)
     except ValueError:
@@ -317,14 +317,14 @@ _PLAIN: dict[int, Convert] = {
     **_SHARED,
     **dict.fromkeys((_JSON, _JSONB), _json),
     _TIMESTAMP: _iso_timestamp,
-    _TIMESTAMPTZ: _zoned,
+    _TIMESTAMPTZ: _format_instant,
 }
 _DEBEZIUM: dict[int, Convert] = {
     **_SHARED,
     _DATE: _days,
     _TIME: _time_us,
     _TIMESTAMP: _timestamp_us,
-    _TIMESTAMPTZ: _zoned,
+    _TIMESTAMPTZ: _format_instant,
 }
 # Arrays by the type of their items.
 _ARRAYS = {1000: 16, 1005: 21, 1007: 23, 1016: 20, 1021: 700, 1022: 701, 1009: 25, 1015: 1043, 1231: 1700, 2951: 2950,

@@ -133,7 +133,9 @@ class Server:
             )
             self.connection.execute(statement)
             return []
-        published = {f"{schema}.{table}" for schema, table, _, _ in self._published(name)}
+        published = {
+            f"{schema}.{table}" for schema, table, _, _ in self._list_published_tables(name)
+        }
         missing = sorted(set(tables) - published)
         if missing:
             raise CaptureError(
@@ -165,7 +167,7 @@ class Server:
                 " ALTER TABLE .. REPLICA IDENTITY FULL first, or name other tables by --table."
             )
 
-    def _published(self, publication: str) -> list[tuple[Any, ...]]:
+    def _list_published_tables(self, publication: str) -> list[tuple[Any, ...]]:
         """Return schema, table, columns and filter; PostgreSQL before 15 has neither of the last two."""
         more = "attnames, rowfilter" if self.version >= 150000 else "null, null"
         return self._rows(
@@ -224,7 +226,7 @@ class Server:
     def tables(self, publication: str) -> list[tuple[Table, str | None]]:
         """Return the published tables with their published columns and row filters."""
         tables: list[tuple[Table, str | None]] = []
-        for schema, name, columns, row_filter in self._published(publication):
+        for schema, name, columns, row_filter in self._list_published_tables(publication):
             rows = self._rows(
                 "select a.attrelid::bigint, a.attname, a.atttypid::bigint, a.atttypmod, c.relreplident::text,"
                 " coalesce(a.attnum = any(i.indkey), false) from pg_attribute a join pg_class c on c.oid = a.attrelid"

@@ -72,13 +72,13 @@ class Snapshots:
                 table: Any = parquet.read_table(io.BytesIO(content))
                 compaction.restore(lines_of(table), manifest["truncated"])
         except self._s3.exceptions.NoSuchKey as error:
-            raise self._damaged(f"{name}, which its manifest names, is not there") from error
+            raise self._damage_error(f"{name}, which its manifest names, is not there") from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             # Arrow's errors are ValueErrors, too.
-            raise self._damaged(f"{name} is none of its: {error}") from error
+            raise self._damage_error(f"{name} is none of its: {error}") from error
         return compaction, manifest
 
-    def _damaged(self, what: str) -> CaptureError:
+    def _damage_error(self, what: str) -> CaptureError:
         return CaptureError(
             f"s3://{self._bucket}/{self._prefix} is no snapshot ({what}): give an empty folder, and capture the"
             " database with --snapshot."

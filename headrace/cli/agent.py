@@ -105,7 +105,7 @@ def agent(
         running = Agent(settings, make_sender, SystemClock(), stop)
     except PositionsDamaged as error:
         raise fail(f"{error}.") from error
-    with StopSignals(signal.SIGINT, signal.SIGTERM) as signals, _published(metrics):
+    with StopSignals(signal.SIGINT, signal.SIGTERM) as signals, _publish_beside(metrics):
         signals.call_when_asked(stop.set)
         running.run(once=once)
     for runner in running.runners:
@@ -197,7 +197,7 @@ def _metrics(settings: AgentSettings, reach: dict[str, Any]) -> AgentMetrics | N
 
 
 @contextlib.contextmanager
-def _published(metrics: AgentMetrics | None) -> Generator[None]:
+def _publish_beside(metrics: AgentMetrics | None) -> Generator[None]:
     """Publish metrics beside the block, and once more after it."""
     if metrics is None:
         yield

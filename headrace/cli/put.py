@@ -211,16 +211,14 @@ class Putter:
             try:
                 check_record(record["Data"], record["PartitionKey"])
             except ValueError as error:
-                raise self._failed(f"record {number} was refused: {error}") from error
+                raise self._fail(f"record {number} was refused: {error}") from error
         try:
             for record in batch:
                 self._receipts.append(self._producer.put(record["Data"], record["PartitionKey"]))
         except PutError:
             # It was stopped, or an earlier record of the batch has failed.
             self.finish()
-            raise self._failed(
-                f"record {first + len(self._receipts)} was not put any more"
-            ) from None
+            raise self._fail(f"record {first + len(self._receipts)} was not put any more") from None
 
     def finish(self) -> None:
         """Wait until the last batch is put. Raises as `put`."""
@@ -236,9 +234,9 @@ class Putter:
         self._shards.update(put)
         self._unknown += sum(error.may_be_there for error in errors.values())
         if errors:
-            raise self._failed(_describe(errors))
+            raise self._fail(_describe(errors))
 
-    def _failed(self, sentence: str) -> PutFailed:
+    def _fail(self, sentence: str) -> PutFailed:
         self._has_failed = True
         return PutFailed(sentence)
 

@@ -336,14 +336,14 @@ def run(
             arguments=(*arguments, *(["--once"] if once else [])),
             cluster_id=cluster_id,
             bucket=bucket,
-            **({} if packages is None else _brought(packages)),
+            **({} if packages is None else _unpacking_options(packages)),
             endpoint_url=endpoint_url,
             region=region,
             aws=aws,
         )
 
 
-def _brought(packages: Path) -> dict[str, Any]:
+def _unpacking_options(packages: Path) -> dict[str, Any]:
     """Return the options of `submit` that unpack a zip where the driver and its executors import from."""
     names = ("spark.yarn.appMasterEnv.PYTHONPATH", "spark.executorEnv.PYTHONPATH")
     return {

@@ -128,7 +128,9 @@ def tail_channel(
         if "S3DestinationConfiguration" not in described:
             raise fail(f"Channel {channel} delivers to a table: query that.")
         storage = described["S3DestinationConfiguration"]["StorageConfiguration"]
-        objects = _delivered(s3, storage, _key_prefix(described, storage), start, drain=drain)
+        objects = _iterate_deliveries(
+            s3, storage, _key_prefix(described, storage), start, drain=drain
+        )
         for key, at in itertools.islice(objects, limit):
             bucket = storage["BucketARN"].rpartition(":")[2]
             body = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
@@ -162,7 +164,7 @@ def _key_prefix(described: dict[str, Any], storage: dict[str, Any]) -> str:
     return template.partition("!{")[0]
 
 
-def _delivered(
+def _iterate_deliveries(
     s3: Any, storage: dict[str, Any], prefix: str, start: Any, *, drain: bool
 ) -> Iterator[tuple[str, datetime]]:
     """Yield the key and time of each object of the channel, the oldest first, each once."""

@@ -69,7 +69,7 @@ def _item(content: bytes, at: int) -> tuple[Any, int]:
             return form.unpack_from(content, at)[0], at + form.size
         return _SIMPLES[size], at
     if size == 31:
-        return _unbounded(content, at, kind)
+        return _read_indefinite(content, at, kind)
     number = size
     if size > 23:
         form = _SIZES[size]
@@ -98,7 +98,7 @@ def _item(content: bytes, at: int) -> tuple[Any, int]:
     return _item(content, at)  # a tag: its value is what counts
 
 
-def _unbounded(content: bytes, at: int, kind: int) -> tuple[Any, int]:
+def _read_indefinite(content: bytes, at: int, kind: int) -> tuple[Any, int]:
     values: list[Any] = []
     while content[at] != _BREAK:
         value, at = _item(content, at)

@@ -193,7 +193,7 @@ class Lanes:
         elif lane is self.alone or self._is_current(lane):
             self.put_back(lane, chunks)
         else:
-            for new_lane, moved in self._sorted(chunks).items():
+            for new_lane, moved in self._sort_by_lane(chunks).items():
                 self.put_back(new_lane, moved)
 
     def use_map(self, shards: ShardMap) -> None:
@@ -219,12 +219,12 @@ class Lanes:
                 and lane.shard.start <= shard.end and shard.start <= lane.shard.end
                 and lane is not self._of_shard.get(shard.shard_id)
             }  # fmt: skip
-        for lane, chunks in self._sorted(waiting).items():
+        for lane, chunks in self._sort_by_lane(waiting).items():
             lane.ready.extend(chunks)
             for chunk in chunks:
                 self._note(chunk, 1)
 
-    def _sorted(self, chunks: list[Chunk]) -> dict[Lane, list[Chunk]]:
+    def _sort_by_lane(self, chunks: list[Chunk]) -> dict[Lane, list[Chunk]]:
         """Part chunks by the lanes that their records belong to now; those whose records stay together stay whole."""
         by_lane: dict[Lane, list[Chunk]] = {}
         for chunk in chunks:

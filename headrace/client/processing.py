@@ -124,7 +124,9 @@ class QueueConsumer:
         handles = held[1]
         if is_processed:
             entries = [{"ReceiptHandle": handle} for handle in handles]
-            self._told(self._ask("acknowledge_queue_records", Entries=entries), "acknowledged")
+            self._log_failures(
+                self._ask("acknowledge_queue_records", Entries=entries), "acknowledged"
+            )
         else:
             self._hide(handles, 0)
 
@@ -211,9 +213,9 @@ class QueueConsumer:
         entries = [
             {"ReceiptHandle": handle, "VisibilityTimeoutSeconds": seconds} for handle in handles
         ]
-        self._told(self._ask("update_queue_records_visibility", Entries=entries), "changed")
+        self._log_failures(self._ask("update_queue_records_visibility", Entries=entries), "changed")
 
-    def _told(self, answer: dict[str, Any] | None, what: str) -> None:
+    def _log_failures(self, answer: dict[str, Any] | None, what: str) -> None:
         for entry in (answer or {}).get("Failed", ()):
             _LOG.warning(
                 "A record of %s was not %s, and comes again: %s: %s",

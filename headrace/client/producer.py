@@ -282,7 +282,7 @@ class Producer:
             if chunk is None or chunk.room < bytes_ or len(chunk) >= lanes.most_records:
                 if not self._make_room(lane):
                     sender.count.dropped += 1
-                    return self._dropped(data, key)
+                    return self._drop_record(data, key)
                 lane, explicit = lanes.lane_for(key, explicit)
                 chunk = lanes.open_chunk(lane, sender, self._clock.monotonic_s())
                 sender.wake()
@@ -303,7 +303,7 @@ class Producer:
                 sender.wake()
         return receipt
 
-    def _dropped(self, data: bytes, key: str | None) -> Receipt:
+    def _drop_record(self, data: bytes, key: str | None) -> Receipt:
         chunk = Chunk(self._sender, 0.0, 0)
         chunk.data.append(data)
         chunk.keys.append(key)

@@ -122,7 +122,7 @@ class Unpacker:
         rows = zip(data, keys, numbers, itertools.repeat(0), arrivals)
         records: list[Record] = list(map(_record_of, rows))
         if any(item[:4] == MAGIC for item in data):
-            records = [user for record in records for user in self._unpacked(record)]
+            records = [user for record in records for user in self._unpack_record(record)]
         return self._new(records) if self._after is not None else records
 
     def _new(self, records: list[Record]) -> list[Record]:
@@ -132,7 +132,7 @@ class Unpacker:
             self._after = None
         return new
 
-    def _unpacked(self, record: Record) -> Iterable[Record]:
+    def _unpack_record(self, record: Record) -> Iterable[Record]:
         users = disaggregate(record.data)
         if users is None:
             return (record,)

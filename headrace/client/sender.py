@@ -164,7 +164,7 @@ class Sender:
 
     def is_full(self, share: int) -> bool:
         """Whether that share (1: all, 2: half) of the buffer is full. With the lock held."""
-        records, bytes_ = self._buffered()
+        records, bytes_ = self._count_buffered()
         options = self._options
         return records >= options.most_records // share or bytes_ >= options.most_bytes // share
 
@@ -208,7 +208,7 @@ class Sender:
     def metrics(self) -> ProducerMetrics:
         """See `Producer.metrics`."""
         with self.lock:
-            records, bytes_ = self._buffered()
+            records, bytes_ = self._count_buffered()
             opened = [lane.open for lane in self._lanes.lanes if lane.open is not None]
             return replace(
                 self.count,
@@ -247,7 +247,7 @@ class Sender:
         finally:
             self._waiting_for_done -= 1
 
-    def _buffered(self) -> tuple[int, int]:
+    def _count_buffered(self) -> tuple[int, int]:
         """Return how many records are not done, and their bytes, but for those of open chunks. With the lock held."""
         lanes = self._lanes
         return (

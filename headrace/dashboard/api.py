@@ -80,13 +80,13 @@ def _event(sample: Sample, stream: str, sent: dict[str, Any], sent_shards: dict[
     document = {
         "timeMs": sample.time_ms,
         "version": str(sample.version),
-        "readings": _changed(sample.readings, sent),
-        "shards": _changed(sample.shards.get(stream, {}), sent_shards),
+        "readings": _find_changes(sample.readings, sent),
+        "shards": _find_changes(sample.shards.get(stream, {}), sent_shards),
     }
     return b"data: " + msgspec.json.encode(document) + b"\n\n"
 
 
-def _changed(readings: dict[str, Reading], sent: dict[str, Any]) -> dict[str, Any]:
+def _find_changes(readings: dict[str, Reading], sent: dict[str, Any]) -> dict[str, Any]:
     """Return the rows that differ from those that were sent, and null for those that are gone."""
     rows = {key: reading.row() for key, reading in readings.items()}
     changed: dict[str, Any] = {key: row for key, row in rows.items() if sent.get(key) != row}
@@ -433,7 +433,7 @@ _HEADERS = (
 
 def static_routes() -> list[Route]:
     """Return the routes to the files of the page."""
-    return for_people(FILES, _named, below=True)
+    return for_people(FILES, _serve_file, below=True)
 
 
 def page_file(request: HttpRequest, _: list[str]) -> HttpResponse:
@@ -441,7 +441,7 @@ def page_file(request: HttpRequest, _: list[str]) -> HttpResponse:
     return _file(request, "index.html")
 
 
-def _named(request: HttpRequest, rest: list[str]) -> HttpResponse:
+def _serve_file(request: HttpRequest, rest: list[str]) -> HttpResponse:
     return _file(request, "/".join(rest))
 
 

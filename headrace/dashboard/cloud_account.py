@@ -417,7 +417,7 @@ def _read_once(file: Path, size_bytes: int, _: int) -> Batches:
     with file.open("rb") as opened:
         opened.seek(start)
         data = opened.read(MOST_FILE_BYTES)
-    text = _unpacked(data) if ".zstd" in file.name else data[-MOST_TEXT_BYTES:]
+    text = _unpack_last_text(data) if ".zstd" in file.name else data[-MOST_TEXT_BYTES:]
     batches: Batches = {}
     for batch in _batches(text):
         known = batches.setdefault(batch["queryId"], [])
@@ -426,7 +426,7 @@ def _read_once(file: Path, size_bytes: int, _: int) -> Batches:
     return batches
 
 
-def _unpacked(data: bytes) -> bytes:
+def _unpack_last_text(data: bytes) -> bytes:
     """Return the end of what the data unpacks to, frame by frame from the last back."""
     texts: list[bytes] = []
     room_bytes, start, end = MOST_TEXT_BYTES, len(data), len(data)

@@ -72,14 +72,14 @@ def read_records(
             records, searched = _newest(account, stream, ids, limit, search, now_ms)
         case "oldest":
             start: dict[str, Any] = {"ShardIteratorType": "TRIM_HORIZON"}
-            records, searched = _merged(account, stream, ids, start, limit, search)
+            records, searched = _merge_shards(account, stream, ids, start, limit, search)
         case "time":
             start = _at_time(_number(at, "at"))
-            records, searched = _merged(account, stream, ids, start, limit, search)
+            records, searched = _merge_shards(account, stream, ids, start, limit, search)
         case "sequence":
             ids = [asked["shard"]] if asked.get("shard") else _shard_of(account, stream, shards, at)
             start = {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": at}
-            records, searched = _merged(account, stream, ids, start, limit, search)
+            records, searched = _merge_shards(account, stream, ids, start, limit, search)
         case _:
             raise BadQuestion(f"A position is newest, oldest, time or sequence, not {position!r}.")
     return {
@@ -178,7 +178,7 @@ def _records_of(
             return
 
 
-def _merged(
+def _merge_shards(
     account: Account,
     stream: str,
     shard_ids: list[str],
@@ -219,7 +219,7 @@ def _newest(
         start_ms = 0 if span_ms is None else now_ms - span_ms
         while True:
             start = {"ShardIteratorType": "TRIM_HORIZON"} if span_ms is None else _at_time(start_ms)
-            older, count = _merged(
+            older, count = _merge_shards(
                 account, stream, shard_ids, start, MOST_SEARCHED, search, end_ms=end_ms
             )
             searched += count

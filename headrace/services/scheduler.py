@@ -115,7 +115,7 @@ def patch(module: Any) -> None:
     """Patch `moto.scheduler.models`."""
     backend = module.EventBridgeSchedulerBackend
     for name in ("create_schedule", "update_schedule"):
-        setattr(backend, name, _checked(getattr(backend, name)))
+        setattr(backend, name, _check_expression(getattr(backend, name)))
 
 
 def update_actions(module: Any) -> None:
@@ -134,7 +134,7 @@ def update_actions(module: Any) -> None:
     module.EventBridgeSchedulerResponse.update_schedule = update_schedule
 
 
-def _checked(method: Any) -> Any:
+def _check_expression(method: Any) -> Any:
     @functools.wraps(method)
     def checked(self: Any, *args: Any, **named: Any) -> Any:
         expression = str(named["schedule_expression"])

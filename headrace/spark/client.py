@@ -85,7 +85,7 @@ class KinesisClient:
     def __init__(self, options: Options | SinkOptions) -> None:
         self._options = options
         self._renewal = threading.Lock()
-        self._credentials, self._client = _connected(options)
+        self._credentials, self._client = _connect(options)
         self._url: str = self._client.meta.endpoint_url
         self._region: str = self._client.meta.region_name
         self._http = untyped(URLLib3Session)(
@@ -107,7 +107,7 @@ class KinesisClient:
             if self._credentials is outdated:
                 log.info("Kinesis refuses the credentials as outdated; looking for others.")
                 # Running calls keep the old client.
-                self._credentials, self._client = _connected(self._options)
+                self._credentials, self._client = _connect(self._options)
 
     # --- the rare calls -----------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class KinesisClient:
         else:
             request |= _starting_at(position_of(init, shard_id))
         # Not with boto3, which up to 1.42 truncates a time to the second.
-        answer = self._begun(shard_id, after, "GetShardIterator", request)
+        answer = self._get_iterator_answer(shard_id, after, "GetShardIterator", request)
         return str(json.loads(answer.content)["ShardIterator"])
 
     def subscribe(self, consumer_arn: str, shard_id: str, after: str | None, init: Init) -> Any:
@@ -199,9 +199,9 @@ class KinesisClient:
             names = {"ShardIteratorType": "Type", "StartingSequenceNumber": "SequenceNumber"}
             position = {names.get(name, name): value for name, value in begin.items()}
         request = {"ConsumerARN": consumer_arn, "ShardId": shard_id, "StartingPosition": position}
-        return self._begun(shard_id, after, "SubscribeToShard", request).raw
+        return self._get_iterator_answer(shard_id, after, "SubscribeToShard", request).raw
 
-    def _begun(
+    def _get_iterator_answer(
         self, shard_id: str, after: str | None, operation: str, request: dict[str, Any]
     ) -> Any:
         try:
@@ -217,23 +217,23 @@ class KinesisClient:
     def _call(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
         credentials = self._credentials
         try:
-            return self._called(operation, request)
+            return self._call_boto(operation, request)
         except ClientError as error:
             if _code(error) not in _OUTDATED:
-                raise self._refused(error) from error
+                raise self._kinesis_error(error) from error
         self._renew(credentials)
         try:
-            return self._called(operation, request)
+            return self._call_boto(operation, request)
         except ClientError as error:
-            raise self._refused(error) from error
+            raise self._kinesis_error(error) from error
 
-    def _refused(self, error: ClientError) -> KinesisError:
+    def _kinesis_error(self, error: ClientError) -> KinesisError:
         details = cast("dict[str, Any]", error.response).get("Error", {})
         return KinesisError(
             f"{details.get('Code')}: {details.get('Message')} (stream {self._options.stream}, {self._url})"
         )
 
-    def _called(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+    def _call_boto(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
         try:
             return cast("dict[str, Any]", getattr(self._client, operation)(**request))
         except _UNREACHABLE as error:
@@ -276,7 +276,7 @@ class KinesisClient:
         while True:
             credentials = self._credentials
             try:
-                answer = self._http.send(self._signed(operation, body, credentials))
+                answer = self._http.send(self._sign(operation, body, credentials))
                 if answer.status_code == 200:
                     if operation != "SubscribeToShard":
                         _ = answer.content  # is read here, where a broken connection is tried again
@@ -302,7 +302,7 @@ class KinesisClient:
             time.sleep(wait_s)
             backoff_s = min(backoff_s * 2, longest_s)
 
-    def _signed(self, operation: str, body: bytes, credentials: Any) -> Any:
+    def _sign(self, operation: str, body: bytes, credentials: Any) -> Any:
         request = untyped(AWSRequest)(
             "POST",
             self._url,
@@ -347,7 +347,7 @@ def _code(error: ClientError) -> str:
     return str(cast("dict[str, Any]", error.response).get("Error", {}).get("Code"))
 
 
-def _connected(options: Options | SinkOptions) -> tuple[Any, Any]:
+def _connect(options: Options | SinkOptions) -> tuple[Any, Any]:
     """Search for credentials; return them and a boto3 client that uses them."""
     session = untyped(
         boto3.Session(

@@ -101,14 +101,14 @@ def parse_page(body: bytes) -> Page:
     """Return the page in an answer's JSON body, unparsed if it has the services' usual layout."""
     rows = body.count(b'"SequenceNumber":')
     if not rows:
-        return _parsed(body)
+        return _parse_page(body)
     number = _NUMBER.match(body, body.rfind(b'"SequenceNumber":'))
     arrival = _ARRIVAL.match(body, max(0, body.rfind(b'"ApproximateArrivalTimestamp":')))
     behind = _BEHIND.match(body, max(0, body.rfind(b'"MillisBehindLatest":')))
     next_at = body.rfind(b'"NextShardIterator":')
     following = _NEXT.match(body, max(0, next_at))
     if not (number and arrival and behind and (following or next_at < 0)):
-        return _parsed(body)
+        return _parse_page(body)
     return Page.unparsed(
         body,
         rows,
@@ -118,7 +118,7 @@ def parse_page(body: bytes) -> Page:
     )
 
 
-def _parsed(body: bytes) -> Page:
+def _parse_page(body: bytes) -> Page:
     answer = json.loads(body)
     return Page(
         _batch(answer["Records"]),
@@ -310,14 +310,14 @@ def _from_base64(texts: Any) -> Any:
     one = (ends > begins) & (letters[ends - 1] == _PAD)
     two = one & (letters[ends - 2] == _PAD)
     pads = one.astype(np.int32) + two
-    plain = _decoded(letters, int(pads.sum()))
+    plain = _decode_letters(letters, int(pads.sum()))
     if plain is None:
         return None
     kept = (begins // 4 * 3, ends // 4 * 3 - pads)
     return _every_other(pa.py_buffer(plain), *kept, pa.binary())
 
 
-def _decoded(letters: Any, pads: int) -> Any:
+def _decode_letters(letters: Any, pads: int) -> Any:
     """Decode base64 letters, with zeros for padding; return None for other letters or padding other than `pads`."""
     plain = np.empty(len(letters) // 4 * 3, np.uint8)
     padding = 0

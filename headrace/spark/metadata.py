@@ -130,7 +130,9 @@ class _Remote:
         self._path = path
         self._connections = Connections()
 
-    def _sent(self, what: str, send: Callable[[], Answer], known: tuple[int, ...]) -> Answer:
+    def _send_until_known(
+        self, what: str, send: Callable[[], Answer], known: tuple[int, ...]
+    ) -> Answer:
         """Send until the answer has a status of `known`."""
         wait_s, problem = _FIRST_WAIT_S, ""
         for _ in range(_TRIES):
@@ -162,13 +164,13 @@ class S3Store(_Remote):
 
     def read(self, name: str) -> bytes | None:
         """Return an object; None if there is none."""
-        answer = self._asked("GET", name, (200, 404))
+        answer = self._ask_store("GET", name, (200, 404))
         return answer.body if answer.status == 200 else None
 
     def create(self, name: str, data: bytes) -> bool:
         """Write an object; return False if there is one already."""
         # Documented: PutObject with If-None-Match. A repeated request finds the object of its own first try.
-        answer = self._asked("PUT", name, (200, 412), data, {"If-None-Match": "*"})
+        answer = self._ask_store("PUT", name, (200, 412), data, {"If-None-Match": "*"})
         return answer.status == 200 or self.read(name) == data
 
     def folders(self, name: str) -> list[str]:
@@ -177,7 +179,7 @@ class S3Store(_Remote):
         names: list[str] = []
         query = {"list-type": "2", "prefix": prefix, "delimiter": "/"}
         while True:
-            answer = self._asked("GET", None, (200,), query=query)
+            answer = self._ask_store("GET", None, (200,), query=query)
             tree = ElementTree.fromstring(answer.body)
             namespace = tree.tag.rpartition("}")[0] + "}" if "}" in tree.tag else ""
             prefixes = tree.iterfind(f"{namespace}CommonPrefixes/{namespace}Prefix")
@@ -190,12 +192,12 @@ class S3Store(_Remote):
     def remove(self, name: str, files: Iterable[str]) -> None:
         """Remove the named objects below a prefix."""
         for file in files:
-            self._asked("DELETE", f"{name}/{file}", (200, 204, 404))
+            self._ask_store("DELETE", f"{name}/{file}", (200, 204, 404))
 
     def _key(self, name: str) -> str:
         return f"{self._prefix}/{name}" if self._prefix else name
 
-    def _asked(
+    def _ask_store(
         self,
         method: str,
         name: str | None,
@@ -217,7 +219,7 @@ class S3Store(_Remote):
                 return send()
             return answer
 
-        return self._sent(name or "", send, known)
+        return self._send_until_known(name or "", send, known)
 
     def _base(self) -> str:
         endpoint = endpoint_of("s3", self._region)
@@ -243,19 +245,21 @@ class HdfsStore(_Remote):
 
     def read(self, name: str) -> bytes | None:
         """Return a file; None if there is none."""
-        answer = self._asked("GET", name, "OPEN", (200, 404))
+        answer = self._ask_store("GET", name, "OPEN", (200, 404))
         return answer.body if answer.status == 200 else None
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a whole file beside its place, and rename it, which never replaces a file."""
         folder = name.rpartition("/")[0]
         draft = f"{folder}/.{uuid.uuid4().hex}"
-        self._asked("PUT", draft, "CREATE", (201,), data, overwrite="true")
-        answer = self._asked("PUT", draft, "RENAME", (200, 403), destination=f"{self._root}/{name}")
+        self._ask_store("PUT", draft, "CREATE", (201,), data, overwrite="true")
+        answer = self._ask_store(
+            "PUT", draft, "RENAME", (200, 403), destination=f"{self._root}/{name}"
+        )
         if answer.status == 200 and json.loads(answer.body).get("boolean"):
             return True
         # Either another one's file is there, or this rename was done although its answer was lost.
-        self._asked("DELETE", draft, "DELETE", (200, 404))
+        self._ask_store("DELETE", draft, "DELETE", (200, 404))
         written = self.read(name)
         if written is None:
             raise MetadataError(f"{self._path}/{name} cannot be written: {answer.body[:300]!r}")
@@ -263,7 +267,7 @@ class HdfsStore(_Remote):
 
     def folders(self, name: str) -> list[str]:
         """Return the names of the folders in a folder."""
-        answer = self._asked("GET", name, "LISTSTATUS", (200, 404))
+        answer = self._ask_store("GET", name, "LISTSTATUS", (200, 404))
         if answer.status == 404:
             return []
         file_status = json.loads(answer.body)["FileStatuses"]["FileStatus"]
@@ -271,9 +275,9 @@ class HdfsStore(_Remote):
 
     def remove(self, name: str, files: Iterable[str]) -> None:
         """Remove a folder."""
-        self._asked("DELETE", name, "DELETE", (200, 404), recursive="true")
+        self._ask_store("DELETE", name, "DELETE", (200, 404), recursive="true")
 
-    def _asked(
+    def _ask_store(
         self,
         method: str,
         name: str,
@@ -300,7 +304,7 @@ class HdfsStore(_Remote):
                 self._nodes = [*self._nodes[1:], self._nodes[0]]
             return answer
 
-        return self._sent(name, send, known)
+        return self._send_until_known(name, send, known)
 
 
 def _name_nodes(scheme: str, netloc: str) -> list[str]:

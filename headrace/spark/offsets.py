@@ -78,12 +78,12 @@ def has_latest(init: Init) -> bool:
 def pinned(init: Init, now_ms: int) -> Init:
     """Return `init` with LATEST replaced by a time in epoch milliseconds."""
     if isinstance(init, ShardPositions):
-        shards = tuple((name, _pinned(position, now_ms)) for name, position in init.shards)
-        return ShardPositions(shards, _pinned(init.others, now_ms))
-    return _pinned(init, now_ms)
+        shards = tuple((name, _pin_position(position, now_ms)) for name, position in init.shards)
+        return ShardPositions(shards, _pin_position(init.others, now_ms))
+    return _pin_position(init, now_ms)
 
 
-def _pinned(position: Position, now_ms: int) -> Position:
+def _pin_position(position: Position, now_ms: int) -> Position:
     return AtTimestamp(now_ms) if isinstance(position, Latest) else position
 
 

@@ -54,7 +54,7 @@ def _idle(name: str, bundled: str, why: str) -> Option:
     return Option(name=name, bundled=bundled, meaning=why, kind="no effect")
 
 
-def _refused(name: str, bundled: str, why: str) -> Option:
+def _refused_option(name: str, bundled: str, why: str) -> Option:
     return Option(name=name, bundled=bundled, meaning=why, kind="refused")
 
 
@@ -116,12 +116,12 @@ CONNECTION = [
         name="kinesis.clientMaxRetryIntervalMs", field="longest_retry_interval_ms",
         parse=whole, default="5000", bundled="10000", meaning="the longest such wait",
     ),
-    _refused("kinesis.credentialProviderClass", "", _JVM),
-    _refused("kinesis.credentialProviderParam", "", _JVM),
-    _refused("proxyAddress", "", _PROXY),
-    _refused("proxyPort", "", _PROXY),
-    _refused("proxyUsername", "", _PROXY),
-    _refused("proxyPassword", "", _PROXY),
+    _refused_option("kinesis.credentialProviderClass", "", _JVM),
+    _refused_option("kinesis.credentialProviderParam", "", _JVM),
+    _refused_option("proxyAddress", "", _PROXY),
+    _refused_option("proxyPort", "", _PROXY),
+    _refused_option("proxyUsername", "", _PROXY),
+    _refused_option("proxyPassword", "", _PROXY),
 ]  # fmt: skip
 
 SOURCE = [

@@ -122,7 +122,7 @@ class PlanMaker:
             DataLoss: a shard expired before it was read to its end, and `fail_on_data_loss` is set.
             MetadataError: the metadata store lacks the plan of `start`, or cannot be used.
         """
-        done = self._finished(start) if is_plan(start) else None
+        done = self._finish_batch(start) if is_plan(start) else None
         begin = (
             Offset.from_json(start, self._options.stream)
             if done is None
@@ -135,7 +135,7 @@ class PlanMaker:
         names = self._readable(begin, whole)
         if not names or self._is_left_unread(done) or not self._has_news(names, begin, done):
             return start
-        return self._written(self._plan(begin, names, done, most, whole), done).to_json()
+        return self._write_plan(self._plan(begin, names, done, most, whole), done).to_json()
 
     def orders(self, end: dict[str, Any]) -> list[Order]:
         """Return the work of a batch's tasks."""
@@ -153,7 +153,7 @@ class PlanMaker:
 
     def positions(self, offset: dict[str, Any]) -> Offset:
         """Return the position after the batch of an offset, for the driver mode. Raises MetadataError."""
-        done = self._finished(offset)
+        done = self._finish_batch(offset)
         return after(done.plan, done.stops)
 
     def release(self, end: dict[str, Any]) -> None:
@@ -171,7 +171,7 @@ class PlanMaker:
 
     # --- where the batch before stopped ---------------------------------------------------------
 
-    def _finished(self, start: dict[str, Any]) -> _Done:
+    def _finish_batch(self, start: dict[str, Any]) -> _Done:
         offset = PlanOffset.from_json(start, self._options.stream)
         if self._done is not None and self._done.offset == offset:
             return self._done
@@ -316,7 +316,7 @@ class PlanMaker:
         self._turn = first + most
         return {name: weights[name] for name in [*names[first:], *names[:first]][:most]}
 
-    def _written(self, plan: Plan, done: _Done | None) -> PlanOffset:
+    def _write_plan(self, plan: Plan, done: _Done | None) -> PlanOffset:
         token = uuid.uuid4().hex[:12]
         lineage = uuid.uuid4().hex if done is None else done.offset.lineage
         batch = 0 if done is None else done.offset.batch + 1

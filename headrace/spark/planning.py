@@ -192,7 +192,7 @@ def read_work(options: Options, work: Work) -> Iterator[Records]:
             yield from read_span(options, init, span, slices)
         return
     assert options.metadata_path is not None
-    reads = _kept_client(options)
+    reads = _get_client(options)
     store = open_store(options.metadata_path, options)
 
     def source_of(shard_id: str, begin: tuple[str | None, Init]) -> PageSource:
@@ -207,7 +207,7 @@ def read_work(options: Options, work: Work) -> Iterator[Records]:
 
 
 @lru_cache(maxsize=4)
-def _kept_client(options: Options) -> KinesisClient:
+def _get_client(options: Options) -> KinesisClient:
     """Return a client that the worker's later tasks use too, with its connections and credentials."""
     from headrace.spark.client import KinesisClient
 

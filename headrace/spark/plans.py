@@ -52,7 +52,7 @@ class Plan:
 
     def to_bytes(self) -> bytes:
         """Return the file."""
-        return _packed(
+        return _pack(
             {
                 "begin": self.begin.to_json(), "groups": [list(group) for group in self.groups],
                 "until": self.until_ms, "parents": {n: list(p) for n, p in self.parents.items()},
@@ -63,7 +63,7 @@ class Plan:
     @classmethod
     def from_bytes(cls, data: bytes, stream: str) -> Plan:
         """Return the plan in a file. Raises InvalidOffset when it is of another stream."""
-        value = _unpacked(data)
+        value = _unpack(data)
         return cls(
             Offset.from_json(value["begin"], stream), value["groups"], value["until"], value["parents"],
             value["records"], value["bytes"], value["patient"],
@@ -94,7 +94,7 @@ class Stop:
 
 def stops_to_bytes(stops: Mapping[str, Stop]) -> bytes:
     """Return a task's file."""
-    return _packed(
+    return _pack(
         {
             name: [
                 None if stop.offset is None else stop.offset.to_json(),
@@ -109,7 +109,7 @@ def stops_from_bytes(data: bytes) -> dict[str, Stop]:
     """Return where a task stopped, by shard."""
     return {
         name: Stop(None if offset is None else ShardOffset.from_json(offset), *rest)
-        for name, (offset, *rest) in _unpacked(data).items()
+        for name, (offset, *rest) in _unpack(data).items()
     }
 
 
@@ -220,9 +220,9 @@ def kin_of(
     return groups, {name: above for name, above in parents.items() if above}
 
 
-def _packed(value: Any) -> bytes:
+def _pack(value: Any) -> bytes:
     return zlib.compress(json.dumps(value, separators=(",", ":")).encode(), 1)
 
 
-def _unpacked(data: bytes) -> Any:
+def _unpack(data: bytes) -> Any:
     return json.loads(zlib.decompress(data))

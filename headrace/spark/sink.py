@@ -177,7 +177,7 @@ class Sender:
                 self._be_ready(heapq.heappop(self._resting)[2])
             if self._may_start(now_s):
                 request = self._take()
-                self._under_way[self._threads.submit(self._sent, request)] = request
+                self._under_way[self._threads.submit(self._send_request, request)] = request
             elif self._under_way:
                 self._wait(now_s)
             else:
@@ -215,7 +215,7 @@ class Sender:
         self._ready_bytes -= size
         return request
 
-    def _sent(self, request: list[Lane]) -> list[dict[str, Any]] | None:
+    def _send_request(self, request: list[Lane]) -> list[dict[str, Any]] | None:
         entries = [
             b'{"Data":"' + b2a_base64(lane[0], newline=False) + lane.frame for lane in request
         ]

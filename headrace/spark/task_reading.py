@@ -185,7 +185,7 @@ class ShardReading:
         self.places: list[tuple[int, int, bool]] = []
         self._begin = plan.begin.shards.get(shard_id)
         self._last: tuple[str, int] | None = None
-        self._resumed_ms = self._resumed()
+        self._resumed_ms = self._find_resume_time()
 
     @property
     def begin(self) -> tuple[str | None, Init]:
@@ -209,7 +209,7 @@ class ShardReading:
                 break
             if self.rows:
                 may_wait_s -= time.monotonic() - began_s
-            kept = self._kept(page, left)
+            kept = self._keep_until(page, left)
             self._keep(kept)
             if kept is not page:
                 done, iterator = self._is_late(page), None
@@ -226,7 +226,7 @@ class ShardReading:
             time.time_ns() // 1_000_000, source.full_ms(),
         )  # fmt: skip
 
-    def _resumed(self) -> int | None:
+    def _find_resume_time(self) -> int | None:
         """Return when the shard was last read, if that is so long ago that records may have expired since."""
         begin = self._begin
         if begin is None or begin.ended or begin.sequence_number is None:
@@ -239,7 +239,7 @@ class ShardReading:
             return self._options.max_fetch_time_s
         return math.inf if self._plan.patient else _SHORT_WAIT_S
 
-    def _kept(self, page: Page, left: int) -> Page:
+    def _keep_until(self, page: Page, left: int) -> Page:
         """Return a page, or its beginning if the rest belongs to a later batch."""
         rows = page.rows
         if self._plan.patient and self._is_late(page):
@@ -305,7 +305,7 @@ def read_order(
     if stored is None:
         spool = TaskSpool()
         try:
-            readings, stops = _fetched(options, order.plan, reads, spool, source_of)
+            readings, stops = _fetch_shards(options, order.plan, reads, spool, source_of)
             written = stops_to_bytes(stops)
             if store.create(order.file, written):
                 for name, reading in readings.items():
@@ -321,7 +321,7 @@ def read_order(
         yield from read_span(options, order.plan.begin.init, span, [])
 
 
-def _fetched(
+def _fetch_shards(
     options: Options,
     plan: Plan,
     reads: StreamCalls,

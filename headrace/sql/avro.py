@@ -84,7 +84,11 @@ class AvroReader:
             return self._value(kind, space, depth + 1)
         if kind in PRIMITIVES or kind == "fixed":
             value = self._raw(kind, schema)
-            return self._shown(value, schema) if self._for_sql or kind == "fixed" else _text(value)
+            return (
+                self._show_value(value, schema)
+                if self._for_sql or kind == "fixed"
+                else _text(value)
+            )
         return self._compound(kind, schema, space, depth)
 
     def _compound(self, kind: str, schema: Any, space: str, depth: int) -> Any:
@@ -103,7 +107,7 @@ class AvroReader:
             entries: dict[str, Any] = {}
 
             def entry() -> None:
-                key = self._fixed(self._long()).decode()
+                key = self._read_fixed(self._long()).decode()
                 entries[key] = self._value(schema["values"], space, depth + 1)
 
             self._blocks(entry)
@@ -117,17 +121,17 @@ class AvroReader:
         if kind == "null":
             return None
         if kind == "boolean":
-            return self._fixed(1) != b"\x00"
+            return self._read_fixed(1) != b"\x00"
         if kind in ("int", "long"):
             return self._long()
         if kind == "float":
-            return struct.unpack("<f", self._fixed(4))[0]
+            return struct.unpack("<f", self._read_fixed(4))[0]
         if kind == "double":
-            return struct.unpack("<d", self._fixed(8))[0]
-        data = self._fixed(schema["size"] if kind == "fixed" else self._long())
+            return struct.unpack("<d", self._read_fixed(8))[0]
+        data = self._read_fixed(schema["size"] if kind == "fixed" else self._long())
         return data.decode() if kind == "string" else data
 
-    def _shown(self, value: Any, schema: Any) -> Any:
+    def _show_value(self, value: Any, schema: Any) -> Any:
         """Return a value of a logical type as SQL reads it from JSON."""
         if not self._for_sql:
             return _text(value)
@@ -159,7 +163,7 @@ class AvroReader:
             for _ in range(abs(count)):
                 read()
 
-    def _fixed(self, count: int) -> bytes:
+    def _read_fixed(self, count: int) -> bytes:
         part = self._data[self._at : self._at + count] if count >= 0 else b""
         if count < 0 or len(part) < count:
             raise BadRecord("it ends too soon")
@@ -169,7 +173,7 @@ class AvroReader:
     def _long(self) -> int:
         value = shift = 0
         while True:
-            byte = self._fixed(1)[0]
+            byte = self._read_fixed(1)[0]
             value |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
@@ -245,7 +249,8 @@ def _encode(value: Any, schema: Any) -> bytes:
         return (_zigzag(len(value)) + items if value else b"") + b"\x00"
     if kind == "map":
         entries = b"".join(
-            _sized(key.encode()) + _encode(one, schema["values"]) for key, one in value.items()
+            _encode_bytes(key.encode()) + _encode(one, schema["values"])
+            for key, one in value.items()
         )
         return (_zigzag(len(value)) + entries if value else b"") + b"\x00"
     logical = schema.get("logicalType", "") if isinstance(schema, dict) else ""
@@ -254,12 +259,12 @@ def _encode(value: Any, schema: Any) -> bytes:
     if kind == "double":
         return struct.pack("<d", float(value))
     if kind == "string":
-        return _sized(value.encode())
+        return _encode_bytes(value.encode())
     if kind == "bytes":
         if logical != "decimal":
-            return _sized(base64.b64decode(value))
+            return _encode_bytes(base64.b64decode(value))
         number = int(Decimal(str(value)).scaleb(schema["scale"], Context(prec=100)))
-        return _sized(number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True))
+        return _encode_bytes(number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True))
     if logical == "date":
         return _zigzag((date.fromisoformat(value) - date(1970, 1, 1)).days)
     if logical:
@@ -268,7 +273,7 @@ def _encode(value: Any, schema: Any) -> bytes:
     return _zigzag(int(value))
 
 
-def _sized(data: bytes) -> bytes:
+def _encode_bytes(data: bytes) -> bytes:
     return _zigzag(len(data)) + data
 
 

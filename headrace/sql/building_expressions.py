@@ -128,20 +128,20 @@ class ExpressionBuilder:
         return DOUBLE
 
     def build_array_type(self, meta: Meta, element: SqlType) -> SqlType:
-        return self._bounded(array_of(element), place_of(meta))
+        return self._check_depth(array_of(element), place_of(meta))
 
     def build_map_type(self, meta: Meta, key: SqlType, value: SqlType) -> SqlType:
-        return self._bounded(map_of(key, value), place_of(meta))
+        return self._check_depth(map_of(key, value), place_of(meta))
 
     def build_struct_type(self, meta: Meta, *fields: tuple[str, SqlType] | None) -> SqlType:
         pairs = [pair for pair in fields if pair is not None]
         names, types = tuple(name for name, _ in pairs), tuple(type_ for _, type_ in pairs)
-        return self._bounded(SqlType("STRUCT", types, names), place_of(meta))
+        return self._check_depth(SqlType("STRUCT", types, names), place_of(meta))
 
     def build_struct_field(self, _meta: Meta, name: Name, type_: SqlType) -> tuple[str, SqlType]:
         return name, type_
 
-    def _bounded(self, type_: SqlType, place: Place) -> SqlType:
+    def _check_depth(self, type_: SqlType, place: Place) -> SqlType:
         levels, current = 0, [type_]
         while current:
             levels, current = levels + 1, [part for one in current for part in one.of]

@@ -125,7 +125,7 @@ def _compare(
         raise BadCase(f"{name}: the output of {relation} is a list of rows")
     aside = next((n for n in fold.aside if n.lower() == relation.lower()), None)
     if aside is not None:
-        yield from _ordered(relation, rows, fold.aside[aside], exact)
+        yield from _compare_in_order(relation, rows, fold.aside[aside], exact)
         return
     queries = [query for query in script.queries if relation.lower() in _names_of(query)]
     if not queries:
@@ -143,12 +143,12 @@ def _compare(
     if keys:
         latest = {tuple(str(row.columns.get(key)) for key in keys): row for row in actual}
         actual = [row for row in latest.values() if not row.deleted]
-        yield from _unordered(relation, rows, actual, exact)
+        yield from _compare_as_set(relation, rows, actual, exact)
     else:
-        yield from _ordered(relation, rows, actual, exact)
+        yield from _compare_in_order(relation, rows, actual, exact)
 
 
-def _ordered(
+def _compare_in_order(
     relation: str, rows: Sequence[Any], actual: Sequence[ResultRow], exact: bool
 ) -> Iterator[str]:
     for index, (row, result) in enumerate(zip(rows, actual, strict=False)):
@@ -158,7 +158,7 @@ def _ordered(
         yield f"{relation}: {len(actual)} rows, not {len(rows)}{_rest(actual[len(rows) :])}"
 
 
-def _unordered(
+def _compare_as_set(
     relation: str, rows: Sequence[Any], actual: Sequence[ResultRow], exact: bool
 ) -> Iterator[str]:
     left = list(actual)

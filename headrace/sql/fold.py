@@ -240,7 +240,7 @@ class RunningSliding(RunningQuery):
         needed: set[int] = set()
         for by_key, sliding in zip(partitions, self.query.sliding, strict=True):
             for own in by_key.values():
-                later = _needed_later(own, rows[-1].row.time, sliding.over.frame)
+                later = _select_needed_later(own, rows[-1].row.time, sliding.over.frame)
                 needed.update(one.number for one in later)
         self._kept = [one for one in rows if one.number in needed]
         return results
@@ -267,7 +267,7 @@ def _window(own: list[_Kept], row: _Kept, frame: Frame) -> list[_Kept]:
     return [one for one in own if first < one.row.time <= row.row.time]
 
 
-def _needed_later(own: list[_Kept], newest: datetime, frame: Frame) -> list[_Kept]:
+def _select_needed_later(own: list[_Kept], newest: datetime, frame: Frame) -> list[_Kept]:
     """Return the rows of a partition that may be in the window of a row that is still to come."""
     if frame.range_ms is None:
         return own[max(len(own) - (frame.rows or 0), 0) :]
@@ -308,7 +308,7 @@ class RunningMatches(RunningQuery):
         if matcher is None:
             matcher = self._matchers[key] = Matcher(self._match.spec())
         self._count += 1
-        values = [_carried(part(scope)) for part in self._columns]
+        values = [_carry_value(part(scope)) for part in self._columns]
         time = (row.time - conversions.EPOCH) // _MICROSECOND
         matcher.take(time, self._count, values)
         self._newest[0] = max(self._newest[0], row.time)
@@ -342,7 +342,7 @@ class RunningMatches(RunningQuery):
     def _of_match(self, time: int, values: list[Any]) -> dict[tuple[str, str], Any]:
         """Return a match's columns."""
         of_navigations: dict[tuple[str, str], Any] = {
-            ("", self._match.navigations[index].name): _restored(
+            ("", self._match.navigations[index].name): _restore_value(
                 value, self._match.navigations[index].type.name
             )
             for index, value in zip(self._match.results, values, strict=True)
@@ -362,14 +362,14 @@ class RunningMatches(RunningQuery):
         return "|".join(texts) if values else "all"
 
 
-def _carried(value: Any) -> Any:
+def _carry_value(value: Any) -> Any:
     """Return a row's value as the matcher has it in Spark too, where a DATE is text."""
     return (
         value.isoformat() if isinstance(value, date) and not isinstance(value, datetime) else value
     )
 
 
-def _restored(value: Any, type_name: str) -> Any:
+def _restore_value(value: Any, type_name: str) -> Any:
     return date.fromisoformat(value) if type_name == "DATE" and value is not None else value
 
 

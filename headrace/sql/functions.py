@@ -77,7 +77,7 @@ def _round(number: Any, digits: int = 0) -> Any:
     return value if isinstance(number, Decimal) else float(value)
 
 
-def _rounded_whole(number: Any) -> Any:
+def _round_to_whole(number: Any) -> Any:
     value = _round(number)
     return value if isinstance(value, Decimal) else int(value)
 
@@ -213,7 +213,7 @@ def _slice(values: list[Any], first: int, last: int) -> list[Any] | None:
     return values[first - 1 : last] if 1 <= first <= last + 1 and last <= len(values) else None
 
 
-def _ordered(values: Sequence[Any], order: str = "ASC") -> list[Any]:
+def _sort_values(values: Sequence[Any], order: str = "ASC") -> list[Any]:
     items = sorted(present(values), reverse=order.upper().startswith("DESC"))
     return [*items, *[None] * (len(values) - len(items))]
 
@@ -291,7 +291,7 @@ _TABLE: tuple[Function, ...] = (
              "({0} - {0} + floor({0}))", lambda x: float(math.floor(x)) if isinstance(x, float) else math.floor(x)),
     Function("ROUND", "NI?", _round_type,
              lambda x, n=None: f"round({x}, {n})" if n else f"cast(round({x}) AS BIGINT)",
-             lambda x, n=None: _rounded_whole(x) if n is None else _round(x, n)),
+             lambda x, n=None: _round_to_whole(x) if n is None else _round(x, n)),
     Function("SQRT", "N", DOUBLE, "sqrt(cast({0} AS DOUBLE))", lambda x: math.sqrt(x) if x >= 0 else math.nan),
     Function("EXP", "N", DOUBLE, "exp(cast({0} AS DOUBLE))", math.exp),
     Function("LN", "N", DOUBLE, lambda x: _spark_log(x, "ln"), lambda x: _log(x, math.log)),
@@ -370,7 +370,7 @@ _TABLE: tuple[Function, ...] = (
     Function("ARRAY_MAX", "A", element, "array_max({0})", lambda a: max(present(a), default=None)),
     Function("ARRAY_MIN", "A", element, "array_min({0})", lambda a: min(present(a), default=None)),
     Function("ARRAY_REMOVE", "A*", first, "array_remove({0}, {1})", lambda a, x: [y for y in a if y != x]),
-    Function("ARRAY_SORT", "AK?", first, _spark_ordered, _ordered),
+    Function("ARRAY_SORT", "AK?", first, _spark_ordered, _sort_values),
     Function("SLICE", "AII", first, _SPARK_SLICE, _slice),
     Function("GENERATE_SERIES", "III?", lambda t: array_of(_all(t)), _spark_series, _series),
     Function("MAP_KEYS", "M", _keys, "map_keys({0})", list),

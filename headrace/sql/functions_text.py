@@ -87,7 +87,7 @@ def json_text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else _dump(value)
 
 
-def _typed(value: str, kind: type) -> Any:
+def _read_typed_json(value: str, kind: type) -> Any:
     result = read_json(value)
     if not isinstance(result, kind):
         raise ValueError(value)  # noqa: TRY004 - the text is another one
@@ -145,7 +145,7 @@ def _spark_mask(value: str, *masks: str) -> str:
     return f"mask({', '.join((value, *masks, *_MASKS[len(masks) :]))})"
 
 
-def _masked_part(name: str, python: Callable[..., str], spark: str) -> Function:
+def _mask_function(name: str, python: Callable[..., str], spark: str) -> Function:
     """Return a MASK function of a part; in `spark`, M and K stand for the masked and the kept part's function."""
 
     def written(value: str, count: str, *masks: str) -> str:
@@ -157,7 +157,7 @@ def _masked_part(name: str, python: Callable[..., str], spark: str) -> Function:
     return Function(name, "SIS?S?S?S?", STRING, written, python, null_from=2)
 
 
-def _left(value: str, count: int) -> str:
+def _take_left(value: str, count: int) -> str:
     return value[: min(max(count, 0), len(value))]
 
 
@@ -250,23 +250,23 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
     Function("SPLIT_TO_MAP", "SSS", map_of(STRING, STRING), _spark_split_to_map,
              lambda s, a, b: _split_to_map(s, a, b) if a and b else None),
     Function("MASK", "SS?S?S?S?", STRING, _spark_mask, _mask, null_from=1),
-    _masked_part("MASK_LEFT", lambda s, n, *m: _mask(_left(s, n), *m) + s[max(n, 0) :],
+    _mask_function("MASK_LEFT", lambda s, n, *m: _mask(_take_left(s, n), *m) + s[max(n, 0) :],
                  "concat(M(left({s}, {n}))M, substring({s}, {n} + 1))"),
-    _masked_part("MASK_RIGHT", lambda s, n, *m: _left(s, len(s) - n) + _mask(_right(s, n), *m),
+    _mask_function("MASK_RIGHT", lambda s, n, *m: _take_left(s, len(s) - n) + _mask(_right(s, n), *m),
                  "concat(left({s}, greatest(length({s}) - {n}, 0)), M(right({s}, {n}))M)"),
-    _masked_part("MASK_KEEP_LEFT", lambda s, n, *m: _left(s, n) + _mask(s[max(n, 0) :], *m),
+    _mask_function("MASK_KEEP_LEFT", lambda s, n, *m: _take_left(s, n) + _mask(s[max(n, 0) :], *m),
                  "concat(left({s}, {n}), M(substring({s}, {n} + 1))M)"),
-    _masked_part("MASK_KEEP_RIGHT", lambda s, n, *m: _mask(_left(s, len(s) - n), *m) + _right(s, n),
+    _mask_function("MASK_KEEP_RIGHT", lambda s, n, *m: _mask(_take_left(s, len(s) - n), *m) + _right(s, n),
                  "concat(M(left({s}, greatest(length({s}) - {n}, 0)))M, right({s}, {n}))"),
     # JSON.
     Function("IS_JSON_STRING", "S", BOOLEAN,
              "coalesce(trim({0}) = 'null' OR get_json_object({0}, '$') IS NOT NULL, false)", _is_json, takes_null=True),
-    Function("JSON_ARRAY_LENGTH", "S", INT, "json_array_length({0})", lambda s: len(_typed(s, list))),
-    Function("JSON_KEYS", "S", array_of(STRING), "json_object_keys({0})", lambda s: list(_typed(s, dict))),
+    Function("JSON_ARRAY_LENGTH", "S", INT, "json_array_length({0})", lambda s: len(_read_typed_json(s, list))),
+    Function("JSON_KEYS", "S", array_of(STRING), "json_object_keys({0})", lambda s: list(_read_typed_json(s, dict))),
     Function("JSON_ITEMS", "S", array_of(STRING), "from_json({0}, 'ARRAY<STRING>')",
-             lambda s: [json_text(item) for item in _typed(s, list)]),
+             lambda s: [json_text(item) for item in _read_typed_json(s, list)]),
     Function("JSON_RECORDS", "S", map_of(STRING, STRING), "from_json({0}, 'MAP<STRING, STRING>')",
-             lambda s: {key: json_text(item) for key, item in _typed(s, dict).items()}),
+             lambda s: {key: json_text(item) for key, item in _read_typed_json(s, dict).items()}),
     Function("TO_JSON_STRING", "*", STRING,
              lambda v: f"regexp_replace(to_json(named_struct('v', {v}), {_JSON_OPTIONS}), '^.{{5}}|.$', '')",
              write_json, takes_null=True),

@@ -40,7 +40,7 @@ def wrapped(number: Any) -> Any:
     return number
 
 
-def _added(kind: str, total: Any, value: Any) -> Any:
+def _add_value(kind: str, total: Any, value: Any) -> Any:
     """Return an aggregate's running total with one value more; None is the total of no values."""
     if kind == "count":
         return (total or 0) + (value is not None)
@@ -190,7 +190,7 @@ class Matcher:
             return places[id(later[0] if later else path)] if later or path is not None else -1
 
         ways = [
-            [step, place_of(path), self._summary(summary, -self._base, _tagged)]
+            [step, place_of(path), self._summary(summary, -self._base, _tag_total)]
             for step, path, summary in search.ways
         ]
         return {
@@ -207,7 +207,7 @@ class Matcher:
         search.is_whole = state["is_whole"]
         search.best = None if state["best"] < 0 else paths[state["best"]]
         search.ways = [
-            (step, None if place < 0 else paths[place], self._summary(summary, 0, _untagged))
+            (step, None if place < 0 else paths[place], self._summary(summary, 0, _untag_total))
             for step, place, summary in state["ways"]
         ]
         return search
@@ -352,7 +352,7 @@ class Matcher:
                 result[slot] = (*before, number)[-1 - (offset if kind == "last" else 0) :]
             else:
                 value = 1 if column < 0 else self._row(number)[2][column]
-                result[slot] = _added(kind, before, value)
+                result[slot] = _add_value(kind, before, value)
         return tuple(result)
 
     def _value(self, index: int, number: int, summary: tuple[Any, ...]) -> Any:
@@ -400,7 +400,7 @@ class Matcher:
             elif kind in _AGGREGATES:
                 total = None
                 for number in of:
-                    total = _added(kind, total, 1 if column < 0 else self._at(number, column))
+                    total = _add_value(kind, total, 1 if column < 0 else self._at(number, column))
                 values.append(_result(kind, total))
             else:
                 values.append(self._of(kind, of, column, offset))
@@ -430,10 +430,10 @@ def _nothing(kind: str) -> Any:
     return None if kind in _AGGREGATES else ()
 
 
-def _tagged(total: Any) -> Any:
-    """Return a running total as JSON has it, so that `_untagged` gives it back with its type."""
+def _tag_total(total: Any) -> Any:
+    """Return a running total as JSON has it, so that `_untag_total` gives it back with its type."""
     if isinstance(total, tuple):
-        return {"avg": [_tagged(total[0]), total[1]]}
+        return {"avg": [_tag_total(total[0]), total[1]]}
     if isinstance(total, (datetime, Decimal)):
         return {type(total).__name__: encoded(total)}
     if isinstance(total, float) and not math.isfinite(total):
@@ -441,12 +441,12 @@ def _tagged(total: Any) -> Any:
     return total
 
 
-def _untagged(total: Any) -> Any:
+def _untag_total(total: Any) -> Any:
     if not isinstance(total, dict):
         return total
     ((kind, value),) = total.items()
     if kind == "avg":
-        return _untagged(value[0]), value[1]
+        return _untag_total(value[0]), value[1]
     if kind == "datetime":
         return EPOCH + timedelta(microseconds=value)
     return Decimal(value) if kind == "Decimal" else float(value)

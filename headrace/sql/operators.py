@@ -128,7 +128,7 @@ def remainder(left: Any, right: Any) -> Any:
     return left - right * int(left / right)
 
 
-def _mixed(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _swap_for_interval(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda left, right: (
         function(left, right)
         if isinstance(right, timedelta)
@@ -144,10 +144,10 @@ BINARY: dict[str, Callable[..., Any]] = {
     ">": lambda left, right: less(right, left),
     "<=": lambda left, right: not less(right, left),
     ">=": lambda left, right: not less(left, right),
-    "+": _mixed(lambda left, right: left + right),
-    "-": _mixed(lambda left, right: left - right),
+    "+": _swap_for_interval(lambda left, right: left + right),
+    "-": _swap_for_interval(lambda left, right: left - right),
     "*": lambda left, right: left * right,
-    "/": _mixed(quotient),
+    "/": _swap_for_interval(quotient),
     "DIV": whole_quotient,
-    "%": _mixed(remainder),
+    "%": _swap_for_interval(remainder),
 }

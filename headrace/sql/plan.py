@@ -364,7 +364,7 @@ def resolve_column(column: Column, scope: Scope) -> tuple[Expression, SqlType]:
     name = column.name.lower()
     if column.relation is None and name in scope.parameters:
         return column, scope.parameters[name]
-    inputs, upper = _named(column, scope), column.name.upper()
+    inputs, upper = _find_inputs(column, scope), column.name.upper()
     # A window's bounds may be called a relation's.
     is_own = all(one.relation.column(name) is None for one in inputs)
     if upper in scope.extras and (column.relation is None or is_own):
@@ -424,7 +424,7 @@ def _of_record(
     return replace(column, name=name, relation=source.alias), _OF_RECORDS[name]
 
 
-def _named(column: Column, scope: Scope) -> tuple[Input, ...]:
+def _find_inputs(column: Column, scope: Scope) -> tuple[Input, ...]:
     if column.relation is None:
         return scope.inputs
     inputs = tuple(one for one in scope.inputs if one.alias.lower() == column.relation.lower())

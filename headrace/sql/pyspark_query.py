@@ -266,7 +266,7 @@ class QueryWriter:
             for bound, path in (("WINDOWSTART", "_window.start"), ("WINDOWEND", "_window.end")):
                 if bound not in names:
                     lines.append(f'{pad}    F.expr("{text.bound(path)}").alias("{bound}"),')
-        lines += [f"{pad}    {column}," for column in self._hidden(query, text)]
+        lines += [f"{pad}    {column}," for column in self._list_hidden_columns(query, text)]
         if _has_tombstones(query):
             lines.append(f'{pad}    "_deleted",')
         lines.append(f"{pad})")
@@ -313,7 +313,7 @@ class QueryWriter:
             return f"F.col({literal(name(output.name))})"
         return f"{expr(written)}.alias({literal(output.name)})"
 
-    def _hidden(self, query: QueryPlan, text: SparkText) -> list[str]:
+    def _list_hidden_columns(self, query: QueryPlan, text: SparkText) -> list[str]:
         """Return the columns that a row carries besides its own: partition key, time, order, and what it is."""
         if query.is_aggregate:
             keys = ", ".join(f"cast({name(key.name)} AS STRING)" for key in query.keys)

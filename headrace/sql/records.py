@@ -133,7 +133,7 @@ def _columns(relation: Relation, data: Any) -> dict[str, Any]:
         fields = _as(dict, json.loads(data) if isinstance(data, str) else data)
         return {c.name: _json_value(fields.get(c.name), c.type) for c in relation.columns}
     if relation.format == "CSV":
-        parts = _delimited(str(data), relation.delimiter)
+        parts = _split_record(str(data), relation.delimiter)
         # Its key may be the record's partition key alone, as KSQL writes it.
         of_value = [one for one in relation.columns if not one.is_key]
         columns = relation.columns if len(parts) == len(relation.columns) else of_value
@@ -197,7 +197,7 @@ def _as(kind: type, value: Any) -> Any:
     return value
 
 
-def _delimited(text: str, delimiter: str) -> list[str]:
+def _split_record(text: str, delimiter: str) -> list[str]:
     """Return a record's parts; one in quotes may have the delimiter in it. Its line may end, and is the only one."""
     text = text.rstrip("\r\n")
     if '"' not in text and ("\n" in text or "\r" in text):

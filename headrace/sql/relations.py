@@ -56,7 +56,7 @@ def declare_relation(
     origin: Origin | None = None,
 ) -> Relation:
     """Return a relation with what its WITH clause and the `origin` of its columns say."""
-    values = _known(properties)
+    values = _check_properties(properties)
     origin = origin or Origin()
     if "key" in values:
         columns = _with_key(columns, values["key"])
@@ -133,7 +133,7 @@ class Origin:
 
 def origin_of(statement: CreateSource, outside: Outside) -> Origin:
     """Return what INFER, glue_table or schema_name give; an empty one if the statement has none of these."""
-    values = _known(statement.properties)
+    values = _check_properties(statement.properties)
     sources = [one for one in ("glue_table", "schema_name") if one in values]
     if statement.inferred_from:
         sources.insert(0, "INFER")
@@ -144,11 +144,11 @@ def origin_of(statement: CreateSource, outside: Outside) -> Origin:
     if not sources:
         return Origin()
     if sources[0] == "INFER":
-        return _inferred(statement, values, outside)
+        return _infer_origin(statement, values, outside)
     return _of_table(values, outside) if sources[0] == "glue_table" else _of_schema(values, outside)
 
 
-def _inferred(statement: CreateSource, values: dict[str, Property], outside: Outside) -> Origin:
+def _infer_origin(statement: CreateSource, values: dict[str, Property], outside: Outside) -> Origin:
     for name in _STREAM_NAMES:
         if name in values and _text(values[name]) != statement.inferred_from:
             raise SqlError("FROM STREAM names the stream", values[name].place)
@@ -199,7 +199,7 @@ def _of_schema(values: dict[str, Property], outside: Outside) -> Origin:
     return Origin(columns, format="AVRO", schemas=schemas, about=about)
 
 
-def _known(properties: Sequence[Property]) -> dict[str, Property]:
+def _check_properties(properties: Sequence[Property]) -> dict[str, Property]:
     for one in properties:
         if one.name not in _PROPERTIES:
             raise SqlError(

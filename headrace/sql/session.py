@@ -191,7 +191,7 @@ class Session:
         query, follows = self._analysis.plan(statement), statement.select.emit == "CHANGES"
         view = self._view(query)
         if view is None:
-            rows = self._folded(query, follows=follows)
+            rows = self._fold_rows(query, follows=follows)
         elif follows:
             assert self._views is not None
             rows = map(result_of, push(query, view, self._views.wait))
@@ -219,7 +219,7 @@ class Session:
             )
         return None if maker is None else self._views.open(relation, maker.name)
 
-    def _folded(self, query: QueryPlan, *, follows: bool) -> Iterator[ResultRow]:
+    def _fold_rows(self, query: QueryPlan, *, follows: bool) -> Iterator[ResultRow]:
         """Return a query's rows as they come of the streams, by the fold; of tables each key's last one."""
         script = self._analysis.script()
         fold, count = Fold(replace(script, queries=(*script.queries, query)).needed_by([query])), 0

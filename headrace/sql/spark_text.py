@@ -55,7 +55,7 @@ def match_lines(query: QueryPlan, match: MatchPlan, text: SparkText) -> list[str
         )
         or "'all'"
     )
-    columns = [_carried(text.write(one.expression), one.type) for one in match.columns]
+    columns = [_carry_text(text.write(one.expression), one.type) for one in match.columns]
     kinds = [_KINDS.get(one.type.name, "") for one in match.columns]
     lines: list[str] = []
     if match.where is not None:
@@ -74,7 +74,7 @@ def match_lines(query: QueryPlan, match: MatchPlan, text: SparkText) -> list[str
     for index in match.results:
         one = match.navigations[index]
         lines.append(
-            f"            ({one.name!r}, {_carried_type(one.type)!r}, {_restored('{0}', one.type)!r}),"
+            f"            ({one.name!r}, {_carry_type(one.type)!r}, {_restore_text('{0}', one.type)!r}),"
         )
     lines += ["        ],", "    )", "    rows = rows.select("]
     lines += [
@@ -88,25 +88,25 @@ def match_lines(query: QueryPlan, match: MatchPlan, text: SparkText) -> list[str
     return [*lines, f'    rows = rows.withColumn("_key", {expr(key)})']
 
 
-def _carried(text: str, type_: SqlType) -> str:
+def _carry_text(text: str, type_: SqlType) -> str:
     """Return an expression as the matcher's JSON carries it: no digit is lost."""
     if type_.name == "TIMESTAMP":
         return f"unix_micros({text})"
-    return f"cast({text} AS {_carried_type(type_)})" if type_.name in _AS_TEXT else text
+    return f"cast({text} AS {_carry_type(type_)})" if type_.name in _AS_TEXT else text
 
 
-def _carried_type(type_: SqlType) -> str:
+def _carry_type(type_: SqlType) -> str:
     if type_.of:
-        return f"ARRAY<{_carried_type(type_.of[0])}>"
+        return f"ARRAY<{_carry_type(type_.of[0])}>"
     return {"TIMESTAMP": "BIGINT", "DECIMAL": "STRING", "DATE": "STRING"}.get(
         type_.name, type_.spark()
     )
 
 
-def _restored(text: str, type_: SqlType) -> str:
+def _restore_text(text: str, type_: SqlType) -> str:
     """Return a value that was carried as one of its type."""
     if type_.of:
-        one = _restored("v", type_.of[0])
+        one = _restore_text("v", type_.of[0])
         return text if one == "v" else f"transform({text}, v -> {one})"
     if type_.name == "TIMESTAMP":
         return f"timestamp_micros({text})"

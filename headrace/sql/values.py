@@ -216,12 +216,12 @@ def _call(call: Call) -> Evaluator:
         values = [part(row) for part in parts]
         if function.is_null_of(values):
             return None
-        return _bounded(function.python(*values))
+        return _check_bounds(function.python(*values))
 
     return evaluate
 
 
-def _bounded(value: Any) -> Any:
+def _check_bounds(value: Any) -> Any:
     if isinstance(value, str) and len(value) > MOST_CHARACTERS:
         raise TooLarge(f"a text of {len(value):,} characters; a record has at most 10 MiB")
     if isinstance(value, (list, dict)) and len(value) > MOST_ITEMS:
@@ -276,7 +276,7 @@ def _operation(operation: Operation) -> Evaluator:
 
 _BINARY: dict[str, Callable[..., Any]] = {
     **BINARY,
-    "||": lambda left, right: _bounded(text(left) + text(right)),
+    "||": lambda left, right: _check_bounds(text(left) + text(right)),
 }
 
 

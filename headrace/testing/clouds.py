@@ -139,7 +139,7 @@ class _Entering:
         self._blocks: list[contextlib.AbstractContextManager[LocalCloud]] = []
 
     def __enter__(self) -> LocalCloud:
-        block = _entered(self._options)
+        block = _enter_cloud(self._options)
         self._blocks.append(block)
         return block.__enter__()
 
@@ -155,14 +155,14 @@ class _Entering:
 
             @functools.wraps(target)
             async def run_async(*args: Any, **kwargs: Any) -> Any:
-                with _entered(self._options):
+                with _enter_cloud(self._options):
                     return await target(*args, **kwargs)
 
             return cast("F", run_async)
 
         @functools.wraps(target)
         def run(*args: Any, **kwargs: Any) -> Any:
-            with _entered(self._options):
+            with _enter_cloud(self._options):
                 return target(*args, **kwargs)
 
         return cast("F", run)
@@ -182,7 +182,7 @@ def cloud(**options: Any) -> _Entering:
 
 
 @contextlib.contextmanager
-def _entered(options: dict[str, Any]) -> Generator[LocalCloud]:
+def _enter_cloud(options: dict[str, Any]) -> Generator[LocalCloud]:
     with LocalCloud(**options) as local_cloud, send_requests_to(local_cloud):
         yield local_cloud
 
@@ -209,7 +209,7 @@ def _decorate_class(decorated: type[Any], options: dict[str, Any]) -> type[Any]:
         set_up: Callable[[Any], None] = decorated.setUp
 
         def enter_and_set_up(self: Any) -> None:
-            block = _entered(options)
+            block = _enter_cloud(options)
             block.__enter__()
             self.addCleanup(block.__exit__, None, None, None)
             set_up(self)

@@ -203,7 +203,7 @@ class InProcessEnvironment:
 
     def initialise(self) -> ProcessBroken | None:
         """See `ExecutionEnvironment`."""
-        with self._entered(""):
+        with self._enter_environment(""):
             try:
                 self._load()
             except FunctionNotLoadable as error:
@@ -230,7 +230,7 @@ class InProcessEnvironment:
         error: str | None = "Unhandled"
         started_s = rules.elapsed_s()
         try:
-            with self._entered(request_id):
+            with self._enter_environment(request_id):
                 if self._handler is None:
                     init_ms = self._initialise(request_id)
                 else:
@@ -300,7 +300,7 @@ class InProcessEnvironment:
         return encode_answer(answer, invocation.request_id)
 
     @contextlib.contextmanager
-    def _entered(self, request_id: str) -> Generator[None]:
+    def _enter_environment(self, request_id: str) -> Generator[None]:
         """Install this environment's modules, variables, output and log level inside the block."""
         root, handler = logging.getLogger(), self._log_handler
         with (

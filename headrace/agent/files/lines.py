@@ -40,7 +40,7 @@ class Splitter:
         if lines and not lines[-1].endswith(b"\n"):
             rest = lines.pop()
         if self._starts_record is not None:
-            lines, rest = self._joined(lines, rest)
+            lines, rest = self._join_lines(lines, rest)
         if lines and max(map(len, lines)) > self.longest_bytes:
             lines = [part for line in lines for part in self._cut(line)]
         if len(rest) > self.longest_bytes:
@@ -53,7 +53,7 @@ class Splitter:
             rest = b""
         return lines, len(data) - len(rest)
 
-    def _joined(self, lines: list[bytes], rest: bytes) -> tuple[list[bytes], bytes]:
+    def _join_lines(self, lines: list[bytes], rest: bytes) -> tuple[list[bytes], bytes]:
         assert self._starts_record is not None
         records: list[bytes] = []
         parts: list[bytes] = []

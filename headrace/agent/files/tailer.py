@@ -197,7 +197,7 @@ class Tailer:
                 # The original was truncated and begins as before, such as by its header.
                 return changed, self._begin_at(entry, content, shared)
             # What the original was not read of is in its copy.
-            end = self._renamed(original, entry, content)
+            end = self._follow_renamed_file(original, entry, content)
             if not original.is_done:
                 changed.append(self._note(replace(original, is_done=True)))
             return changed, end
@@ -233,7 +233,7 @@ class Tailer:
             self._next_key - 1, str(entry.path), device, inode, at_ms=self._clock.now_ms()
         )
 
-    def _renamed(self, original: Position, entry: Entry, content: Content) -> Position:
+    def _follow_renamed_file(self, original: Position, entry: Entry, content: Content) -> Position:
         position = self._new(entry, content)
         return self._note(
             replace(original, key=position.key, path=position.path, device=position.device, inode=position.inode,
@@ -331,13 +331,13 @@ class Tailer:
         except OSError as error:
             self._tell(file.entry.path, error)
             return []
-        return self._truncated(file)
+        return self._restart_truncated_file(file)
 
     def _has_before(self, file: _File) -> bool:
         start = file.position.offset - len(file.before)
         return file.content.read_at(start, len(file.before)) == file.before
 
-    def _truncated(self, file: _File) -> list[Position]:
+    def _restart_truncated_file(self, file: _File) -> list[Position]:
         """Begin a truncated file again, under a new position."""
         _LOG.info("%s was truncated; it is read from its start", file.entry.path)
         old = self._note(replace(file.position, is_done=True))

@@ -276,7 +276,7 @@ class FileChannel(MemoryChannel):
                 done.append((first, first + count))
             self._next = max(self._next, first + count)
             index += 1
-        done = _merged(done)
+        done = _merge_ranges(done)
         for index, first, sizes in puts:
             rest = list(_rest(first, first + len(sizes), done))
             left = sum(end - begin for begin, end in rest)
@@ -411,7 +411,7 @@ def _columns(events: Sequence[Event]) -> tuple[list[Any], list[int], list[bytes]
     return headers, which, bodies
 
 
-def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     merged: list[tuple[int, int]] = []
     for begin, end in sorted(ranges):
         if merged and begin <= merged[-1][1]:

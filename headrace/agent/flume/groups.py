@@ -73,7 +73,7 @@ class Group:
     def process(self, timeout_s: float) -> bool:
         """See `Sink.process`; raises SinkFailed only when every sink has failed or is left alone."""
         now_s, failure = self._clock.monotonic_s(), None
-        free = [member for member in self._ordered() if member.free_at_s <= now_s]
+        free = [member for member in self._order_members() if member.free_at_s <= now_s]
         for member in free:
             try:
                 is_busy = member.sink.process(timeout_s)
@@ -87,7 +87,7 @@ class Group:
             str(failure) if failure else "every sink of the group has failed and is left alone"
         )
 
-    def _ordered(self) -> list[_Member]:
+    def _order_members(self) -> list[_Member]:
         if self._order == "failover":
             return sorted(self._members, key=lambda member: -member.priority)
         if self._order == "random":

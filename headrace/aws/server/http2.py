@@ -371,10 +371,10 @@ class Http2Connection(asyncio.Protocol):
         exchange.answer = started
         answering = self._answering[stream_id] = RequestInProgress(exchange)
         answering.task = asyncio.get_running_loop().create_task(self._serve(stream_id, answering))
-        answering.task.add_done_callback(lambda _: self._done(stream_id))
+        answering.task.add_done_callback(lambda _: self._finish_stream(stream_id))
         answering.task.add_done_callback(log_failure)
 
-    def _done(self, stream_id: int) -> None:
+    def _finish_stream(self, stream_id: int) -> None:
         self._answering.pop(stream_id, None)
         self._close_when_done()
 

@@ -58,12 +58,12 @@ class DynamoDbLeaseStore:
     def prepare(self) -> None:
         """See `LeaseStore.prepare`. Raises StoreError when a table of this name is not one of leases."""
         client = self._client
-        description = self._described(self._name)
+        description = self._describe_table(self._name)
         if self._tables == "auto":
-            self._is_single = self._described(self._coordinator) is None
+            self._is_single = self._describe_table(self._coordinator) is None
         if description is None:
             self._create(self._name, LEASE_KEY, with_index=True)
-            description = self._described(self._name)
+            description = self._describe_table(self._name)
         keys = [key["AttributeName"] for key in (description or {}).get("KeySchema", ())]
         if keys != [LEASE_KEY]:
             raise StoreError(
@@ -71,7 +71,7 @@ class DynamoDbLeaseStore:
             )
         if not self._is_single:
             for name, key in ((self._coordinator, "key"), (self._workers, "wid")):
-                if self._described(name) is None:
+                if self._describe_table(name) is None:
                     self._create(name, key)
         for name in self._all_tables():
             client.get_waiter("table_exists").wait(
@@ -191,7 +191,7 @@ class DynamoDbLeaseStore:
                 return items
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
-    def _described(self, table: str) -> dict[str, Any] | None:
+    def _describe_table(self, table: str) -> dict[str, Any] | None:
         client = self._client
         try:
             return client.describe_table(TableName=table)["Table"]

@@ -103,7 +103,7 @@ class Leadership:
             if seen is None or seen.value != worker.updated_s:
                 self._worker_seen[worker.id] = _Seen(worker.updated_s, now_s)
 
-    def _rested_s(self, lease: Lease, now_s: float) -> float:
+    def _rest_s(self, lease: Lease, now_s: float) -> float:
         """Return for how long a lease's counter has rested, as far as this worker has seen."""
         return now_s - self._counters[lease.key].at_s
 
@@ -185,7 +185,7 @@ class Leadership:
         renewing: set[str] = set()
         for lease in table.leases.values():
             if lease.worker is not None and not lease.has_ended:
-                rests = self._rested_s(lease, now_s) > self._failover_s
+                rests = self._rest_s(lease, now_s) > self._failover_s
                 (resting if rests else renewing).add(lease.worker)
         # Whoever let all of its leases rest is dead until it reports again.
         for worker_id in resting - renewing:
@@ -200,14 +200,14 @@ class Leadership:
         renewing = {
             lease.worker
             for lease in open_leases
-            if lease.worker is not None and self._rested_s(lease, now_s) <= self._failover_s
+            if lease.worker is not None and self._rest_s(lease, now_s) <= self._failover_s
         }
         self._end_handoffs(open_leases, now_s)
         moves = plan(
             open_leases,
             workers=workers,
             strangers={worker for worker in renewing if worker not in table.workers},
-            is_expired=lambda lease: self._rested_s(lease, now_s) > self._failover_s,
+            is_expired=lambda lease: self._rest_s(lease, now_s) > self._failover_s,
         )
         for move in moves:
             lease = move.lease
@@ -215,7 +215,7 @@ class Leadership:
                 # The counter stays the worker's: it goes on renewing until it has finished.
                 new = replace(lease, owner=move.owner, checkpoint_owner=lease.owner)
             else:
-                new = _taken(lease, move.owner)
+                new = _take_lease(lease, move.owner)
             self.moves += self._store.write(lease, new)
         return self._store.load() if moves else table
 
@@ -231,13 +231,13 @@ class Leadership:
     def rescue(self, table: Table, now_s: float) -> None:
         """Take leases that rest although there is a leader: it may be dead, and its lock valid for two minutes."""
         for lease in table.leases.values():
-            if lease.has_ended or self._rested_s(lease, now_s) <= 3 * self._failover_s:
+            if lease.has_ended or self._rest_s(lease, now_s) <= 3 * self._failover_s:
                 continue
-            if self._store.write(lease, _taken(lease, self.worker_id)):
+            if self._store.write(lease, _take_lease(lease, self.worker_id)):
                 _LOG.info("The lease of %s rested; %s takes it", lease.key, self.worker_id)
 
 
-def _taken(lease: Lease, owner: str) -> Lease:
+def _take_lease(lease: Lease, owner: str) -> Lease:
     switches = lease.switches + (lease.owner is not None and lease.owner != owner)
     return replace(
         lease, owner=owner, checkpoint_owner=None, counter=lease.counter + 1, switches=switches
@@ -318,10 +318,10 @@ def plan(
         owner = min(takers, key=lambda worker: (load.total[worker], worker))
         load.add(lease, owner)
         moves.append(Move(lease, owner, is_graceful=False))
-    return moves + _balanced(load, takers, strangers, set(homeless))
+    return moves + _plan_moves(load, takers, strangers, set(homeless))
 
 
-def _balanced(
+def _plan_moves(
     load: _Load, takers: list[str], strangers: set[str], assigned: set[Lease]
 ) -> list[Move]:
     moves: list[Move] = []

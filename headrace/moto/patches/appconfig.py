@@ -378,12 +378,12 @@ def _start_session(request: Any, _url: str, _headers: Any) -> Any:
         ]
         poll_s = int(asked.get("RequiredMinimumPollIntervalInSeconds") or 60)
     except (AttributeError, TypeError, ValueError, RecursionError):
-        return _refused("BadRequestException", "The request cannot be read.", 400)
+        return _error_answer("BadRequestException", "The request cannot be read.", 400)
     backend = _backend_of(request)
     try:
         _find_target(backend, *names)
     except LookupError as error:
-        return _refused("ResourceNotFoundException", str(error.args[0]), 404)
+        return _error_answer("ResourceNotFoundException", str(error.args[0]), 404)
     token = _token(backend, [*names, poll_s, 0])
     return 201, {"Content-Type": "application/json"}, json.dumps({"InitialConfigurationToken": token})  # fmt: skip
 
@@ -394,12 +394,12 @@ def _answer_latest(request: Any, url: str, _headers: Any) -> Any:
     token = parse_qs(urlsplit(url).query).get("configuration_token", [""])[0]
     parts = _read_token(backend, token)
     if parts is None:
-        return _refused("BadRequestException", "Configuration token is invalid.", 400)
+        return _error_answer("BadRequestException", "Configuration token is invalid.", 400)
     *names, poll_s, seen = parts
     try:
         environment, profile = _find_target(backend, *names)
     except LookupError as error:
-        return _refused("ResourceNotFoundException", str(error.args[0]), 404)
+        return _error_answer("ResourceNotFoundException", str(error.args[0]), 404)
     deployed = next(
         (
             deployment
@@ -411,7 +411,7 @@ def _answer_latest(request: Any, url: str, _headers: Any) -> Any:
     )
     if deployed is None:
         sentence = "There is no deployed configuration for this profile and environment."
-        return _refused("ResourceNotFoundException", sentence, 404)
+        return _error_answer("ResourceNotFoundException", sentence, 404)
     number = deployed["DeploymentNumber"]
     version = _find_version(profile, deployed["ConfigurationVersion"])
     headers = {
@@ -492,6 +492,6 @@ def _seal(backend: Any, plain: bytes) -> bytes:
     return hmac.digest(backend.token_key.encode(), plain, "sha256")[:_SEAL_BYTES]
 
 
-def _refused(code: str, sentence: str, status: int) -> Any:
+def _error_answer(code: str, sentence: str, status: int) -> Any:
     headers = {"Content-Type": "application/json", "x-amzn-ErrorType": code}
     return status, headers, json.dumps({"Message": sentence})

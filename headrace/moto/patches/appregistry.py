@@ -82,21 +82,21 @@ def add_attribute_groups(urls: Any) -> None:
             "arn": f"arn:{where}:/attribute-groups/{id_}",
             "name": name,
             "description": self._get_param("description"),
-            "attributes": _checked(self._get_param("attributes")),
+            "attributes": _check_attributes(self._get_param("attributes")),
             "creationTime": _now(),
             "lastUpdateTime": _now(),
             "tags": self._get_param("tags") or {},
             "applications": [],
         }
         _groups(self)[id_] = group
-        return json.dumps({"attributeGroup": _described(group)})
+        return json.dumps({"attributeGroup": _describe_group(group)})
 
     def get_attribute_group(self: Any) -> str:
-        return json.dumps(_described(_group_named(self)))
+        return json.dumps(_describe_group(_group_named(self)))
 
     def list_attribute_groups(self: Any) -> str:
         return json.dumps(
-            {"attributeGroups": [_described(group) for group in _groups(self).values()]}
+            {"attributeGroups": [_describe_group(group) for group in _groups(self).values()]}
         )
 
     def update_attribute_group(self: Any) -> str:
@@ -104,14 +104,14 @@ def add_attribute_groups(urls: Any) -> None:
         for name in ("name", "description", "attributes"):
             if self._get_param(name) is not None:
                 group[name] = self._get_param(name)
-        _checked(group["attributes"])
+        _check_attributes(group["attributes"])
         group["lastUpdateTime"] = _now()
-        return json.dumps({"attributeGroup": _described(group)})
+        return json.dumps({"attributeGroup": _describe_group(group)})
 
     def delete_attribute_group(self: Any) -> str:
         group = _group_named(self)
         del _groups(self)[group["id"]]
-        return json.dumps({"attributeGroup": _described(group)})
+        return json.dumps({"attributeGroup": _describe_group(group)})
 
     for call in (
         create_attribute_group, get_attribute_group, list_attribute_groups, update_attribute_group,
@@ -134,14 +134,14 @@ def add_group_associations(urls: Any) -> None:
     response: Any = AppRegistryResponse
 
     def change_association(self: Any, *, is_added: bool) -> str:
-        application = self._find_app_by_any_value(_named(self, "applications"))
+        application = self._find_app_by_any_value(_parse_name(self, "applications"))
         group = _group_named(self)
         others = [arn for arn in group["applications"] if arn != application.arn]
         group["applications"] = [*others, application.arn] if is_added else others
         return json.dumps({"applicationArn": application.arn, "attributeGroupArn": group["arn"]})
 
     def list_associated_attribute_groups(self: Any) -> str:
-        application = self._find_app_by_any_value(_named(self, "applications"))
+        application = self._find_app_by_any_value(_parse_name(self, "applications"))
         ids = [g["id"] for g in _groups(self).values() if application.arn in g["applications"]]
         return json.dumps({"attributeGroups": ids})
 
@@ -161,14 +161,14 @@ def _group_named(response: Any) -> dict[str, Any]:
     """Return the group that the request's path names. Raises ResourceNotFoundException."""
     from moto.core.exceptions import JsonRESTError
 
-    name = _named(response, "attribute-groups")
+    name = _parse_name(response, "attribute-groups")
     for group in _groups(response).values():
         if name in (group["id"], group["name"], group["arn"]):
             return group
     raise JsonRESTError("ResourceNotFoundException", f"AttributeGroup {name} not found")
 
 
-def _described(group: dict[str, Any]) -> dict[str, Any]:
+def _describe_group(group: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in group.items() if name != "applications"}
 
 
@@ -201,7 +201,7 @@ def associate_own_stacks(urls: Any) -> None:
     def associate_resource(self: Any) -> str:
         if self._get_param("resourceType") != "CFN_STACK":
             return associate(self)
-        application = self._find_app_by_any_value(_named(self, "applications"))
+        application = self._find_app_by_any_value(_parse_name(self, "applications"))
         arn = stack_arn(self, unquote(self._get_param("resource")))
         if arn in application.associated_resources:
             raise JsonRESTError("ConflictException", f"{arn} is associated already")
@@ -212,7 +212,7 @@ def associate_own_stacks(urls: Any) -> None:
         )
 
     def disassociate_resource(self: Any) -> str:
-        application = self._find_app_by_any_value(_named(self, "applications"))
+        application = self._find_app_by_any_value(_parse_name(self, "applications"))
         name = unquote(self._get_param("resource"))
         for arn, resource in application.associated_resources.items():
             if name in (arn, resource.name, resource.resource):
@@ -250,13 +250,13 @@ class AssociatedStack:
         }
 
 
-def _named(response: Any, kind: str) -> str:
+def _parse_name(response: Any, kind: str) -> str:
     """Return the name after a part of the request's path; it may be an ARN with slashes in it, encoded."""
     parts = response.parsed_url.path.split("/")
     return unquote(parts[parts.index(kind) + 1])
 
 
-def _checked(attributes: str) -> str:
+def _check_attributes(attributes: str) -> str:
     """Return the JSON of an attribute group. Raises ValidationException."""
     from moto.core.exceptions import JsonRESTError
 

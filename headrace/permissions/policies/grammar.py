@@ -81,20 +81,20 @@ def check_policy(text: str, kind: PolicyKind, *, is_managed: bool = True) -> Non
     """
     statements = _statements(text)
     if kind in ("identity", "boundary") and is_managed and _version(text) != "2012-10-17":
-        raise _malformed("Policy document must be version 2012-10-17 or greater.")
+        raise _malformation("Policy document must be version 2012-10-17 or greater.")
     for statement in statements:
         _check_legacy(statement)
     problem = _problem_of_resources(statements)
     sids = [statement["Sid"] for statement in statements if statement.get("Sid")]
     if len(set(sids)) != len(sids):
-        raise _malformed("Statement IDs (SID) in a single policy must be unique.")
+        raise _malformation("Statement IDs (SID) in a single policy must be unique.")
     has_actions = all(
         list(_list_texts(statement, "Action", "NotAction")) for statement in statements
     )
     if not has_actions and kind != "key":
-        raise _malformed("Policy statement must contain actions.")
+        raise _malformation("Policy statement must contain actions.")
     if problem:
-        raise _malformed(problem)
+        raise _malformation(problem)
     for statement in statements:
         for action in _list_texts(statement, "Action", "NotAction"):
             _check_action(action)
@@ -127,7 +127,7 @@ def size_of(text: str) -> int:
     return len(text) - sum(text.count(white) for white in " \t\r\n")
 
 
-def _malformed(message: str) -> PolicyError:
+def _malformation(message: str) -> PolicyError:
     return PolicyError("MalformedPolicyDocument", message)
 
 
@@ -138,13 +138,13 @@ def _statements(text: str) -> list[dict[str, Any]]:
     """Return a policy's statements, after checking its JSON against the grammar."""
     document = _parse(text)
     if set(document) - _TOP or document.get("Version", _VERSIONS[0]) not in _VERSIONS:
-        raise _malformed(_SYNTAX)
+        raise _malformation(_SYNTAX)
     if not isinstance(document.get("Id", ""), str):
-        raise _malformed(_SYNTAX)
+        raise _malformation(_SYNTAX)
     value = document.get("Statement")
     listed = cast("list[Any]", value) if isinstance(value, list) else [value]
     if not listed or not all(_is_statement(statement) for statement in listed):
-        raise _malformed(_SYNTAX)
+        raise _malformation(_SYNTAX)
     return cast("list[dict[str, Any]]", listed)
 
 
@@ -152,9 +152,9 @@ def _parse(text: str) -> dict[str, Any]:
     try:
         document: Any = json.loads(text)
     except (ValueError, RecursionError):
-        raise _malformed(_SYNTAX) from None
+        raise _malformation(_SYNTAX) from None
     if not isinstance(document, dict) or _OUTSIDE.search(text) or "\\u000" in text:
-        raise _malformed(_SYNTAX)
+        raise _malformation(_SYNTAX)
     return cast("dict[str, Any]", document)
 
 
@@ -205,13 +205,13 @@ def _is_condition(condition: Any) -> bool:
 
 def _check_legacy(statement: dict[str, Any]) -> None:
     if statement["Effect"] not in ("Allow", "Deny"):
-        raise _malformed(_LEGACY)
+        raise _malformation(_LEGACY)
     for operator, keys in cast("dict[str, dict[str, Any]]", statement.get("Condition", {})).items():
         if split_operator(operator)[1].startswith("date"):
             for values in keys.values():
                 listed = cast("list[Any]", values) if isinstance(values, list) else [values]
                 if not all(_is_date(str(value)) for value in listed):
-                    raise _malformed(_LEGACY)
+                    raise _malformation(_LEGACY)
 
 
 def _is_date(text: str) -> bool:
@@ -234,33 +234,33 @@ def _check_elements(statement: dict[str, Any], kind: PolicyKind) -> None:
     has_resource = "Resource" in statement or "NotResource" in statement
     if kind in ("identity", "boundary", "session"):
         if has_principal:
-            raise _malformed("Policy document should not specify a principal.")
+            raise _malformation("Policy document should not specify a principal.")
         if not list(_list_texts(statement, "Resource", "NotResource")):
-            raise _malformed("Policy statement must contain resources.")
+            raise _malformation("Policy statement must contain resources.")
         return
     if kind == "trust" and has_resource:
-        raise _malformed("Has prohibited field Resource")
+        raise _malformation("Has prohibited field Resource")
     value = statement.get("Principal", statement.get("NotPrincipal"))
     if not value:
-        raise _malformed("Missing required field Principal")
+        raise _malformation("Missing required field Principal")
     _check_principal(value)
     if kind == "resource" and not has_resource:
-        raise _malformed("Policy statement must contain resources.")
+        raise _malformation("Policy statement must contain resources.")
 
 
 def _check_principal(value: Any) -> None:
     if value == "*":
         return
     if not isinstance(value, dict):
-        raise _malformed(f'Invalid principal in policy: "{value}"')
+        raise _malformation(f'Invalid principal in policy: "{value}"')
     for kind, names in cast("dict[str, Any]", value).items():
         if kind not in ("AWS", "Service", "Federated", "CanonicalUser") or not _is_texts(names):
-            raise _malformed(_SYNTAX)
+            raise _malformation(_SYNTAX)
         for name in cast("list[str]", names if isinstance(names, list) else [names]):
             if kind == "Federated" and not _is_provider(name):
-                raise _malformed(_FEDERATED)
+                raise _malformation(_FEDERATED)
             if not _is_principal(kind, name):
-                raise _malformed(f'Invalid principal in policy: "{kind.upper()}":"{name}"')
+                raise _malformation(f'Invalid principal in policy: "{kind.upper()}":"{name}"')
 
 
 def _is_principal(kind: str, name: str) -> bool:
@@ -296,11 +296,11 @@ def _check_action(action: str) -> None:
         return
     vendor, colon, name = action.partition(":")
     if not colon:
-        raise _malformed(_NO_VENDOR)
+        raise _malformation(_NO_VENDOR)
     if ":" in name:
-        raise _malformed("Actions/Condition can contain only one colon.")
+        raise _malformation("Actions/Condition can contain only one colon.")
     if vendor != "*" and not _VENDOR.fullmatch(vendor):
-        raise _malformed(f"Vendor {vendor} is not valid")
+        raise _malformation(f"Vendor {vendor} is not valid")
 
 
 def _check_keys(statement: dict[str, Any]) -> None:
@@ -313,7 +313,7 @@ def _check_keys(statement: dict[str, Any]) -> None:
         for key in keys:
             # kms:EncryptionContext:aws:s3:arn and tag keys have more colons, and are accepted.
             if "://" in key:
-                raise _malformed(_KEY_OF_COLONS)
+                raise _malformation(_KEY_OF_COLONS)
 
 
 # --- resources ------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ def _problem_of_resources(statements: list[dict[str, Any]]) -> str:
             if problem:
                 return problem
         if any(_is_past_parsing(resource) for resource in resources):
-            raise _malformed(_LEGACY)
+            raise _malformation(_LEGACY)
     return ""
 
 
@@ -380,4 +380,4 @@ def _check_trust(statements: list[dict[str, Any]]) -> None:
         for action in _list_texts(statement, "Action"):
             is_wild = action in ("*", "sts:*") or action.startswith("sts:AssumeRole")
             if not is_wild and action not in _OF_TRUST:
-                raise _malformed("AssumeRole policy may only specify STS AssumeRole actions.")
+                raise _malformation("AssumeRole policy may only specify STS AssumeRole actions.")

@@ -41,18 +41,18 @@ def add_documentation(urls: Any) -> None:
         urls.url_paths[f"{path}/(?P<{name}>[^/]+)$"] = response.dispatch
 
 
-def _kept(api: Any, kind: str) -> dict[str, dict[str, Any]]:
+def _get_kept(api: Any, kind: str) -> dict[str, dict[str, Any]]:
     # State that was stored before has none.
     return vars(api).setdefault(f"documentation_{kind}", {})
 
 
 def _of_api(self: Any, kind: str) -> dict[str, dict[str, Any]]:
-    return _kept(self.backend.get_rest_api(names_of(self)[1]), kind)
+    return _get_kept(self.backend.get_rest_api(names_of(self)[1]), kind)
 
 
 def _find(self: Any, kind: str, missing: str) -> dict[str, Any]:
     api = self.backend.apis.get(names_of(self)[1])
-    found = None if api is None else _kept(api, kind).get(names_of(self)[4])
+    found = None if api is None else _get_kept(api, kind).get(names_of(self)[4])
     if found is None:
         raise not_found(missing)
     return found
@@ -144,7 +144,7 @@ _NO_VERSION = "Invalid Documentation version specified"  # assumed
 def create_documentation_version(self: Any) -> _Answer:
     """CreateDocumentationVersion: moto's stages name it when they are asked to."""
     api = self.backend.get_rest_api(names_of(self)[1])
-    versions, name = _kept(api, "versions"), self._get_param("documentationVersion")
+    versions, name = _get_kept(api, "versions"), self._get_param("documentationVersion")
     if name in versions:
         raise conflict("Documentation version already exists")  # assumed
     version: dict[str, Any] = {"version": name, "createdDate": CURRENT.clock.now_ms() // 1000}

@@ -66,7 +66,7 @@ def _check_kind(kind: str) -> None:
         )
 
 
-def _shown(api: Any, kind: str) -> dict[str, Any]:
+def _show_response(api: Any, kind: str) -> dict[str, Any]:
     """Return a kind as it is shown: the API's own, or the default one, which DEFAULT_4XX or DEFAULT_5XX shape."""
     status = _STATUSES[kind]
     own = api.gateway_responses.get(kind)
@@ -86,12 +86,12 @@ def _shown(api: Any, kind: str) -> dict[str, Any]:
 def _get(self: Any) -> Any:
     _, api_id, _, kind = names_of(self)
     _check_kind(kind)
-    return 200, {}, json.dumps(_shown(self.backend.get_rest_api(api_id), kind))
+    return 200, {}, json.dumps(_show_response(self.backend.get_rest_api(api_id), kind))
 
 
 def _get_all(self: Any) -> Any:
     api = self.backend.get_rest_api(names_of(self)[1])
-    return 200, {}, json.dumps({"item": [_shown(api, kind) for kind in _STATUSES]})
+    return 200, {}, json.dumps({"item": [_show_response(api, kind) for kind in _STATUSES]})
 
 
 def _put(put: Any) -> Any:
@@ -100,7 +100,7 @@ def _put(put: Any) -> Any:
         _, api_id, _, kind = names_of(self)
         _check_kind(kind)
         status, headers, _ = put(self)
-        return status, headers, json.dumps(_shown(self.backend.get_rest_api(api_id), kind))
+        return status, headers, json.dumps(_show_response(self.backend.get_rest_api(api_id), kind))
 
     return put_gateway_response
 

@@ -60,10 +60,10 @@ def patch_models(backend: Any) -> None:
 def patch_responses(response: Any) -> None:
     """Check calls before moto answers them."""
     for operation, check in _CHECKS.items():
-        setattr(response, operation, _checked(getattr(response, operation), check))
+        setattr(response, operation, _check_first(getattr(response, operation), check))
 
 
-def _checked(answer: Any, check: Callable[[Any], None]) -> Any:
+def _check_first(answer: Any, check: Callable[[Any], None]) -> Any:
     @functools.wraps(answer)
     def checked(self: Any) -> Any:
         check(self)

@@ -269,7 +269,7 @@ def patch_responses(module: Any) -> None:
         settings = {name: params[name] for name in _MEMBERS if params.get(name)}
         if settings:
             api = self.apigatewayv2_backend.get_api(self.path.split("/")[-1])
-            if not _managed(api.integrations) or not _managed(api.routes):
+            if not _select_managed(api.integrations) or not _select_managed(api.routes):
                 raise BadRequestException("The API was not made by quick create.")
             _change(api, settings)
         return update(self)
@@ -317,8 +317,8 @@ def _integration(target: str) -> dict[str, str]:
 
 
 def _change(api: Any, settings: Mapping[str, str]) -> None:
-    (integration,) = _managed(api.integrations)
-    (route,) = _managed(api.routes)
+    (integration,) = _select_managed(api.integrations)
+    (route,) = _select_managed(api.routes)
     if "target" in settings:
         for name, value in _integration(settings["target"]).items():
             setattr(integration, name, value)
@@ -328,5 +328,5 @@ def _change(api: Any, settings: Mapping[str, str]) -> None:
         route.route_key = settings["routeKey"]
 
 
-def _managed(parts: Mapping[str, Any]) -> list[Any]:
+def _select_managed(parts: Mapping[str, Any]) -> list[Any]:
     return [part for part in parts.values() if getattr(part, "is_managed", False)]

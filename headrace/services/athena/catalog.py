@@ -188,7 +188,7 @@ class Catalog:
             return described
         location = storage.get("Location") or ""
         if is_projected(parameters) and keys:
-            files = self._projected_files(parameters, [name for name, _ in keys], location)
+            files = self._list_projected_files(parameters, [name for name, _ in keys], location)
         elif keys:
             files = self._partition_files(table)
         else:
@@ -282,7 +282,7 @@ class Catalog:
             )
         )
 
-    def _projected_files(
+    def _list_projected_files(
         self, parameters: Mapping[str, str], keys: Sequence[str], location: str
     ) -> Iterator[tuple[ObjectInfo, str, list[str]]]:
         projection = self._projection(parameters, keys, location)

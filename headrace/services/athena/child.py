@@ -266,7 +266,7 @@ def _insert_iceberg(query: Query, metadata: str, names: list[str]) -> dict[str, 
     _order_columns(query, columns, names)
     added, rows = iceberg.write(stored, _batches(query, query.sql), query.request["disk_bytes"])
     iceberg.append(query.iceberg, stored, added)
-    return _committed(query, rows, added)
+    return _report_commit(query, rows, added)
 
 
 def _create_iceberg(query: Query, names: list[str], kinds: Sequence[Any]) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def _create_iceberg(query: Query, names: list[str], kinds: Sequence[Any]) -> dic
     if_not_exists = statement.options["if_not_exists"]
     unused = [*statement.table, options["location"], if_not_exists]
     if query.pipe.ask(unused=unused)["exists"]:
-        return _committed(query, 0, ())
+        return _report_commit(query, 0, ())
     stored = iceberg.stage(query.iceberg, statement.table, columns, options)
     casts = ", ".join(
         f"CAST(c{number} AS {kind.duckdb})"
@@ -288,7 +288,7 @@ def _create_iceberg(query: Query, names: list[str], kinds: Sequence[Any]) -> dic
     sql = f"SELECT {casts} FROM ({query.sql}) AS written({aliases})"
     added, rows = iceberg.write(stored, _batches(query, sql), query.request["disk_bytes"])
     iceberg.create(stored, added)
-    return _committed(query, rows, added)
+    return _report_commit(query, rows, added)
 
 
 def _change_rows(query: Query) -> dict[str, Any]:
@@ -340,7 +340,7 @@ def _rewrite(
     removed = iceberg.data_files(target.stored, uris)
     if added or removed:
         iceberg.replace(target.stored, added, removed)
-    return _committed(query, rows, added)
+    return _report_commit(query, rows, added)
 
 
 def _vacuum(query: Query) -> dict[str, Any]:
@@ -348,7 +348,7 @@ def _vacuum(query: Query) -> dict[str, Any]:
 
     stored = query.iceberg.open(query.statement.table, _metadata_of(query.pipe, query.statement))
     iceberg.vacuum(query.iceberg, stored, int(query.request["now_ms"]))
-    return _committed(query, 0, ())
+    return _report_commit(query, 0, ())
 
 
 def _metadata_of(pipe: Pipe, statement: Statement) -> str:
@@ -366,7 +366,7 @@ def _batches(query: Query, sql: str, parameters: Sequence[Any] = ()) -> Any:
     return query.connection.execute(sql, list(parameters)).to_arrow_reader(_ROWS_AT_ONCE)
 
 
-def _committed(query: Query, rows: int, added: Sequence[Any]) -> dict[str, Any]:
+def _report_commit(query: Query, rows: int, added: Sequence[Any]) -> dict[str, Any]:
     return {
         "columns": [], "rows": rows, "scanned_bytes": query.scanned_bytes(), "act": query.statement.to_dict(),
         "committed": [file.file_path for file in added],

@@ -235,7 +235,7 @@ def _group_of(execution: Any) -> str:
     return "primary" if execution.workgroup is None else str(execution.workgroup.name)
 
 
-def _shown(execution: Any) -> dict[str, Any]:
+def _show_execution(execution: Any) -> dict[str, Any]:
     outcome = _outcome(execution)
     status: dict[str, Any] = {"State": outcome.state, "SubmissionDateTime": execution.start_time}
     if outcome.state in _ENDED:
@@ -283,7 +283,9 @@ def _shown(execution: Any) -> dict[str, Any]:
 
 def get_query_execution(self: Any) -> str:
     """Answer GetQueryExecution."""
-    return json.dumps({"QueryExecution": _shown(_find(self, self._get_param("QueryExecutionId")))})
+    return json.dumps(
+        {"QueryExecution": _show_execution(_find(self, self._get_param("QueryExecutionId")))}
+    )
 
 
 def batch_get_query_execution(self: Any) -> str:
@@ -299,7 +301,7 @@ def batch_get_query_execution(self: Any) -> str:
         for one in ids
         if one not in known
     ]
-    shown = [_shown(known[one]) for one in ids if one in known]
+    shown = [_show_execution(known[one]) for one in ids if one in known]
     return json.dumps({"QueryExecutions": shown, "UnprocessedQueryExecutionIds": unknown})
 
 
@@ -414,7 +416,7 @@ def _database(self: Any) -> Any:
     return database
 
 
-def _shown_database(database: Any) -> dict[str, Any]:
+def _show_database(database: Any) -> dict[str, Any]:
     details: dict[str, Any] = database.input or {}
     shown: dict[str, Any] = {"Name": database.name, "Parameters": details.get("Parameters") or {}}
     if details.get("Description"):
@@ -425,15 +427,15 @@ def _shown_database(database: Any) -> dict[str, Any]:
 def list_databases(self: Any) -> str:
     """Answer ListDatabases."""
     databases = sorted(_glue(self).databases.values(), key=lambda database: database.name)
-    return json.dumps(_page(self, "DatabaseList", [_shown_database(one) for one in databases]))
+    return json.dumps(_page(self, "DatabaseList", [_show_database(one) for one in databases]))
 
 
 def get_database(self: Any) -> str:
     """Answer GetDatabase."""
-    return json.dumps({"Database": _shown_database(_database(self))})
+    return json.dumps({"Database": _show_database(_database(self))})
 
 
-def _shown_table(table: Any) -> dict[str, Any]:
+def _show_table(table: Any) -> dict[str, Any]:
     details: dict[str, Any] = table.as_dict()
     storage: dict[str, Any] = details.get("StorageDescriptor") or {}
 
@@ -480,7 +482,7 @@ def list_table_metadata(self: Any) -> str:
             tables = [table for table in tables if pattern.matches(table.name)]
         except (PatternRefused, MatchTooLong) as error:
             raise _refuse(f"Invalid expression {wanted}: {error}") from None
-    return json.dumps(_page(self, "TableMetadataList", [_shown_table(one) for one in tables]))
+    return json.dumps(_page(self, "TableMetadataList", [_show_table(one) for one in tables]))
 
 
 def get_table_metadata(self: Any) -> str:
@@ -489,7 +491,7 @@ def get_table_metadata(self: Any) -> str:
     table = _database(self).tables.get(name.lower())
     if table is None:
         raise _refuse(f"Table {name} not found", "MetadataException")
-    return json.dumps({"TableMetadata": _shown_table(table)})
+    return json.dumps({"TableMetadata": _show_table(table)})
 
 
 def _page(self: Any, member: str, items: list[Any]) -> dict[str, Any]:

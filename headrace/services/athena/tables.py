@@ -64,14 +64,14 @@ def define(
     kept = _keep_refusal(batches, refusals)
     connection.register("_batches", pa.RecordBatchReader.from_batches(schema, kept))
     try:
-        connection.execute(f"CREATE TABLE {_hidden(table)} AS SELECT * FROM _batches")
+        connection.execute(f"CREATE TABLE {_name_with_path(table)} AS SELECT * FROM _batches")
     except duckdb.Error:
         if refusals:
             raise refusals[0] from None
         raise
     connection.unregister("_batches")
     connection.execute(
-        f"CREATE VIEW {_full_name(table)} AS SELECT * EXCLUDE ({quote(PATH)}) FROM {_hidden(table)}"
+        f"CREATE VIEW {_full_name(table)} AS SELECT * EXCLUDE ({quote(PATH)}) FROM {_name_with_path(table)}"
     )
 
 
@@ -90,7 +90,7 @@ def _full_name(table: Table) -> str:
     return f"{quote(table.database)}.{quote(table.name)}"
 
 
-def _hidden(table: Table) -> str:
+def _name_with_path(table: Table) -> str:
     return f"{quote(table.database)}.{quote(table.name + WITH_PATH)}"
 
 
@@ -145,11 +145,13 @@ def _define_parquet(connection: duckdb.DuckDBPyConnection, table: Table) -> None
     if not table.files:
         columns = [*table.columns, *table.keys, (PATH, HiveType("string"))]
         nulls = ", ".join(f"CAST(NULL AS {hive.duckdb}) AS {quote(name)}" for name, hive in columns)
-        connection.execute(f"CREATE VIEW {_hidden(table)} AS SELECT {nulls} WHERE false")
+        connection.execute(f"CREATE VIEW {_name_with_path(table)} AS SELECT {nulls} WHERE false")
     else:
-        connection.execute(f"CREATE VIEW {_hidden(table)} AS {_parquet_query(connection, table)}")
+        connection.execute(
+            f"CREATE VIEW {_name_with_path(table)} AS {_parquet_query(connection, table)}"
+        )
     connection.execute(
-        f"CREATE VIEW {_full_name(table)} AS SELECT * EXCLUDE ({quote(PATH)}) FROM {_hidden(table)}"
+        f"CREATE VIEW {_full_name(table)} AS SELECT * EXCLUDE ({quote(PATH)}) FROM {_name_with_path(table)}"
     )
 
 

@@ -27,7 +27,7 @@ def parse_alter_words(words: Words, database: str) -> Statement:
     elif words.skip("CHANGE"):
         words.skip("COLUMN")
         action, options["column"] = "change_column", words.take().lower()
-        options |= _changed_column(words)
+        options |= _read_column_change(words)
     elif words.skip("RENAME", "TO"):
         action, options["to"] = "rename_table", words.table(table[0])
     elif words.skip("SET", "TBLPROPERTIES", "("):
@@ -51,7 +51,7 @@ def parse_alter_words(words: Words, database: str) -> Statement:
     return Statement(action, "DDL", f"ALTER_{action.upper()}", table, options=options)
 
 
-def _changed_column(words: Words) -> dict[str, Any]:
+def _read_column_change(words: Words) -> dict[str, Any]:
     """Read what CHANGE COLUMN makes of a column: its name, type, comment and place."""
     column = {"Name": words.take().lower(), "Type": words.take().lower()}
     options: dict[str, Any] = {"to": column}

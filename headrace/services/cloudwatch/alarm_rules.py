@@ -75,7 +75,7 @@ def _term(words: Sequence[str], at: int, state_of: _States, level: int) -> tuple
         return not holds, at
     if word == "(":
         holds, at = _any_of(words, at + 1, state_of, level + 1)
-        return holds, _closed(words, at)
+        return holds, _skip_bracket(words, at)
     if word in ("TRUE", "FALSE"):
         return word == "TRUE", at + 1
     if (
@@ -83,11 +83,11 @@ def _term(words: Sequence[str], at: int, state_of: _States, level: int) -> tuple
         and words[at + 1 : at + 2] == ["("]
         and at + 2 < len(words)
     ):
-        return state_of(words[at + 2]) == word, _closed(words, at + 3)
+        return state_of(words[at + 2]) == word, _skip_bracket(words, at + 3)
     raise RuleRefused(f"AlarmRule has {words[at]}, which is no function of it")
 
 
-def _closed(words: Sequence[str], at: int) -> int:
+def _skip_bracket(words: Sequence[str], at: int) -> int:
     if words[at : at + 1] != [")"]:
         raise RuleRefused("AlarmRule has a bracket that is not closed")
     return at + 1

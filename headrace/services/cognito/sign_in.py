@@ -391,13 +391,13 @@ class PoolClient:
         assert calls is not None
         account = str(self.pool.account_id)
         if not calls.service_may_invoke(function, _SERVICE, source_arn=arn, source_account=account):
-            raise _unexpected(trigger, "AccessDeniedException")
+            raise _trigger_error(trigger, "AccessDeniedException")
         try:
             result = calls.invoke(function, json.dumps(event).encode())
         except FunctionNotFound as error:
-            raise _unexpected(trigger, "ResourceNotFoundException") from error
+            raise _trigger_error(trigger, "ResourceNotFoundException") from error
         except FunctionThrottled as error:
-            raise _unexpected(trigger, "TooManyRequestsException") from error
+            raise _trigger_error(trigger, "TooManyRequestsException") from error
         try:
             answered: Any = json.loads(result.payload or b"null")
         except ValueError:
@@ -418,7 +418,7 @@ def unrecognizable() -> AwsError:
     return AwsError("InvalidLambdaResponseException", "Unrecognizable lambda output")
 
 
-def _unexpected(trigger: str, why: str) -> AwsError:
+def _trigger_error(trigger: str, why: str) -> AwsError:
     return AwsError("UnexpectedLambdaException", f"{trigger} invocation failed due to error {why}.")
 
 

@@ -49,7 +49,7 @@ def _split_key(statement: Statement, keys: list[str]) -> tuple[dict[str, Any], l
     return key, others
 
 
-def _joined(conditions: list[Condition]) -> str:
+def _join_conditions(conditions: list[Condition]) -> str:
     # An expression with redundant parentheses is refused.
     if len(conditions) == 1:
         return conditions[0].text
@@ -70,7 +70,7 @@ def _write_of(statement: Statement, table: Any) -> tuple[str, dict[str, Any]]:
         }  # fmt: skip
     key, others = _split_key(statement, keys)
     request["Key"] = key
-    condition = _joined(others)
+    condition = _join_conditions(others)
     mark = names.name(keys[0])
     if statement.verb == "UPDATE":
         condition = " AND ".join(
@@ -111,14 +111,14 @@ def _read_of(statement: Statement, table: Any) -> tuple[str, dict[str, Any]]:
         if statement.order is not None:
             request["ScanIndexForward"] = statement.order[1]
         if others:
-            request["FilterExpression"] = _joined(others)
+            request["FilterExpression"] = _join_conditions(others)
     else:
         if statement.order is not None:
             raise refuse(
                 "Must have at least one non-optional hash key condition in WHERE clause when using ORDER BY clause."
             )
         if parts:
-            request["FilterExpression"] = _joined(parts)
+            request["FilterExpression"] = _join_conditions(parts)
     if statement.order is not None and statement.order[0] not in keys:
         raise refuse(
             f"Variable reference {statement.order[0]} in ORDER BY clause must be part of the primary key"
@@ -308,7 +308,9 @@ def _execute_transaction(self: Any) -> Any:
         if statement.verb == "EXISTS":
             keys = _keys_of(table, "")
             key, others = _split_key(statement, keys)
-            condition = _joined(others) or f"attribute_exists({statement.names.name(keys[0])})"
+            condition = (
+                _join_conditions(others) or f"attribute_exists({statement.names.name(keys[0])})"
+            )
             check = {"TableName": statement.table, "Key": key, "ConditionExpression": condition}
             actions.append({"ConditionCheck": {**check, **statement.names.used(condition)}})
         else:

@@ -165,12 +165,12 @@ _ENCODE = msgspec.json.Encoder(enc_hook=lambda typed: {typed.type: typed.value})
 def _get(request: QuickRequest, asked: _Get) -> bytes:
     table = _table_of(request, asked.TableName)
     item = get_item(table, *_whole_key(table, asked.Key))
-    answer = b"{}" if item is None else _ENCODE({"Item": _shown([item])[0]})
+    answer = b"{}" if item is None else _ENCODE({"Item": _show_items([item])[0]})
     note_read(table, len(answer), is_consistent=asked.ConsistentRead)
     return answer
 
 
-def _shown(items: Iterable[Any]) -> list[dict[str, Any]]:
+def _show_items(items: Iterable[Any]) -> list[dict[str, Any]]:
     """Return items' attributes. Raises NotPlain if they are large."""
     shown = [item.attrs for item in items]
     _take(_MOST_ANSWER_CHARACTERS, shown)
@@ -266,7 +266,7 @@ def _by_expressions(asked: _Update) -> _Change:
     condition = asked.ConditionExpression or ""
     if condition == "" and asked.ConditionExpression is not msgspec.UNSET:
         raise NotPlain
-    assignments, conditions = _named(
+    assignments, conditions = _resolve_names(
         asked, plain_assignments(asked.UpdateExpression), plain_conditions(condition)
     )
     values = _values(asked, (*assignments, *conditions))
@@ -280,7 +280,7 @@ def _by_expressions(asked: _Update) -> _Change:
 _Parts = tuple[tuple[str, str], ...]
 
 
-def _named(asked: _Expressions, *expressions: _Parts | None) -> list[_Parts]:
+def _resolve_names(asked: _Expressions, *expressions: _Parts | None) -> list[_Parts]:
     """Return the parts of plain expressions with the attributes' own names, all of which the expressions use."""
     names = asked.ExpressionAttributeNames
     parts = [part for expression in expressions for part in expression or ()]
@@ -307,7 +307,7 @@ def _values(asked: _Expressions, parts: Iterable[tuple[str, str]]) -> dict[str, 
 
 def _query(request: QuickRequest, asked: _Query) -> bytes:
     table = _table_of(request, asked.TableName)
-    (conditions,) = _named(asked, plain_conditions(asked.KeyConditionExpression))
+    (conditions,) = _resolve_names(asked, plain_conditions(asked.KeyConditionExpression))
     values = _values(asked, conditions)
     if len(conditions) != 1 or conditions[0][0] != table.hash_key_attr or not conditions[0][1]:
         raise NotPlain
@@ -319,7 +319,7 @@ def _query(request: QuickRequest, asked: _Query) -> bytes:
     items = [] if held is None else list(held.values()) if table.has_range_key else [held]
     if table.has_range_key:
         items.sort(key=lambda item: item.range_key, reverse=not asked.ScanIndexForward)
-    answer = _ENCODE({"Items": _shown(items), "Count": len(items), "ScannedCount": len(items)})
+    answer = _ENCODE({"Items": _show_items(items), "Count": len(items), "ScannedCount": len(items)})
     note_read(table, len(answer), is_consistent=asked.ConsistentRead)
     return answer
 

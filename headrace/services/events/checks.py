@@ -122,7 +122,7 @@ def _invalid(message: str) -> Exception:
     return ValidationException(message)
 
 
-def _gone(message: str) -> Exception:
+def _not_found(message: str) -> Exception:
     from moto.events.exceptions import ResourceNotFoundException
 
     return ResourceNotFoundException(message)
@@ -180,7 +180,7 @@ def _check_rule(response: Any) -> None:
     name = response._get_param("Name")
     there = response.events_backend.event_buses.get(bus)
     if there is not None and name not in there.rules:
-        raise _gone(f"Rule {name} does not exist on EventBus {bus}.")
+        raise _not_found(f"Rule {name} does not exist on EventBus {bus}.")
 
 
 def _check_targets(response: Any) -> None:
@@ -261,7 +261,7 @@ def _check_archives(response: Any) -> None:
 def _check_bus(response: Any, arn: str) -> None:
     bus = arn.rpartition("/")[2]
     if bus not in response.events_backend.event_buses:
-        raise _gone(f"Event bus {bus} does not exist.")
+        raise _not_found(f"Event bus {bus} does not exist.")
 
 
 def _check_archive_change(response: Any) -> None:

@@ -432,16 +432,16 @@ def _rate_of(destination: Any) -> int:
 
 def _state_of(connection: Any) -> str:
     by_oauth = connection.authorization_type == "OAUTH_CLIENT_CREDENTIALS"
-    age_s = CURRENT.clock.now_ms() / 1000 - _modified_s(connection)
+    age_s = CURRENT.clock.now_ms() / 1000 - _modification_time_s(connection)
     return "AUTHORIZING" if by_oauth and age_s < _AUTHORIZING_S else "AUTHORIZED"
 
 
-def _modified_s(connection: Any) -> float:
+def _modification_time_s(connection: Any) -> float:
     return float(getattr(connection, "modified_time", connection.creation_time))
 
 
 def _times(connection: Any) -> dict[str, Any]:
-    modified = _modified_s(connection)
+    modified = _modification_time_s(connection)
     return {
         "CreationTime": connection.creation_time,
         "LastModifiedTime": modified,

@@ -156,7 +156,7 @@ def patch_data_plane(module: Any) -> None:
 
     def get_retained_message(self: Any) -> str:
         topic = self._get_param("topic")
-        for message in _retained(self):
+        for message in _list_retained_messages(self):
             if message["topic"] == topic:
                 return json.dumps(
                     {
@@ -169,7 +169,7 @@ def patch_data_plane(module: Any) -> None:
     def list_retained_messages(self: Any) -> str:
         most = min(int(self._get_param("maxResults") or _MOST_LISTED), _MOST_LISTED)
         after = self._get_param("nextToken") or ""
-        rest = [retained for retained in _retained(self) if retained["topic"] > after]
+        rest = [retained for retained in _list_retained_messages(self) if retained["topic"] > after]
         page = [
             {**_summary(retained), "payloadSize": len(retained["payload"])}
             for retained in rest[:most]
@@ -182,7 +182,7 @@ def patch_data_plane(module: Any) -> None:
     response.list_retained_messages = list_retained_messages
 
 
-def _retained(call: Any) -> list[dict[str, Any]]:
+def _list_retained_messages(call: Any) -> list[dict[str, Any]]:
     if CURRENT.devices is None:
         return []
     return CURRENT.devices.retained(str(call.current_account), str(call.region))

@@ -53,16 +53,16 @@ class StreamKeys:
         """Return the ARN of a key, or "" for the AWS managed key. Raises AwsError when the key cannot be used."""
         if key_id.endswith(_OWN):
             return ""
-        arn, state = self._found(key_id, account, region)
+        arn, state = self._find_permit(key_id, account, region)
         if state == "Enabled":
             return arn
         raise _refusal(_key_arn(key_id, account, region), arn, state)
 
     def arn_of(self, key_id: str, account: str, region: str) -> str:
         """Return the ARN of a key in any state, or "" for the AWS managed key and for a key that does not exist."""
-        return "" if key_id.endswith(_OWN) else self._found(key_id, account, region)[0]
+        return "" if key_id.endswith(_OWN) else self._find_permit(key_id, account, region)[0]
 
-    def _found(self, key_id: str, account: str, region: str) -> tuple[str, str]:
+    def _find_permit(self, key_id: str, account: str, region: str) -> tuple[str, str]:
         version, name = self._keys.keys_version, (key_id, account, region)
         kept = self._kept.get(name)
         if kept is None or kept[0] != version:

@@ -58,7 +58,7 @@ class Event:
 Command = Callable[[list[Row], Run], list[Row]]
 
 
-def _named(reader: Reader, read: Callable[[Reader], Any]) -> Iterator[tuple[str, Any]]:
+def _read_named_list(reader: Reader, read: Callable[[Reader], Any]) -> Iterator[tuple[str, Any]]:
     """Yield what a list between commas has: its name, which may follow `as`, and itself."""
     while True:
         begin = reader.at
@@ -71,20 +71,20 @@ def _named(reader: Reader, read: Callable[[Reader], Any]) -> Iterator[tuple[str,
             return
 
 
-def _done(reader: Reader) -> None:
+def _expect_end(reader: Reader) -> None:
     if not reader.is_done():
         raise QueryRefused(f"unexpected symbol found {reader.peek()[1]} in: {reader.text[:200]}")
 
 
 def _filter(reader: Reader) -> Command:
     condition = read_expression(reader)
-    _done(reader)
+    _expect_end(reader)
     return lambda rows, run: [row for row in rows if is_true(condition(row, run))]
 
 
 def _fields(reader: Reader) -> tuple[list[str], Command]:
-    items = list(_named(reader, read_expression))
-    _done(reader)
+    items = list(_read_named_list(reader, read_expression))
+    _expect_end(reader)
 
     def add(rows: list[Row], run: Run) -> list[Row]:
         return [{**row, **{name: item(row, run) for name, item in items}} for row in rows]
@@ -102,7 +102,7 @@ def _sort(reader: Reader) -> Command:
         keys.append((key, falls))
         if not reader.skip(","):
             break
-    _done(reader)
+    _expect_end(reader)
 
     def order(value: Value) -> tuple[int, float, str]:
         number = number_of(value)
@@ -122,13 +122,13 @@ def _limit(reader: Reader) -> Command:
     kind, text = reader.take()
     if kind != "number" or not text.isdecimal() or not 1 <= int(text) <= MOST_ROWS:
         raise QueryRefused(f"limit needs a number from 1 to {MOST_ROWS}")
-    _done(reader)
+    _expect_end(reader)
     return lambda rows, _run: rows[: int(text)]
 
 
 def _dedup(reader: Reader) -> Command:
-    items = list(_named(reader, read_expression))
-    _done(reader)
+    items = list(_read_named_list(reader, read_expression))
+    _expect_end(reader)
 
     def keep_first(rows: list[Row], run: Run) -> list[Row]:
         first: dict[tuple[str, ...], Row] = {}
@@ -158,7 +158,7 @@ def _parse(reader: Reader) -> Command:
         names.append(reader.take()[1].strip("`"))
         if not reader.skip(","):
             break
-    _done(reader)
+    _expect_end(reader)
     parts = unquote(text).split("*")
     if len(parts) - 1 != len(names):
         raise QueryRefused(f"parse has {len(parts) - 1} stars and {len(names)} names")
@@ -278,9 +278,9 @@ _AGGREGATES: dict[str, Callable[..., Value]] = {
 
 
 def _stats(reader: Reader) -> tuple[list[str], Command]:
-    items = list(_named(reader, _aggregate))
-    groups = list(_named(reader, read_expression)) if reader.skip("by") else []
-    _done(reader)
+    items = list(_read_named_list(reader, _aggregate))
+    groups = list(_read_named_list(reader, read_expression)) if reader.skip("by") else []
+    _expect_end(reader)
 
     def gather(rows: list[Row], run: Run) -> list[Row]:
         of_group: dict[tuple[Value, ...], list[Row]] = {}

@@ -154,17 +154,17 @@ def _either(reader: Reader) -> Expression:
 
 
 def _both(reader: Reader) -> Expression:
-    terms = [_negated(reader)]
+    terms = [_read_negation(reader)]
     while reader.skip("and"):
-        terms.append(_negated(reader))
+        terms.append(_read_negation(reader))
     if len(terms) == 1:
         return terms[0]
     return lambda row, run: all(is_true(term(row, run)) for term in terms)
 
 
-def _negated(reader: Reader) -> Expression:
+def _read_negation(reader: Reader) -> Expression:
     if reader.skip("not"):
-        inner = reader.descend(_negated)
+        inner = reader.descend(_read_negation)
         return lambda row, run: not is_true(inner(row, run))
     return _comparison(reader)
 

@@ -372,7 +372,7 @@ def _read_embedded(event: Any, most: int) -> list[Metric]:
         if not _is_text(namespace) or len(definitions) > _MOST_DEFINITIONS:
             raise ValueError
         sets = [tuple((name, event[name]) for name in names) for names in directive["Dimensions"]]
-        parts.append((namespace, sets, [*_embedded_values(event, definitions)]))
+        parts.append((namespace, sets, [*_read_embedded_values(event, definitions)]))
     if sum(len(sets) * len(data) for _, sets, data in parts) > most:
         raise ValueError
     for _, sets, _ in parts:
@@ -389,7 +389,7 @@ def _read_embedded(event: Any, most: int) -> list[Metric]:
     ]
 
 
-def _embedded_values(event: Any, definitions: Any) -> Iterator[tuple[str, str, float]]:
+def _read_embedded_values(event: Any, definitions: Any) -> Iterator[tuple[str, str, float]]:
     """Yield each value's name, unit and number."""
     for definition in definitions:
         name, unit = definition["Name"], definition.get("Unit") or "None"

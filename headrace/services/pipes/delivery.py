@@ -99,7 +99,7 @@ def deliver(batch: Batch, events: list[dict[str, Any]], control: ControlPlane, n
     """Filter, enrich and deliver. Raises PipeFailed."""
     kept: list[Any] = [event for event in events if _passes(batch.filters, event)]
     if kept and batch.enrichment:
-        kept = _enriched(batch, kept, control, now_ms)
+        kept = _enrich_events(batch, kept, control, now_ms)
     if not kept:
         return
     inputs = _inputs(batch.target_parameters.get("InputTemplate"), kept, batch, now_ms)
@@ -110,10 +110,10 @@ def deliver(batch: Batch, events: list[dict[str, Any]], control: ControlPlane, n
         for name, value in members.items()
     }
     if batch.target.split(":")[2] in _WHOLE:
-        _send(batch, _listed(inputs), parameters, control, now_ms)
+        _send(batch, _join_inputs(inputs), parameters, control, now_ms)
         return
     for event, text in zip(kept, inputs, strict=True):
-        _send(batch, text, _filled(parameters, _readable(event)), control, now_ms)
+        _send(batch, text, _fill_paths(parameters, _readable(event)), control, now_ms)
 
 
 def _send(
@@ -124,7 +124,7 @@ def _send(
     now_ms: int,
 ) -> None:
     if is_http(batch.target):
-        _posted(batch.target, payload, parameters)
+        _post_payload(batch.target, payload, parameters)
         return
     try:
         call = target_call(
@@ -139,7 +139,7 @@ def _send(
         raise PipeFailed(error.message) from error
     if call.service == "logs":
         _make_log_stream(batch, call.params, control)
-    output = _called(batch, call.service, call.operation, call.params, control)
+    output = _call_service(batch, call.service, call.operation, call.params, control)
     if output.get("FunctionError"):
         raise PipeFailed(f"{batch.target} failed: {output['FunctionError']}", may_pass=True)
     if call.operation == "StartSyncExecution":
@@ -153,7 +153,7 @@ def _check_execution(arn: str, output: Mapping[str, Any]) -> None:
         raise PipeFailed(f"{arn} failed: {why}", may_pass=True)
 
 
-def _called(
+def _call_service(
     batch: Batch, service: str, operation: str, params: dict[str, Any], control: ControlPlane
 ) -> dict[str, Any]:
     parts = batch.arn.split(":")
@@ -183,7 +183,7 @@ def _make_log_stream(batch: Batch, params: Mapping[str, Any], control: ControlPl
         control.call("logs", "CreateLogStream", named, account=parts[4], region=parts[3])
 
 
-def _posted(arn: str, payload: str, parameters: Mapping[str, Any]) -> bytes:
+def _post_payload(arn: str, payload: str, parameters: Mapping[str, Any]) -> bytes:
     """Send to an API destination or an API; return the answer. Raises PipeFailed."""
     try:
         return send(http_call(arn, parameters), payload.encode())
@@ -193,26 +193,30 @@ def _posted(arn: str, payload: str, parameters: Mapping[str, Any]) -> bytes:
         raise PipeFailed(f"{arn}: {error}", may_pass=True) from error
 
 
-def _enriched(batch: Batch, events: list[Any], control: ControlPlane, now_ms: int) -> list[Any]:
+def _enrich_events(
+    batch: Batch, events: list[Any], control: ControlPlane, now_ms: int
+) -> list[Any]:
     """Return the result of the enrichment: a function, an express state machine or an HTTP endpoint."""
     template = batch.enrichment_parameters.get("InputTemplate")
-    payload = _listed(_inputs(template, events, batch, now_ms))
+    payload = _join_inputs(_inputs(template, events, batch, now_ms))
     kind = batch.enrichment.split(":")[2]
     if kind == "lambda":
         params: dict[str, Any] = {"FunctionName": batch.enrichment, "Payload": payload.encode()}
-        output = _called(batch, "lambda", "Invoke", params, control)
+        output = _call_service(batch, "lambda", "Invoke", params, control)
         if output.get("FunctionError"):
             raise PipeFailed(f"{batch.enrichment} failed: {output['FunctionError']}", may_pass=True)
         answer = output.get("Payload") or b"null"
     elif kind == "states":
         params = {"stateMachineArn": batch.enrichment, "input": payload}
-        output = _called(batch, "stepfunctions", "StartSyncExecution", params, control)
+        output = _call_service(batch, "stepfunctions", "StartSyncExecution", params, control)
         _check_execution(batch.enrichment, output)
         answer = output.get("output") or "null"
     elif is_http(batch.enrichment):
         parameters = dict(batch.enrichment_parameters.get("HttpParameters") or {})
         # Documented: a pipe with such an enrichment has no batches on AWS, so there is one event.
-        answer = _posted(batch.enrichment, payload, _filled(parameters, _readable(events[0])))
+        answer = _post_payload(
+            batch.enrichment, payload, _fill_paths(parameters, _readable(events[0]))
+        )
     else:
         raise PipeFailed(f"headrace's pipes do not enrich by {batch.enrichment}")
     try:
@@ -268,7 +272,7 @@ def _json(text: str) -> Any:
         return text
 
 
-def _filled(parameters: Any, event: Any) -> Any:
+def _fill_paths(parameters: Any, event: Any) -> Any:
     """Return parameters with the event's values for their paths. Raises PipeFailed.
 
     Documented: paths refer to the event itself, never to what a template made of it. That a path without a value fails
@@ -321,7 +325,7 @@ def _input(template: str, event: Any, batch: Batch, budget: Budget, now_ms: int)
     )
 
 
-def _listed(inputs: list[str]) -> str:
+def _join_inputs(inputs: list[str]) -> str:
     """Return inputs as one JSON array; free text becomes a string."""
     return f"[{','.join(text if _is_json(text) else json.dumps(text) for text in inputs)}]"
 

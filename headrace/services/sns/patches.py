@@ -61,7 +61,7 @@ def patch() -> None:
     responses.publish_batch = _with_sequence_numbers(SNSResponse.publish_batch)
     topic: Any = Topic
     topic.__init__ = _with_nothing(Topic.__init__, "sent_notifications")
-    topic.publish = notifications.publish_once(_counted(Topic.publish))
+    topic.publish = notifications.publish_once(_count_publishes(Topic.publish))
     backend: Any = SNSBackend
     backend.get_subscription_attributes = _with_principal(SNSBackend.get_subscription_attributes)
     backend.__init__ = _with_nothing(SNSBackend.__init__, "sms_messages", "sms_message_objects")
@@ -83,8 +83,8 @@ def _topic_attributes(get_topic_attributes: Any) -> Any:
         delivery_policy = attributes.pop("DeliveryPolicy")
         policy = _without_nulls(json.loads(delivery_policy)) if delivery_policy else {}
         if delivery_policy:
-            attributes["DeliveryPolicy"] = _compact(_joined({"http": _OVERRIDES}, policy))
-        attributes["EffectiveDeliveryPolicy"] = _compact(_joined(_DELIVERY_POLICY, policy))
+            attributes["DeliveryPolicy"] = _compact(_complete_policy({"http": _OVERRIDES}, policy))
+        attributes["EffectiveDeliveryPolicy"] = _compact(_complete_policy(_DELIVERY_POLICY, policy))
         version = getattr(self.backend.get_topic(attributes["TopicArn"]), "signature_version", None)
         if version is not None:
             attributes["SignatureVersion"] = version
@@ -94,13 +94,13 @@ def _topic_attributes(get_topic_attributes: Any) -> Any:
     return attributes_of
 
 
-def _joined(base: Mapping[str, Any], policy: Any) -> dict[str, Any]:
+def _complete_policy(base: Mapping[str, Any], policy: Any) -> dict[str, Any]:
     """Return a policy with what it leaves out."""
     joined = dict(base)
     for name, value in policy.items() if isinstance(policy, dict) else ():
         below: Any = base.get(name)
         is_nested = isinstance(value, dict) and isinstance(below, dict)
-        joined[name] = _joined(below, value) if is_nested else value
+        joined[name] = _complete_policy(below, value) if is_nested else value
     return joined
 
 
@@ -130,7 +130,7 @@ def _with_sequence_numbers(publish: Any) -> Any:
     return publish_and_tell
 
 
-def _counted(publish: Any) -> Any:
+def _count_publishes(publish: Any) -> Any:
     @functools.wraps(publish)
     def publish_and_count(self: Any, *args: Any, **named: Any) -> Any:
         CURRENT.handled.add(self.arn)
@@ -146,7 +146,7 @@ def _delivery_policies(subscription: Any) -> dict[str, str]:
         return {}
     own = json.loads(text)
     of_topic = json.loads(subscription.topic.delivery_policy or "{}")
-    of_topic = _joined(_DELIVERY_POLICY, _without_nulls(of_topic))["http"]
+    of_topic = _complete_policy(_DELIVERY_POLICY, _without_nulls(of_topic))["http"]
     shown = {name: own.get(name) for name in _POLICY_MEMBERS} | {
         "guaranteed": bool(own.get("guaranteed"))
     }

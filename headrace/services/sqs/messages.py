@@ -180,9 +180,9 @@ class Messages(Rows):
     def list_all(self, now_ms: float) -> list[tuple[Any, State]]:
         """Return all messages, oldest first, with their states; none is received."""
         self.advance(now_ms)
-        return [(message, self._seen_state(number)) for number, message in self.messages.items()]
+        return [(message, self._visible_state(number)) for number, message in self.messages.items()]
 
-    def _seen_state(self, number: int) -> State:
+    def _visible_state(self, number: int) -> State:
         """Return the state of a message as a client that would receive it sees it."""
         return self._states[number]
 
@@ -369,7 +369,7 @@ class FifoMessages(Messages):
             del self._known[mark]
             CHANGES.row(self, mark)
 
-    def _seen_state(self, number: int) -> State:
+    def _visible_state(self, number: int) -> State:
         # What waits in a locked group cannot be received.
         state = self._states[number]
         is_locked = self._in_flight[self.messages[number].group_id] > 0

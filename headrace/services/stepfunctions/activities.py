@@ -23,7 +23,7 @@ from headrace.moto.in_process import LAST_RECEIVE
 def patch(response: Any, backend: Any) -> None:
     """Replace methods of moto's response and of its backend."""
     backend.create_activity = _once(backend.create_activity)
-    backend.describe_activity = _in_awss_words(backend.describe_activity)
+    backend.describe_activity = _word_missing_activity(backend.describe_activity)
     response.get_activity_task = _get_activity_task
 
 
@@ -39,7 +39,7 @@ def _once(create: Any) -> Any:
     return create_activity
 
 
-def _in_awss_words(describe: Any) -> Any:
+def _word_missing_activity(describe: Any) -> Any:
     """Say that an activity does not exist in AWS's words (recorded); moto shows its ARN alone."""
 
     def describe_activity(self: Any, arn: str) -> Any:

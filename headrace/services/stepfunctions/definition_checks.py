@@ -168,7 +168,7 @@ def _machine(
         if name not in allowed:
             yield Problem(SCHEMA, f"Field '{name}' is not supported", where)
     fields = {name: machine[name] for name in machine if name not in ("QueryLanguage", "States")}
-    yield from _mistyped(fields, at, JSONPATH)
+    yield from _check_types(fields, at, JSONPATH)
     states = machine.get("States")
     if states is None:
         return
@@ -236,7 +236,7 @@ def _batcher(state: dict[str, Any], at: str, language: str) -> Iterator[Problem]
     for name in members:
         if name.removesuffix("Path") not in limits and name != "BatchInput":
             yield Problem(SCHEMA, f"Field '{name}' is not supported", f"{at}/ItemBatcher")
-    yield from _mistyped(members, f"{at}/ItemBatcher", language)
+    yield from _check_types(members, f"{at}/ItemBatcher", language)
     for name in limits:
         if isinstance(members.get(name), int) and members[name] < 1:
             message = f"The field '{name}' should be a positive integer"
@@ -249,13 +249,13 @@ def _batcher(state: dict[str, Any], at: str, language: str) -> Iterator[Problem]
 def _field_types(state: dict[str, Any], at: str, language: str) -> Iterator[Problem]:
     """Return the fields of a state, its retriers, catchers and rules whose values have the wrong type."""
     fields = {name: value for name, value in state.items() if name not in ("Type", "QueryLanguage")}
-    yield from _mistyped(fields, at, language)
+    yield from _check_types(fields, at, language)
     for name in ("Retry", "Catch", "Branches"):
         yield from _items(state.get(name), f"{at}/{name}", language, is_state=name == "Branches")
     yield from _rules(state.get("Choices"), f"{at}/Choices", language)
 
 
-def _mistyped(fields: Mapping[str, Any], at: str, language: str) -> Iterator[Problem]:
+def _check_types(fields: Mapping[str, Any], at: str, language: str) -> Iterator[Problem]:
     for name, value in fields.items():
         expected = _TYPES.get(name)
         if expected is not None and not _fits(value, expected, language):
@@ -277,7 +277,7 @@ def _items(value: Any, at: str, language: str, *, is_state: bool) -> Iterator[Pr
         if is_state:  # a machine of its own, see `_machine`
             continue
         members = cast("dict[str, Any]", item)
-        yield from _mistyped(members, place, language)
+        yield from _check_types(members, place, language)
         errors = members.get("ErrorEquals")
         if not errors:
             yield Problem(SCHEMA, "These fields are required: [ErrorEquals]", place)
@@ -296,7 +296,7 @@ def _rules(value: Any, at: str, language: str) -> Iterator[Problem]:
             yield Problem(SCHEMA, "Expected value of type Object", place)
             continue
         rule = cast("dict[str, Any]", item)
-        yield from _mistyped(rule, place, language)
+        yield from _check_types(rule, place, language)
         for name, operand in rule.items():
             kinds = [kind for prefix, kind in _COMPARISONS if name.startswith(prefix)]
             expected = "String" if name.endswith("Path") else "".join(kinds)

@@ -156,7 +156,7 @@ _LISTED = {"executionArn", "mapRunArn", "stateMachineArn", "startDate", "stopDat
 def _describe_map_run(self: Any) -> Any:
     from moto.core.responses import ActionResult
 
-    arn = _checked(self._get_param("mapRunArn"))
+    arn = _check_arn(self._get_param("mapRunArn"))
     for execution in _executions_of(self.stepfunction_backend, arn):
         for row in _map_runs_of(execution):
             if row["mapRunArn"] == arn:
@@ -167,7 +167,7 @@ def _describe_map_run(self: Any) -> Any:
 def _update_map_run(self: Any) -> Any:
     from moto.core.responses import EmptyResult
 
-    arn = _checked(self._get_param("mapRunArn"))
+    arn = _check_arn(self._get_param("mapRunArn"))
     for execution in _executions_of(self.stepfunction_backend, arn):
         run = _run_of(execution)
         record = None if run is None else run.map_run(arn)
@@ -191,7 +191,7 @@ def _change(record: Any, given: Callable[[str], Any]) -> None:
         record.progress.change_limit(int(limit))
 
 
-def _checked(arn: str) -> str:
+def _check_arn(arn: str) -> str:
     if ":mapRun:" not in arn:
         raise answers.refuse_arn(arn)
     return arn

@@ -37,18 +37,18 @@ def _remember(kind: Any, to_text: Any) -> None:
 
     @functools.wraps(set_option)
     def option(self: Any, key: str, value: Any) -> Any:
-        _given(self)[key] = to_text(value)
+        _get_options(self)[key] = to_text(value)
         return set_option(self, key, value)
 
     @functools.wraps(set_options)
     def options(self: Any, **more: Any) -> Any:
-        _given(self).update({name: to_text(value) for name, value in more.items()})
+        _get_options(self).update({name: to_text(value) for name, value in more.items()})
         return set_options(self, **more)
 
     kind.format, kind.option, kind.options = format, option, options
 
 
-def _given(of: Any) -> dict[str, str | None]:
+def _get_options(of: Any) -> dict[str, str | None]:
     return of.__dict__.setdefault("_headrace_options", {})
 
 
@@ -57,7 +57,7 @@ def _is_asked(of: Any, source: str | None) -> bool:
 
 
 def _options(of: Any) -> dict[str, str]:
-    return {name: text for name, text in _given(of).items() if text is not None}
+    return {name: text for name, text in _get_options(of).items() if text is not None}
 
 
 def _answer_load(kind: Any) -> None:

@@ -152,9 +152,9 @@ class _Validation:
         yield from self._combinations(keywords, value, model)
 
     def _combinations(self, schema: Mapping[str, Any], value: Any, model: str) -> Iterator[str]:
-        for part in _listed(schema, "allOf"):
+        for part in _get_list(schema, "allOf"):
             yield from self._errors(part, value, model)
-        any_of, one_of = _listed(schema, "anyOf"), _listed(schema, "oneOf")
+        any_of, one_of = _get_list(schema, "anyOf"), _get_list(schema, "oneOf")
         if any_of and not any(self._is_valid(part, value, model) for part in any_of):
             yield f"instance failed to match at least one required schema among {len(any_of)}"
         matched = sum(self._is_valid(part, value, model) for part in one_of)
@@ -203,7 +203,7 @@ class _Validation:
     def _object(
         self, schema: Mapping[str, Any], value: dict[str, Any], model: str
     ) -> Iterator[str]:
-        absent = sorted(str(name) for name in _listed(schema, "required") if name not in value)
+        absent = sorted(str(name) for name in _get_list(schema, "required") if name not in value)
         if absent:
             yield f"object has missing required properties ({_json(absent)})"
         least, most = _count(schema, "minProperties"), _count(schema, "maxProperties")
@@ -262,7 +262,7 @@ def _limit(schema: Mapping[str, Any], keyword: str) -> float | None:
     return value if _is_number(value) else None
 
 
-def _listed(schema: Mapping[str, Any], keyword: str) -> list[Any]:
+def _get_list(schema: Mapping[str, Any], keyword: str) -> list[Any]:
     value = schema.get(keyword)
     return cast("list[Any]", value) if isinstance(value, list) else []
 

@@ -107,7 +107,7 @@ class WebSocketApis:
         if sentence := denial_of(request.signer, api, arn, MANAGE):
             return refusal(403, sentence, "AccessDeniedException")
         if request.method == "GET":
-            return _shown(client.describe())
+            return _json_answer(client.describe())
         if request.method == "DELETE":
             client.end()
             return HttpResponse(204)
@@ -122,7 +122,7 @@ class WebSocketApis:
 _MOST_POSTED_BYTES = 128 * 1024
 
 
-def _shown(value: Mapping[str, Any]) -> HttpResponse:
+def _json_answer(value: Mapping[str, Any]) -> HttpResponse:
     return HttpResponse(200, [("Content-Type", "application/json")], json.dumps(value).encode())
 
 

@@ -65,7 +65,7 @@ class Mqtt:
         self.listener: Listener | None = None
         self._trusted: set[str] = set()
         self._context: ssl.SSLContext | None = None
-        engine.listen("iot", self._changed)
+        engine.listen("iot", self._forget_access)
 
     def admit_by(self, admit: Admit) -> None:
         """Say what checks the requests that open WebSockets; once, before `start`."""
@@ -110,7 +110,7 @@ class Mqtt:
         plain = {} if self._needs_certificate else {"plain": listener.port}
         return {"tls": listener.tls_port, **plain}
 
-    def _changed(self) -> None:
+    def _forget_access(self) -> None:
         """IoT's certificates, policies or things may have changed. Moto's lock is held."""
         self._access.forget()
         if self._context is not None:

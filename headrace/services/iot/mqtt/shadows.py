@@ -85,7 +85,7 @@ def announce_changes(module: Any) -> None:
         thing = self.iot_backend.describe_thing(thing_name)
         before = thing.thing_shadows.get(shadow_name)
         try:
-            document = _checked_document(module, payload)
+            document = _parse_document(module, payload)
             if before is None and "version" in document:
                 raise module.ConflictException("Version conflict")
             shadow = update(self, thing_name, payload, shadow_name)
@@ -123,7 +123,7 @@ def announce_changes(module: Any) -> None:
     backend.update_thing_shadow, backend.delete_thing_shadow = update_and_tell, delete_and_store
 
 
-def _checked_document(module: Any, payload: Any) -> dict[str, Any]:
+def _parse_document(module: Any, payload: Any) -> dict[str, Any]:
     """Return the document of an update; refuse what moto would fail at. Moto refuses the rest itself."""
     refuse = module.InvalidRequestException
     try:

@@ -307,7 +307,7 @@ class Deliveries:
         Assumed: the handle of the last receive is valid until the record is received again, as SQS's is.
         """
         with self._lock:
-            part, _ = self._received(record_key, receipt, now_ms, dead=dead)
+            part, _ = self._take_received(record_key, receipt, now_ms, dead=dead)
             self._drop(part, record_key[1])
 
     def change_visibility(
@@ -321,7 +321,7 @@ class Deliveries:
     ) -> None:
         """Let a record in flight become visible `visibility_ms` from now. Raises WrongRecord."""
         with self._lock:
-            _, entry = self._received(record_key, receipt, now_ms, dead=dead)
+            _, entry = self._take_received(record_key, receipt, now_ms, dead=dead)
             if not entry.is_in_flight:
                 raise WrongRecord(
                     "InvalidArgumentException",
@@ -335,7 +335,7 @@ class Deliveries:
     def restore(self, record_key: Place, receipt: int, now_ms: int) -> None:
         """Make a dead-letter record an ordinary, visible one that was never received. Raises WrongRecord."""
         with self._lock:
-            _, entry = self._received(record_key, receipt, now_ms, dead=True)
+            _, entry = self._take_received(record_key, receipt, now_ms, dead=True)
             if entry.is_in_flight:
                 self._in_flight[True] -= 1
             # No handle is valid until the record is received again.
@@ -343,7 +343,7 @@ class Deliveries:
             self._changed.add(record_key)
             self._visible[False].append(record_key)
 
-    def _received(
+    def _take_received(
         self, record_key: Place, receipt: int, now_ms: int, *, dead: bool
     ) -> tuple[ShardPart, Delivery]:
         self._show_due(now_ms)

@@ -99,7 +99,9 @@ def _count_behind(
                     )
                 except ShardNotFound:
                     break
-                expired += batch.expired - _noted(mapping, shard.shard_id, position, batch.expired)
+                expired += batch.expired - _count_noted(
+                    mapping, shard.shard_id, position, batch.expired
+                )
                 if not batch.records:
                     break
                 waiting += len(batch.records)
@@ -109,7 +111,7 @@ def _count_behind(
     return waiting, expired
 
 
-def _noted(mapping: Mapping, shard_id: str, position: Position, expired: int) -> int:
+def _count_noted(mapping: Mapping, shard_id: str, position: Position, expired: int) -> int:
     """Return how many of the `expired` records after a position are counted already: a checkpoint follows later."""
     first = first_unread(position)
     losses = mapping.noted_losses.get(shard_id, ())

@@ -147,11 +147,11 @@ class _Reader:
         if name in _FLAGS:
             self._copy.flags.add(_FLAGS[name])
             self._optional_word("on", "off")
-        elif not self._valued(name) and not self._authorization(name):
+        elif not self._apply_value_option(name) and not self._authorization(name):
             self._at -= 1
             raise self._wrong()
 
-    def _valued(self, name: str) -> bool:
+    def _apply_value_option(self, name: str) -> bool:
         copy = self._copy
         match name:
             case "json":
@@ -182,10 +182,10 @@ class _Reader:
                 self._optional_word("as")
                 copy.accept_invalid = self._optional_text("?")
             case _:
-                return self._counted(name)
+                return self._apply_count_option(name)
         return True
 
-    def _counted(self, name: str) -> bool:
+    def _apply_count_option(self, name: str) -> bool:
         copy = self._copy
         match name:
             case "ignoreheader":

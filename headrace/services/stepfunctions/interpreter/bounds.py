@@ -335,10 +335,10 @@ def allow_any_template() -> None:
         item_selector.ItemSelector,
     )
     for kind in kinds:
-        kind._eval_body = _unwrapped(kind._eval_body)
+        kind._eval_body = _unwrap_errors(kind._eval_body)
 
 
-def _unwrapped(evaluate: Any) -> Any:
+def _unwrap_errors(evaluate: Any) -> Any:
     @functools.wraps(evaluate)
     def eval_body(self: Any, env: Any) -> None:
         evaluate(self, env)

@@ -261,11 +261,11 @@ def _queue_attributes(properties: Properties) -> dict[str, Any]:
 
 
 def _wait_for_queue(context: Context, arn: str) -> ResourceResult:
-    def found() -> dict[str, Any]:
+    def describe_queue() -> dict[str, Any]:
         return dict(context.call("kinesis", "DescribeQueue", {"QueueARN": arn})["QueueDescription"])
 
-    wait_until_active(context, lambda: str(found()["QueueStatus"]), f"Queue {arn}")
-    queue = found()
+    wait_until_active(context, lambda: str(describe_queue()["QueueStatus"]), f"Queue {arn}")
+    queue = describe_queue()
     created = int(queue["QueueCreationTimestamp"].timestamp())
     return ResourceResult(
         arn,
