@@ -12,6 +12,7 @@ import json
 from typing import Any, cast
 
 from headrace.core.arn import make_arn
+from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
 from headrace.core.ports import BucketNotFound, CallerIdentity, ObjectNotFound
 from headrace.deliveries.outbox import queue_service_event
 from headrace.moto import principals
@@ -473,10 +474,7 @@ def _seconds(moment: Any) -> float:
 def list_table_metadata(self: Any) -> str:
     """Answer ListTableMetadata."""
     tables = sorted(_database(self).tables.values(), key=lambda table: table.name)
-    wanted = self._get_param("Expression")
-    if wanted:
-        from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
-
+    if wanted := self._get_param("Expression"):
         try:
             pattern = java_pattern(wanted.replace("*", ".*"))
             tables = [table for table in tables if pattern.matches(table.name)]
