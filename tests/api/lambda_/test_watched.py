@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import pytest
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
 from headrace.aws.server.answers import finish_waits
+from headrace.services.lambda_.runtime.channel import RuntimeChannel
+from headrace.services.lambda_.runtime.platform_log import OutputLog
 from tests.support.clients import client_of
 from tests.support.lambda_lab import LambdaLab
 from tests.support.server import wait_until
@@ -29,6 +32,8 @@ def handler(event, context):
     if do == "grow":
         kept = bytearray(200 << 20)
         time.sleep(60)
+    if do == "write":
+        for _ in range(40): print("y\\n" * 50000)
     if do == "wait":
         while not os.path.exists(event["file"]): time.sleep(0.01)
     return {"pid": os.getpid(), "event": event, "arn": context.invoked_function_arn,
@@ -191,3 +196,37 @@ def test_an_update_ends_the_process_once_its_invocation_has_ended(
     assert answered["event"] == event
     loop.lab.settled(warm)
     assert loop.invoke(warm)["Payload"]["pid"] != answered["pid"] or loop.ways[-1] == "thread"
+
+
+def test_the_loop_leaves_a_large_output_to_a_thread(
+    loop: Loop, warm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_threads: dict[bool, int] = {True: 0, False: 0}
+    add = OutputLog._add
+
+    def count(log: OutputLog, line: bytes) -> None:
+        on_threads[threading.current_thread() is not threading.main_thread()] += 1
+        add(log, line)
+
+    monkeypatch.setattr(OutputLog, "_add", count)
+    assert loop.invoke(warm, {"do": "write"})["Payload"]["event"] == {"do": "write"}
+    assert loop.ways[-1] == "loop"
+    assert sum(on_threads.values()) > 2_000_000
+    assert on_threads[True] > on_threads[False]
+
+
+def test_a_process_that_cannot_be_served_ends_its_invocation(
+    loop: Loop, warm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("Too many open files")
+
+    with monkeypatch.context() as patches:
+        patches.setattr(RuntimeChannel, "poll", fail)
+        path = f"/2015-03-31/functions/{warm}/invocations"
+        answer = asyncio.run(loop.answered(HttpRequest("POST", path, body=b"{}")))
+    assert loop.ways[-1] == "loop"
+    assert answer.status == 500
+    # The process has the event still, so another one takes the next.
+    assert loop.invoke(warm)["Payload"]["event"] is None
+    assert loop.ways[-1] == "thread"

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from headrace.core.ports import InvokeResult
-from headrace.services.lambda_.runtime.channel import Message, RuntimeChannel, Wait
-from headrace.services.lambda_.runtime.process import Steps
+from headrace.services.lambda_.runtime.channel import RuntimeChannel, Wait
+from headrace.services.lambda_.runtime.process import Steps, take_step
 
 
 def watch(steps: Steps[InvokeResult], on_result: Callable[[InvokeResult], None]) -> Future[None]:
@@ -36,6 +36,8 @@ class _Watched:
         self._on_result = on_result
         self._loop = asyncio.get_running_loop()
         self._channel: RuntimeChannel | None = None
+        # A channel that is closed has no descriptor any more.
+        self._descriptor = -1
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
@@ -49,34 +51,37 @@ class _Watched:
 
     def _wait_for(self, wait: Wait | None) -> None:
         """Let the loop look when the process says something, and after the wait's time. None: the end has come."""
-        if wait is None or wait.blocks:
+        if wait is None or wait.blocks or wait.channel.is_busy:
             self._stop_waiting()
             if wait is not None:
-                self._loop.run_in_executor(None, self._block)
+                self._loop.run_in_executor(None, self._block, wait)
             return
         if self._channel is None:
             self._channel = wait.channel
-            self._loop.add_reader(wait.channel.fileno(), self._look)
+            self._descriptor = wait.channel.fileno()
+            self._loop.add_reader(self._descriptor, self._look)
         self._timer = self._loop.call_later(wait.seconds, self._look)
 
     def _stop_waiting(self) -> None:
         channel, self._channel = self._channel, None
         if channel is not None:
-            self._loop.remove_reader(channel.fileno())
+            self._loop.remove_reader(self._descriptor)
 
     def _look(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if self._channel is not None:
-            self._step(self._channel.poll(0.0), self._wait_for)
+            self._step(Wait(self._channel, 0.0), self._wait_for, briefly=True)
 
-    def _block(self) -> None:
+    def _block(self, wait: Wait) -> None:
         """Take a step on another thread, and come back to the loop's."""
-        self._step([], functools.partial(self._loop.call_soon_threadsafe, self._wait_for))
+        self._step(wait, functools.partial(self._loop.call_soon_threadsafe, self._wait_for))
 
-    def _step(self, messages: list[Message], then: Callable[[Wait | None], object]) -> None:
+    def _step(
+        self, wait: Wait, then: Callable[[Wait | None], object], *, briefly: bool = False
+    ) -> None:
         try:
-            wait = self._steps.send(messages)
+            wait = take_step(self._steps, wait, briefly=briefly)
         except StopIteration as ended:
             then(None)
             self._finish(ended.value)
