@@ -14,6 +14,7 @@ from tests.support.moto_lab import MotoLab
 
 KINESIS = "arn:aws:kinesis:us-east-1:000000000000:stream/s"
 FIREHOSE = "arn:aws:firehose:us-east-1:000000000000:deliverystream/d"
+ROLE = "arn:aws:iam::000000000000:role/r"
 FUNCTION = "arn:aws:lambda:us-east-1:000000000000:function:f"
 INVALID_NAME = (
     "Invalid name. Must be a valid name containing alphanumeric characters, or any of the following:"
@@ -43,6 +44,10 @@ def test_subscription_filters(lab: MotoLab) -> None:
             "InvalidParameterException",
             f"destinationArn for vendor {vendor} cannot be used without roleArn",
         )
+    assert refusal(logs.put_subscription_filter, **one, destinationArn=FUNCTION, roleArn=ROLE) == (
+        "InvalidParameterException",
+        "destinationArn for vendor lambda cannot be used with roleArn",
+    )
     for name in "ab":
         logs.put_subscription_filter(**{**one, "filterName": name}, destinationArn=FUNCTION)
     logs.put_subscription_filter(**{**one, "filterPattern": "[]"}, destinationArn=FUNCTION)
