@@ -238,6 +238,7 @@ _OWN = Patches(
             secretsmanager.rotate_by_functions,
             secretsmanager.follow_stages,
         ],
+        "moto.secretsmanager.responses": [secretsmanager.check_names],
         "moto.sns.utils": [event_inputs.patch_filter_policies],
         "moto.sqs.models": [sqs_patches.match_literal_prefixes],
         "moto.ssm.models": [ssm_patches.apply_bounds],

@@ -172,10 +172,7 @@ def next_time(
         period = _rate_s(inner)
         passed = max(0.0, (after - since).total_seconds())
         return since + timedelta(seconds=period * (passed // period + 1))
-    try:
-        zone_info = ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError) as error:
-        raise BadExpression(f"{zone!r} is not a time zone") from error
+    zone_info = _zone(zone)
     if kind == "at":
         try:
             moment = datetime.fromisoformat(inner).replace(tzinfo=zone_info).astimezone(UTC)
@@ -186,6 +183,13 @@ def next_time(
     return None if local_time is None else local_time.replace(tzinfo=zone_info).astimezone(UTC)
 
 
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise BadExpression(f"{name!r} is not a time zone") from error
+
+
 def check_expression(expression: str, *, zone: str = "UTC") -> None:
     """Refuse what AWS refuses when a schedule or a rule is made. Raises BadExpression.
 
@@ -194,6 +198,7 @@ def check_expression(expression: str, *, zone: str = "UTC") -> None:
     """
     if not _EXACT.fullmatch(expression):
         raise BadExpression("an expression is rate(...), cron(...) or at(...)")
+    _zone(zone)
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     next_time(expression, since=moment, after=moment, zone=zone)
 

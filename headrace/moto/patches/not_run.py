@@ -37,7 +37,12 @@ _NOT_RUN: dict[str, tuple[str, dict[str, str]]] = {
                 "Athena's CREATE EXTERNAL TABLE."
             ),
             "start_workflow_run": "headrace does not run Glue's workflows.",
+            "start_trigger": "headrace does not run Glue's triggers: it runs none of the jobs that they would start.",
         },
+    ),
+    "moto.quicksight.responses": (
+        "QuickSightResponse",
+        {"create_ingestion": "headrace does not run QuickSight's ingestions: no data would be imported."},
     ),
     "moto.codebuild.responses": (
         "CodeBuildResponse",

@@ -1,18 +1,20 @@
 """Secrets Manager: errors in AWS's form, rotation by functions of this cloud, and which version is the current one."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownLambdaType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
 import functools
 import json
 import logging
+import re
 import uuid
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import FunctionNotFound, FunctionThrottled
 from headrace.moto.current_cloud import CURRENT, FunctionCalls
+from headrace.moto.patching import check_first
 from headrace.moto.storage.changes import MOTO_LOCK
 
 log = logging.getLogger(__name__)
@@ -35,6 +37,53 @@ def answer_as_aws(module: Any) -> None:
     error.__init__ = make
     # moto's errors set 404.
     error.code = property(lambda _: 400, lambda *_: None)
+
+
+# Documented, and LocalStack's tests have the sentence of AWS.
+_NAME = re.compile(r"[A-Za-z0-9/_+=.@!-]+")
+_INVALID_NAME = (
+    "Invalid name. Must be a valid name containing alphanumeric characters, or any of the following:"
+    " -/_+=.@!"
+)
+
+
+def check_names(module: Any) -> None:
+    """Refuse a name that no secret has, and list a secret's versions as AWS does (recorded)."""
+    response = module.SecretsManagerResponse
+    response.list_secret_version_ids = _list_versions
+    for name in (
+        "create_secret", "delete_secret", "describe_secret", "get_resource_policy", "get_secret_value",
+        "list_secret_version_ids", "put_resource_policy", "put_secret_value", "restore_secret", "rotate_secret",
+        "tag_resource", "untag_resource", "update_secret", "update_secret_version_stage",
+    ):  # fmt: skip
+        setattr(response, name, check_first(_check_name, getattr(response, name)))
+
+
+def _check_name(response: Any) -> None:
+    name = str(response._get_param("SecretId") or response._get_param("Name") or "")
+    if not name.startswith("arn:") and not _NAME.fullmatch(name):
+        raise AwsError("ValidationException", _INVALID_NAME)
+
+
+def _list_versions(response: Any) -> str:
+    from moto.secretsmanager.exceptions import SecretNotFoundException
+
+    secret = response.backend.secrets.get(response._get_param("SecretId"))
+    if secret is None:
+        raise SecretNotFoundException()
+    key = secret.kms_key_id
+    has_own = key and key != response.backend.DEFAULT_KMS_KEY_ALIAS
+    versions = [
+        {
+            "CreatedDate": version["createdate"],
+            "KmsKeyIds": [key if has_own else "DefaultEncryptionKey"],
+            "VersionId": name,
+            **({"VersionStages": version["version_stages"]} if version["version_stages"] else {}),
+        }
+        for name, version in secret.versions.items()
+        if version["version_stages"] or response._get_param("IncludeDeprecated")
+    ]
+    return json.dumps({"ARN": secret.arn, "Name": secret.name, "Versions": versions})
 
 
 def rotate_by_functions(module: Any) -> None:

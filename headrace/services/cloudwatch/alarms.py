@@ -395,8 +395,11 @@ def _reason_data(alarm: Any, verdict: Verdict, now_s: float) -> str:
 def patch() -> None:
     """Give alarms the states of evaluated ones: INSUFFICIENT_DATA at first, kept by an update."""
     from moto.cloudwatch.exceptions import ValidationError
-    from moto.cloudwatch.models import CloudWatchBackend
+    from moto.cloudwatch.models import Alarm, CloudWatchBackend
 
+    model: Any = Alarm
+    model.update_state = _note_transition(model.update_state)
+    model.state_transitioned_timestamp = property(_transitioned)
     backend: Any = CloudWatchBackend
     put: Any = backend.put_metric_alarm
 
@@ -418,12 +421,31 @@ def patch() -> None:
                 "state_reason",
                 "state_reason_data",
                 "state_updated_timestamp",
+                "transitioned",
                 "history",
             ):
-                setattr(alarm, member, getattr(before, member))
+                if member in vars(before):
+                    setattr(alarm, member, getattr(before, member))
         return alarm
 
     backend.put_metric_alarm = put_metric_alarm
+
+
+def _note_transition(update_state: Any) -> Any:
+    """Keep the time of the last state that differed from the one before (documented: API_MetricAlarm)."""
+
+    @functools.wraps(update_state)
+    def update(self: Any, reason: str, reason_data: str, state_value: str) -> None:
+        before = None if state_value != self.state_value else _transitioned(self)
+        update_state(self, reason, reason_data, state_value)
+        self.transitioned = before or self.state_updated_timestamp
+
+    return update
+
+
+def _transitioned(alarm: Any) -> datetime:
+    """Return when an alarm came to its state; one that an older headrace has stored does not know it."""
+    return vars(alarm).get("transitioned") or alarm.state_updated_timestamp
 
 
 def _check_rule(rule: str) -> None:

@@ -279,6 +279,15 @@ def _check_replay(response: Any) -> None:
         )
 
 
+def _check_cancelling(response: Any) -> None:
+    """Refuse to cancel a replay that is over, which moto takes because its replays end at once (documented)."""
+    from moto.events.exceptions import IllegalStatusException
+
+    name = response._get_param("ReplayName")
+    if response.events_backend.describe_replay(name)["State"] not in ("STARTING", "RUNNING"):
+        raise IllegalStatusException(f"Replay {name} is not in a valid state for this operation.")
+
+
 _CHECKS: dict[str, Callable[[Any], None]] = {
     "create_connection": _check_connection,
     "create_api_destination": _check_destination,
@@ -288,4 +297,5 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "list_archives": _check_archives,
     "update_archive": _check_archive_change,
     "start_replay": _check_replay,
+    "cancel_replay": _check_cancelling,
 }

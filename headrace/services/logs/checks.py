@@ -42,14 +42,27 @@ _OF_A_PATTERN = ("arn", "creationTime", "logGroupName")
 
 def patch() -> None:
     """Replace moto's methods; called once."""
-    from moto.logs.models import LogGroup
+    from moto.logs.models import LogGroup, SubscriptionFilter
     from moto.logs.responses import LogsResponse
 
+    subscription: Any = SubscriptionFilter
+    subscription.to_json = _as_recorded(subscription.to_json)
     response: Any = LogsResponse
     response.describe_log_groups = _by_pattern(response.describe_log_groups)
     response.describe_log_streams = _with_one_group(response.describe_log_streams)
     group: Any = LogGroup
     group.get_log_events = _with_stream(group.get_log_events)
+
+
+def _as_recorded(to_json: Any) -> Any:
+    """Show a subscription filter as AWS does; headrace has no transformed logs."""
+
+    @functools.wraps(to_json)
+    def show(self: Any) -> dict[str, Any]:
+        shown = {name: value for name, value in to_json(self).items() if value is not None}
+        return {"applyOnTransformedLogs": False, **shown}
+
+    return show
 
 
 def _by_pattern(describe_log_groups: Any) -> Any:

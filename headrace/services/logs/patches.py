@@ -303,6 +303,14 @@ def _without_looking(put: Any) -> Any:
     ) -> None:  # fmt: skip
         group = self.groups.get(log_group_name)
         service = destination_arn.split(":")[2] if destination_arn.count(":") >= 5 else ""
+        needs_role = service in ("kinesis", "firehose")
+        if needs_role != bool(role_arn) and (needs_role or service == "lambda"):
+            # Recorded of a stream; of the others, observed by users.
+            how = "without" if needs_role else "with"
+            raise AwsError(
+                "InvalidParameterException",
+                f"destinationArn for vendor {service} cannot be used {how} roleArn",
+            )
         if service == "logs" and group is not None and _destination(destination_arn) is None:
             # The sentence is assumed.
             raise AwsError(

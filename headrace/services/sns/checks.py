@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from headrace.aws.calls.errors import AwsError
 from headrace.core.event_patterns.tokens import explain_syntax
 from headrace.moto.other_accounts import refusal_of
 from headrace.moto.patching import check_first
@@ -242,6 +243,9 @@ def _differs(present: Any, value: str) -> bool:
 
 
 def _check_value(name: str, value: str, topic: Any, prefix: str) -> None:
+    if name == "ReplayPolicy":
+        sentence = "headrace does not archive the messages of FIFO topics: it replays none to a subscription."
+        raise AwsError("NotImplemented", sentence, 501)
     if name == "RawMessageDelivery" and value not in ("true", "false"):
         raise invalid(f"{prefix}{name}: Invalid value [{value}]. Must be true or false.")
     if not name.endswith("Policy") or not value:

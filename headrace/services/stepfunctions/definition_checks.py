@@ -10,11 +10,13 @@ Paths, intrinsic functions and the arguments of tasks are not checked: they fail
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from headrace.services.stepfunctions import answers
 from headrace.services.stepfunctions.distributed_maps import problems_of_map
+from headrace.services.stepfunctions.interpreter.service_calls import is_sdk_call
 from headrace.services.stepfunctions.query_languages import (
     JSONPATH,
     SCHEMA,
@@ -105,6 +107,29 @@ _HAS_TYPE: Mapping[str, Callable[[Any], bool]] = {
 _COMPARISONS = (
     ("String", "String"), ("Numeric", "Number"), ("Boolean", "Boolean"), ("Timestamp", "String"), ("Is", "Boolean"),
 )  # fmt: skip
+
+
+_INTEGRATION = re.compile(r"arn:aws[\w-]*:states:::(.*)", re.DOTALL)
+_PATTERN = re.compile(r"\.(?:sync|sync:2|waitForTaskToken)$")
+# The services with integrations of their own, and the actions of those with few (documented: "Integrating services").
+_ACTIONS: dict[str, frozenset[str] | None] = {
+    "apigateway": frozenset({"invoke"}),
+    "batch": frozenset({"submitJob"}),
+    "databrew": frozenset({"startJobRun"}),
+    "dynamodb": frozenset({"getItem", "putItem", "deleteItem", "updateItem"}),
+    "ecs": frozenset({"runTask"}),
+    "events": frozenset({"putEvents"}),
+    "glue": frozenset({"startJobRun"}),
+    "http": frozenset({"invoke"}),
+    "lambda": frozenset({"invoke"}),
+    "mediaconvert": frozenset({"createJob"}),
+    "sns": frozenset({"publish"}),
+    "sqs": frozenset({"sendMessage"}),
+    "states": frozenset({"startExecution"}),
+    **dict.fromkeys(
+        ("athena", "bedrock", "codebuild", "eks", "elasticmapreduce", "emr-containers", "emr-serverless", "sagemaker")
+    ),
+}  # fmt: skip
 
 
 def sentence_of(problems: list[Problem]) -> str:
@@ -206,6 +231,7 @@ def _state(state: dict[str, Any], at: str, language: str) -> Iterator[Problem]:
         yield Problem(SCHEMA, "These fields are required: [Next or End]", at)
     yield from problems_of_state(state, at, language)
     yield from _field_types(state, at, language_of(state, language))
+    yield from _resource(state, at)
     if kind == "Parallel":
         for number, branch in enumerate(_objects(state.get("Branches"))):
             yield from _machine(branch, f"{at}/Branches[{number}]", _INNER, language)
@@ -219,6 +245,27 @@ def _state(state: dict[str, Any], at: str, language: str) -> Iterator[Problem]:
             return
         allowed = {*_INNER, "ProcessorConfig"}
         yield from _machine(cast("dict[str, Any]", inner), f"{at}/{name}", allowed, language)
+
+
+def _resource(state: dict[str, Any], at: str) -> Iterator[Problem]:
+    """Return the problem of a task whose integration no service has (the sentence: observed by others)."""
+    resource = state.get("Resource")
+    match = _INTEGRATION.fullmatch(resource) if isinstance(resource, str) else None
+    if match is None or state.get("Type") != "Task":
+        return
+    service, _, action = _PATTERN.sub("", match[1]).partition(":")
+    if service == "aws-sdk":
+        service, _, action = action.partition(":")
+        is_known = is_sdk_call(service, action)
+    else:
+        actions = _ACTIONS.get(service, frozenset[str]())
+        is_known = bool(action) if actions is None else action in actions
+    if not is_known:
+        sentence = (
+            f"The resource provided {resource} is not recognized. The value is not a valid resource ARN, or the "
+            "resource is not available in this region."
+        )
+        yield Problem(SCHEMA, sentence, f"{at}/Resource")
 
 
 def _batcher(state: dict[str, Any], at: str, language: str) -> Iterator[Problem]:

@@ -9,10 +9,11 @@ moto's pattern for JSONPath matches in one way.
 from __future__ import annotations
 
 import json
+import math
 import random
 import uuid
 import zlib
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import ModuleType
 from typing import Any
 
@@ -407,6 +408,8 @@ def _start_sync_execution(self: Any) -> Any:
     arn = machine.arn.replace(":stateMachine:", ":express:", 1) + f":{name}:{uuid.uuid4()}"
     started = _build_input(machine, arn, name, input_text, datetime.now(UTC))
     outcome = Run(started).run()
+    stop_date = datetime.now(UTC)
+    ran_ms = (stop_date - started.start_date) // timedelta(milliseconds=1)
     details = {"output": outcome.output, "error": outcome.error, "cause": outcome.cause}
     return ActionResult(
         {
@@ -414,7 +417,12 @@ def _start_sync_execution(self: Any) -> Any:
             "stateMachineArn": machine.arn,
             "name": name,
             "startDate": started.start_date,
-            "stopDate": datetime.now(UTC),
+            "stopDate": stop_date,
+            # Documented: a bill counts at least 100 ms, and memory in pieces of 64 MB, of which this shows one.
+            "billingDetails": {
+                "billedMemoryUsedInMB": 64,
+                "billedDurationInMilliseconds": max(1, math.ceil(ran_ms / 100)) * 100,
+            },
             # Here AWS has no status ABORTED.
             "status": "FAILED" if outcome.status == "ABORTED" else outcome.status,
             "input": input_text,

@@ -15,8 +15,9 @@ import pytest
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
 from headrace.aws.server.answers import finish_waits
-from headrace.services.lambda_.runtime.channel import RuntimeChannel
+from headrace.services.lambda_.names import parse_function
 from headrace.services.lambda_.runtime.platform_log import OutputLog
+from headrace.services.lambda_.runtime.process import SandboxPool
 from tests.support.clients import client_of
 from tests.support.lambda_lab import LambdaLab
 from tests.support.server import wait_until
@@ -215,18 +216,60 @@ def test_the_loop_leaves_a_large_output_to_a_thread(
     assert on_threads[True] > on_threads[False]
 
 
-def test_a_process_that_cannot_be_served_ends_its_invocation(
+def idle_environments(loop: Loop, name: str) -> list[Any]:
+    return [
+        environment
+        for entry in loop.lab.lambda_.pools._entries.values()
+        for environment in entry.pool._idle
+        if environment.spec.name == name
+    ]
+
+
+@pytest.mark.parametrize("way", ["loop", "thread"])
+def test_a_channel_that_fails_ends_the_invocation_and_its_process(
+    loop: Loop, warm: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (environment,) = idle_environments(loop, warm)
+
+    def poll(timeout_s: float, *, briefly: bool = False) -> list[Any]:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(environment.channel, "poll", poll)
+    path, body = f"/2015-03-31/functions/{warm}/invocations", b'{"do": "sleep"}'
+    request = HttpRequest("POST", path, body=body)
+    if way == "loop":
+
+        async def answered() -> HttpResponse:
+            return await asyncio.wait_for(loop.answered(request), 20)
+
+        assert asyncio.run(answered()).status == 500
+    else:
+        with pytest.raises(OSError, match="too many"):
+            loop.lab.lambda_.dispatcher.invoke(
+                parse_function(warm, account="000000000000", region="us-east-1"), body
+            )
+    assert environment.is_killed
+    assert idle_environments(loop, warm) == []
+    monkeypatch.undo()
+    assert loop.invoke(warm)["Payload"]["event"] is None
+
+
+def test_a_process_that_is_closed_as_soon_as_it_is_free_leaves_its_answer(
     loop: Loop, warm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise OSError("Too many open files")
+    release = SandboxPool.release
 
-    with monkeypatch.context() as patches:
-        patches.setattr(RuntimeChannel, "poll", fail)
-        path = f"/2015-03-31/functions/{warm}/invocations"
-        answer = asyncio.run(loop.answered(HttpRequest("POST", path, body=b"{}")))
+    def release_and_drain(pool: SandboxPool, sandbox: Any) -> None:
+        release(pool, sandbox)
+        pool.drain()
+
+    monkeypatch.setattr(SandboxPool, "release", release_and_drain)
+    request = HttpRequest("POST", f"/2015-03-31/functions/{warm}/invocations", body=b'{"a": 1}')
+
+    async def answered() -> HttpResponse:
+        return await asyncio.wait_for(loop.answered(request), 20)
+
+    answer = asyncio.run(answered())
+    assert isinstance(answer.body, bytes)
+    assert json.loads(answer.body)["event"] == {"a": 1}
     assert loop.ways[-1] == "loop"
-    assert answer.status == 500
-    # The process has the event still, so another one takes the next.
-    assert loop.invoke(warm)["Payload"]["event"] is None
-    assert loop.ways[-1] == "thread"

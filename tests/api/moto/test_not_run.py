@@ -46,6 +46,9 @@ def test_a_job_run_is_refused_and_leaves_nothing(lab: MotoLab) -> None:
     [
         ("glue", "start_job_run", {"JobName": "j"}, "headrace does not run Glue's jobs"),
         ("glue", "start_crawler", {"Name": "c"}, "headrace does not run Glue's crawlers"),
+        ("glue", "start_trigger", {"Name": "t"}, "headrace does not run Glue's triggers"),
+        ("quicksight", "create_ingestion", {"AwsAccountId": "000000000000", "DataSetId": "d", "IngestionId": "i"},
+         "no data would be imported"),
         ("codebuild", "start_build", {"projectName": "p"}, "headrace runs no containers"),
         ("ecs", "run_task", {"taskDefinition": "t"}, "headrace runs no containers"),
         ("dms", "start_replication_task",

@@ -241,3 +241,16 @@ def test_topics_of_another_region(cloud: InProcessCloud) -> None:
     arn = TOPIC.replace("us-east-1", "us-west-2")
     for call in (sns.get_topic_attributes, sns.list_subscriptions_by_topic, sns.delete_topic):
         assert refusal(call, TopicArn=arn) == ("InvalidParameter", "Invalid parameter: TopicArn")
+
+
+def test_a_replay_policy_is_refused_by_name(cloud: InProcessCloud) -> None:
+    sns = cloud.client("sns")
+    cloud.client("sqs").create_queue(QueueName="replayed.fifo", Attributes={"FifoQueue": "true"})
+    to = {"TopicArn": FIFO, "Protocol": "sqs", "Endpoint": f"{Q}replayed.fifo"}
+    policy = json.dumps({"PointType": "Timestamp", "StartingPoint": "2026-01-01T00:00:00.000Z"})
+    code, message = refusal(sns.subscribe, **to, Attributes={"ReplayPolicy": policy})
+    assert code == "NotImplemented"
+    assert message.startswith("headrace does not archive the messages of FIFO topics")
+    arn = sns.subscribe(**to)["SubscriptionArn"]
+    change = {"AttributeName": "ReplayPolicy", "AttributeValue": policy}
+    assert refusal(sns.set_subscription_attributes, SubscriptionArn=arn, **change)[1] == message

@@ -32,6 +32,39 @@ def text(states: dict[str, Any], **more: Any) -> str:
     return json.dumps({"StartAt": "A", "States": states, **more})
 
 
+def integration(resource: str) -> str:
+    return text({"A": {"Type": "Task", "Resource": f"arn:aws:states:::{resource}", "End": True}})
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "eventbridge:putEvents", "sqs:sendMessag", "sqs", "nosuch:do", "aws-sdk:nosuch:do", "aws-sdk:s3:nope",
+        "aws-sdk:s3", "elasticmapreduce", "",
+    ],
+)  # fmt: skip
+def test_an_integration_that_no_service_has_is_refused(resource: str) -> None:
+    (problem,) = problems_of(integration(resource))
+    assert (problem.code, problem.location) == ("SCHEMA_VALIDATION_FAILED", "/States/A/Resource")
+    # Observed by users of AWS.
+    assert problem.message == (
+        f"The resource provided arn:aws:states:::{resource} is not recognized. The value is not a valid resource ARN, "
+        "or the resource is not available in this region."
+    )
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "events:putEvents", "events:putEvents.waitForTaskToken", "sqs:sendMessage", "states:startExecution.sync:2",
+        "elasticmapreduce:addStep.sync", "aws-sdk:eventbridge:putEvents", "aws-sdk:sfn:startExecution",
+        "aws-sdk:rds:describeDBInstances", "aws-sdk:s3:listObjectsV2", "http:invoke", "emr-serverless:startJobRun",
+    ],
+)  # fmt: skip
+def test_an_integration_is_taken(resource: str) -> None:
+    assert problems_of(integration(resource)) == []
+
+
 @pytest.mark.parametrize(
     ("definition", "said"),
     [

@@ -114,20 +114,11 @@ def test_a_time_out_is_shown_with_its_date_and_event(lab: MotoLab):
     assert events(lab, arn)[-1] == "ExecutionTimedOut"
 
 
-@pytest.mark.parametrize(
-    ("state", "cause"),
-    [
-        ({**SEND, "Resource": "arn:aws:states:::aws-sdk:nosuch:do"}, "no service nosuch"),
-        (
-            {**SEND, "Resource": "arn:aws:states:us-east-1:000000000000:activity:a"},
-            "does not exist",
-        ),
-    ],
-)
-def test_what_cannot_be_run_fails_by_its_name(lab: MotoLab, state: dict[str, Any], cause: str):
+def test_what_cannot_be_run_fails_by_its_name(lab: MotoLab):
+    state = {**SEND, "Resource": "arn:aws:states:us-east-1:000000000000:activity:a"}
     done = ended(lab, start(lab, machine(lab, state), url="u"))
     assert (done["status"], done["error"]) == ("FAILED", "States.Runtime")
-    assert cause in done["cause"]
+    assert "does not exist" in done["cause"]
 
 
 def test_an_activitys_worker_gets_a_task_and_answers_it(lab: MotoLab):

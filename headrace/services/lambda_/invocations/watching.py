@@ -36,7 +36,7 @@ class _Watched:
         self._on_result = on_result
         self._loop = asyncio.get_running_loop()
         self._channel: RuntimeChannel | None = None
-        # A channel that is closed has no descriptor any more.
+        # What the loop looks at, also when another thread has closed the channel: the process is free before the end.
         self._descriptor = -1
         self._timer: asyncio.TimerHandle | None = None
 
@@ -57,8 +57,7 @@ class _Watched:
                 self._loop.run_in_executor(None, self._block, wait)
             return
         if self._channel is None:
-            self._channel = wait.channel
-            self._descriptor = wait.channel.fileno()
+            self._channel, self._descriptor = wait.channel, wait.channel.fileno()
             self._loop.add_reader(self._descriptor, self._look)
         self._timer = self._loop.call_later(wait.seconds, self._look)
 

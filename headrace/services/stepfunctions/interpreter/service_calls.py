@@ -129,6 +129,15 @@ def _called(service: str) -> str:
     return _CALLED.get(service) or without_hyphens.get(service, service)
 
 
+def is_sdk_call(service: str, action: str) -> bool:
+    """Return whether AWS's SDKs have a service, named as in a resource, with an action of that name."""
+    try:
+        operations = service_model(_called(service)).operation_names
+    except Exception:  # noqa: BLE001 - botocore has several errors for an unknown service
+        return False
+    return action.lower() in map(str.lower, operations)
+
+
 def _with_sync(evaluate: Callable[..., None], conditions: Any) -> Callable[..., None]:
     """Let the `.sync` tasks of every service wait; in moto, Glue's lacks this and fails at its end."""
     syncs = {conditions.Sync, conditions.Sync2}

@@ -181,10 +181,6 @@ def _schedule(values: Values) -> str:
     return str(values.get("Schedule.ScheduleExpression") or "")
 
 
-def _is_started(values: Values) -> bool:
-    return bool(values.get("StartOnCreation"))
-
-
 _BY_ARN: dict[str, Source] = {"RegistryId": lambda v: {"RegistryArn": v.id}}
 
 
@@ -322,10 +318,8 @@ DECLARED = [
         create=[Call("CreateTrigger")],
         id="@answer.Name",
         read=Call("GetTrigger", _NAME),
-        update=[
-            Call("UpdateTrigger", _NAME, into="TriggerUpdate"),
-            Call("StartTrigger", _NAME, only=(), when="StartOnCreation", only_if=_is_started),
-        ],
+        # headrace runs no trigger: StartTrigger is refused, and a changed StartOnCreation starts none.
+        update=[Call("UpdateTrigger", _NAME, into="TriggerUpdate")],
         tag=_tag("trigger"),
         delete=[Call("DeleteTrigger", _NAME)],
         name="Name",
