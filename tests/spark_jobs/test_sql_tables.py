@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -189,3 +190,21 @@ def test_the_list_of_files_that_have_been_put_does_not_grow(
     (listed,) = (tmp_path / "puts" / "sources" / "0").glob("5.compact")
     # The last micro-batch's file, which the next one deletes, and that of no rows.
     assert len(listed.read_text().splitlines()) <= 4
+    # A kill before the new list has its sum leaves no sum of the old one.
+    assert not (listed.parent / ".5.compact.crc").exists()
+
+
+def test_a_micro_batch_that_is_repeated_after_its_files_are_gone_is_no_news(
+    spark: SparkSession, sql_settings: None, tmp_path: Path
+) -> None:
+    job = ModuleType("sql_job")
+    source = compile_script(read_script(GROUPS), "A test.")
+    exec(compile(source, "job.py", "exec", dont_inherit=True), job.__dict__)
+    listed = tmp_path / "puts" / "sources" / "0" / "9.compact"
+    listed.parent.mkdir(parents=True)
+    paths = [f"{tmp_path}/rows/{name}.parquet" for name in ("6-00000", "7-00000", "7-00001")]
+    lines = [json.dumps({"path": path, "timestamp": 1, "batchId": 9}) for path in paths]
+    listed.write_text("\n".join(["v1", *lines]))
+    job.forget_files(spark, f"{tmp_path}/", 0, least=0)
+    # What is repeated would be read again if the list had forgotten it.
+    assert listed.read_text().splitlines() == ["v1", *lines[1:]]

@@ -138,10 +138,11 @@ class ControlStore:
             self._resources.put(key, asdict(resource))
 
     def list_stored(self, account: str, region: str, kind: str) -> list[StoredResource]:
-        """Return the resources of a type that Cloud Control made, changed or deleted."""
+        """Return the resources of a type that Cloud Control made, changed or deleted, in the order of that."""
         with self._lock:
             resources = list(self._kept.values())
-        return [r for r in resources if (r.account, r.region, r.kind) == (account, region, kind)]
+        of_kind = [r for r in resources if (r.account, r.region, r.kind) == (account, region, kind)]
+        return sorted(of_kind, key=lambda resource: resource.at_ms)
 
 
 Work = Callable[[ResourcePlace], "KnownResource | None"]
@@ -200,17 +201,19 @@ class CloudControl:
             for r in self.types.in_stacks(call.account, call.region, kind)
         }
         for kept in self._store.list_stored(call.account, call.region, kind):
-            of_stack = by_identifier.get(kept.identifier)
-            if of_stack is not None and of_stack.changed_ms > kept.at_ms:
+            resource = KnownResource(
+                kept.physical_id or kept.identifier, kept.properties, kept.attributes, kept.at_ms
+            )
+            identifier = kept.identifier
+            if not (kept.physical_id or kept.gone):
+                # An older version stored it by its physical id.
+                identifier = self.types.identifier_of(kind, resource)
+            before = by_identifier.get(identifier)
+            if before is not None and before.changed_ms > kept.at_ms:
                 continue
-            by_identifier.pop(kept.identifier, None)
+            by_identifier.pop(identifier, None)
             if not kept.gone:
-                by_identifier[kept.identifier] = KnownResource(
-                    kept.physical_id or kept.identifier,
-                    kept.properties,
-                    kept.attributes,
-                    kept.at_ms,
-                )
+                by_identifier[identifier] = resource
         return [by_identifier[identifier] for identifier in sorted(by_identifier)]
 
     def listed(self, call: Call, kind: str) -> dict[str, KnownResource | None]:

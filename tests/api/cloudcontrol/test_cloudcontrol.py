@@ -339,6 +339,30 @@ def test_a_compound_identifier_names_a_resource(cloud: InProcessCloud, control: 
     assert read(control, FILTER, "two|f")["FilterPattern"] == "c"
 
 
+def test_a_row_of_an_older_version_ends_with_its_resource(tmp_path: Path):
+    """It was stored by the physical id, which is the second part of the identifier."""
+    kind = "AWS::Logs::LogStream"
+    with InProcessCloud(tmp_path / "data") as cloud:
+        cloud.client("logs").create_log_group(logGroupName="one")
+        given = {"LogGroupName": "one", "LogStreamName": "s"}
+        made = make(cloud.client("cloudcontrol"), kind, given)
+        assert made["Identifier"] == "one|s"
+        rows = cloud.cloud.database.documents("cloudcontrol_resources")
+        ((key, row),) = rows.items()
+        rows.delete(key)
+        del row["physical_id"]
+        rows.put(key.replace("one|s", "s"), {**row, "identifier": "s"})
+    with InProcessCloud(tmp_path / "data") as cloud:
+        control = cloud.client("cloudcontrol")
+        listed = control.list_resources(TypeName=kind)["ResourceDescriptions"]
+        assert [one["Identifier"] for one in listed] == ["one|s"]
+        gone = done(control, control.delete_resource(TypeName=kind, Identifier="one|s"))
+        assert gone["OperationStatus"] == "SUCCESS"
+        assert control.list_resources(TypeName=kind)["ResourceDescriptions"] == []
+        with pytest.raises(ClientError, match="ResourceNotFoundException"):
+            control.get_resource(TypeName=kind, Identifier="one|s")
+
+
 def test_the_id_that_a_service_gives_is_a_part_of_the_identifier(control: Any):
     pool = make(control, "AWS::Cognito::UserPool", {"UserPoolName": "p"})["Identifier"]
     given = {"UserPoolId": pool, "ClientName": "c"}

@@ -14,6 +14,8 @@ import pytest
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
 from headrace.aws.server.answers import finish_waits
+from headrace.services.lambda_.names import parse_function
+from headrace.services.lambda_.runtime.process import SandboxPool
 from tests.support.clients import client_of
 from tests.support.lambda_lab import LambdaLab
 from tests.support.server import wait_until
@@ -191,3 +193,62 @@ def test_an_update_ends_the_process_once_its_invocation_has_ended(
     assert answered["event"] == event
     loop.lab.settled(warm)
     assert loop.invoke(warm)["Payload"]["pid"] != answered["pid"] or loop.ways[-1] == "thread"
+
+
+def idle_environments(loop: Loop, name: str) -> list[Any]:
+    return [
+        environment
+        for entry in loop.lab.lambda_.pools._entries.values()
+        for environment in entry.pool._idle
+        if environment.spec.name == name
+    ]
+
+
+@pytest.mark.parametrize("way", ["loop", "thread"])
+def test_a_channel_that_fails_ends_the_invocation_and_its_process(
+    loop: Loop, warm: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (environment,) = idle_environments(loop, warm)
+
+    def poll(timeout_s: float) -> list[Any]:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(environment.channel, "poll", poll)
+    path, body = f"/2015-03-31/functions/{warm}/invocations", b'{"do": "sleep"}'
+    request = HttpRequest("POST", path, body=body)
+    if way == "loop":
+
+        async def answered() -> HttpResponse:
+            return await asyncio.wait_for(loop.answered(request), 20)
+
+        assert asyncio.run(answered()).status == 500
+    else:
+        with pytest.raises(OSError, match="too many"):
+            loop.lab.lambda_.dispatcher.invoke(
+                parse_function(warm, account="000000000000", region="us-east-1"), body
+            )
+    assert environment.is_killed
+    assert idle_environments(loop, warm) == []
+    monkeypatch.undo()
+    assert loop.invoke(warm)["Payload"]["event"] is None
+
+
+def test_a_process_that_is_closed_as_soon_as_it_is_free_leaves_its_answer(
+    loop: Loop, warm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = SandboxPool.release
+
+    def release_and_drain(pool: SandboxPool, sandbox: Any) -> None:
+        release(pool, sandbox)
+        pool.drain()
+
+    monkeypatch.setattr(SandboxPool, "release", release_and_drain)
+    request = HttpRequest("POST", f"/2015-03-31/functions/{warm}/invocations", body=b'{"a": 1}')
+
+    async def answered() -> HttpResponse:
+        return await asyncio.wait_for(loop.answered(request), 20)
+
+    answer = asyncio.run(answered())
+    assert isinstance(answer.body, bytes)
+    assert json.loads(answer.body)["event"] == {"a": 1}
+    assert loop.ways[-1] == "loop"

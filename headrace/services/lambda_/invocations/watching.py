@@ -36,6 +36,8 @@ class _Watched:
         self._on_result = on_result
         self._loop = asyncio.get_running_loop()
         self._channel: RuntimeChannel | None = None
+        # What the loop looks at, also when another thread has closed the channel: the process is free before the end.
+        self._descriptor = -1
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
@@ -55,33 +57,38 @@ class _Watched:
                 self._loop.run_in_executor(None, self._block)
             return
         if self._channel is None:
-            self._channel = wait.channel
-            self._loop.add_reader(wait.channel.fileno(), self._look)
+            self._channel, self._descriptor = wait.channel, wait.channel.fileno()
+            self._loop.add_reader(self._descriptor, self._look)
         self._timer = self._loop.call_later(wait.seconds, self._look)
 
     def _stop_waiting(self) -> None:
         channel, self._channel = self._channel, None
         if channel is not None:
-            self._loop.remove_reader(channel.fileno())
+            self._loop.remove_reader(self._descriptor)
 
     def _look(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._channel is not None:
-            self._step(self._channel.poll(0.0), self._wait_for)
+        channel = self._channel
+        if channel is not None:
+            self._step(lambda: channel.poll(0.0), self._wait_for)
 
     def _block(self) -> None:
         """Take a step on another thread, and come back to the loop's."""
-        self._step([], functools.partial(self._loop.call_soon_threadsafe, self._wait_for))
+        self._step(list, functools.partial(self._loop.call_soon_threadsafe, self._wait_for))
 
-    def _step(self, messages: list[Message], then: Callable[[Wait | None], object]) -> None:
+    def _step(
+        self, poll: Callable[[], list[Message]], then: Callable[[Wait | None], object]
+    ) -> None:
         try:
-            wait = self._steps.send(messages)
+            wait = self._steps.send(poll())
         except StopIteration as ended:
             then(None)
             self._finish(ended.value)
         except BaseException as error:  # noqa: BLE001 - who waits for the answer logs it
             then(None)
+            # When it was not a step that failed, nobody has told the steps that this is the end.
+            self._steps.close()
             self.done.set_exception(error)
         else:
             then(wait)

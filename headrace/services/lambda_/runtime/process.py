@@ -60,13 +60,15 @@ Steps = Generator[Wait, list[Message], Result]
 
 
 def run_to_end(steps: Steps[Result]) -> Result:
-    """Run all steps on this thread, and return their result."""
+    """Run all steps on this thread, and return their result. Steps that are given up have ended when this raises."""
     try:
         wait = next(steps)
         while True:
             wait = steps.send([] if wait.blocks else wait.channel.poll(wait.seconds))
     except StopIteration as ended:
         return ended.value
+    finally:
+        steps.close()
 
 
 class NotStarted(Exception):
