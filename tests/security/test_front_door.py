@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from headrace.aws.gateway.browser_rules import BrowserRules, restraints
 from headrace.aws.gateway.documents import is_admin
 from headrace.aws.gateway.hosts import AllowedOrigins, Hosts
 from tests.security.conftest import FRIEND, Door, body_of, header, text
+from tests.support.cloud import InProcessCloud
 
 EVIL = {"origin": "http://evil.example", "sec-fetch-site": "cross-site"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -441,3 +443,20 @@ def test_options_without_a_method_is_answered_as_on_aws(door: Door):
     assert headers["access-control-allow-headers"] == "a, b"
     assert headers["access-control-max-age"] == "172800"
     assert "access-control-allow-methods" not in headers
+
+
+def test_what_a_page_or_a_function_answers_never_runs_on_the_event_loop(tmp_path: Path) -> None:
+    with InProcessCloud(tmp_path) as cloud:
+        entrance = cloud.cloud.entrance
+        headers = {"host": "127.0.0.1:4566", "x-amz-target": "Kinesis_20131202.PutRecord"}
+
+        def runs_at_once(path: str, **more: str) -> bool:
+            entrance.answer_at_once(HttpRequest("POST", "/", "", dict(headers), b"{}"))
+            request = HttpRequest("POST", path, "", {**headers, **more}, b"{}")
+            entrance.answer_at_once(request)
+            return request.at_once
+
+        assert runs_at_once("/")
+        assert not runs_at_once("/restapis/a/stage/_user_request_/path")
+        assert not runs_at_once("/_headrace/streams")
+        assert not runs_at_once("/", host="a.lambda-url.us-east-1.localhost:4566")

@@ -59,25 +59,29 @@ class InlineRequests:
         faults: Faults,
         authentication: Authentication | None,
         may_be_quick: Callable[[HttpRequest], bool],
+        service_of: Callable[[HttpRequest], str],
     ) -> None:
         self.permissions: Permissions | None = None
         self._faults = faults
         self._may_be_quick = may_be_quick
-        self._quick: list[Callable[[HttpRequest], bool]] = []
+        self._service_of = service_of
+        self._quick: dict[str, Callable[[HttpRequest], bool]] = {}
         self._authentication = authentication
-        # The targets (`X-Amz-Target`) of the services' inline operations.
-        self._targets: set[str] = set()
+        # The targets (`X-Amz-Target`) of the services' inline operations, and whose they are.
+        self._targets: dict[str, str] = {}
 
     def add(self, api: ServiceApi) -> None:
         """Add the operations of a service that never block."""
         prefix = api.profile.target_prefix
-        self._targets.update(f"{prefix}.{operation}" for operation in api.inline)
+        self._targets.update((f"{prefix}.{operation}", api.name) for operation in api.inline)
         if api.may_be_quick is not None:
-            self._quick.append(api.may_be_quick)
+            self._quick[api.name] = api.may_be_quick
 
     def has(self, request: HttpRequest) -> bool:
         """Whether a request never blocks, or says so by `NeedsThread`, and may run on the event loop's thread."""
-        is_declared = request.headers.get("x-amz-target") in self._targets
+        declared = self._targets.get(request.headers.get("x-amz-target", ""))
+        # A signature for another service leads there, whatever the target and the path say.
+        is_declared = declared is not None and self._service_of(request) == declared
         if not (is_declared or self._is_quick(request)) or self._faults.is_slow:
             return False
         if self._faults.rules and not is_declared:
@@ -97,7 +101,8 @@ class InlineRequests:
         if self._may_be_quick(request):
             return True
         enforces = self.permissions is not None and self.permissions.enforces
-        return not enforces and any(is_quick(request) for is_quick in self._quick)
+        quick = (name for name, is_quick in self._quick.items() if is_quick(request))
+        return not enforces and self._service_of(request) in quick
 
 
 log = logging.getLogger(__name__)
@@ -176,12 +181,13 @@ class Gateway:
         self._region = region
         self._moto = moto
         self.faults = Faults(ids)
-        self.inline = InlineRequests(self.faults, authentication, moto.may_be_quick)
+        self.names = ServiceNames()
+        find = self.names.service_of
+        self.inline = InlineRequests(self.faults, authentication, moto.may_be_quick, find)
         self.permissions: Permissions | None = None
         self._callers: Callers | None = None
         self._services: dict[str, OwnedService] = {}
         self.owned: dict[str, ServiceApi] = {}
-        self.names = ServiceNames()
         for name, profile in moto.profiles.items():
             self._add(name, profile)
         self._accounts: dict[str, str] = {}
@@ -450,22 +456,17 @@ class Gateway:
     ) -> dict[str, Any]:
         """See `headrace.core.ports.ControlPlane.call`."""
         owned = self._services.get(service)
-        permit = None
+        account, region, permit = account or self._account, region or self._region, None
         if acting is not None and acting.arn and self.permissions is not None:
             permit = self.permissions.permit_as(acting)
         if owned is None:
             if permit is not None:
-                where = {"account": account or self._account, "region": region or self._region}
-                permit.ask(service, operation, params, **where)
+                permit.ask(service, operation, params, account=account, region=region)
             return self._moto.call(
-                service,
-                operation,
-                params,
-                account=account or self._account,
-                region=region or self._region,
-                is_for_client=acting is not None,
-            )
-        scope = Scope(account or self._account, region or self._region, service)
+                service, operation, params,
+                account=account, region=region, is_for_client=acting is not None,
+            )  # fmt: skip
+        scope = Scope(account, region, service)
         scope_call = self._call(scope, service, {}, operation)
         scope_call.permit, scope_call.acting = permit, acting
         output = owned.operations.run(operation, params, scope_call)

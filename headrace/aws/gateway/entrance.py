@@ -115,10 +115,12 @@ class Entrance:
 
     def _answer_or_handler(self, request: HttpRequest, *, is_plain: bool) -> Answer | Handler:
         # Of a plain request neither the host nor, unless it says so, the path is the cloud's own or a function's.
-        of_path = self._answer if _may_be_own(request.path) else self._gateway.handle
+        is_own = _may_be_own(request.path)
+        of_path = self._answer if is_own else self._gateway.handle
         handler = of_path if is_plain else self._visit
         try:
-            request.at_once = self._gateway.inline.has(request)
+            # A page or a function may take any time, whatever a request to it has as its target.
+            request.at_once = is_plain and not is_own and self._gateway.inline.has(request)
             return handler(request) if request.at_once else handler
         except NeedsThread:
             request.at_once = False

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
 from headrace.aws.server.answers import finish_waits
 from headrace.services.lambda_.names import parse_function
+from headrace.services.lambda_.runtime.platform_log import OutputLog
 from headrace.services.lambda_.runtime.process import SandboxPool
 from tests.support.clients import client_of
 from tests.support.lambda_lab import LambdaLab
@@ -31,6 +33,8 @@ def handler(event, context):
     if do == "grow":
         kept = bytearray(200 << 20)
         time.sleep(60)
+    if do == "write":
+        for _ in range(40): print("y\\n" * 50000)
     if do == "wait":
         while not os.path.exists(event["file"]): time.sleep(0.01)
     return {"pid": os.getpid(), "event": event, "arn": context.invoked_function_arn,
@@ -195,6 +199,23 @@ def test_an_update_ends_the_process_once_its_invocation_has_ended(
     assert loop.invoke(warm)["Payload"]["pid"] != answered["pid"] or loop.ways[-1] == "thread"
 
 
+def test_the_loop_leaves_a_large_output_to_a_thread(
+    loop: Loop, warm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_threads: dict[bool, int] = {True: 0, False: 0}
+    add = OutputLog._add
+
+    def count(log: OutputLog, line: bytes) -> None:
+        on_threads[threading.current_thread() is not threading.main_thread()] += 1
+        add(log, line)
+
+    monkeypatch.setattr(OutputLog, "_add", count)
+    assert loop.invoke(warm, {"do": "write"})["Payload"]["event"] == {"do": "write"}
+    assert loop.ways[-1] == "loop"
+    assert sum(on_threads.values()) > 2_000_000
+    assert on_threads[True] > on_threads[False]
+
+
 def idle_environments(loop: Loop, name: str) -> list[Any]:
     return [
         environment
@@ -210,7 +231,7 @@ def test_a_channel_that_fails_ends_the_invocation_and_its_process(
 ) -> None:
     (environment,) = idle_environments(loop, warm)
 
-    def poll(timeout_s: float) -> list[Any]:
+    def poll(timeout_s: float, *, briefly: bool = False) -> list[Any]:
         raise OSError("too many open files")
 
     monkeypatch.setattr(environment.channel, "poll", poll)

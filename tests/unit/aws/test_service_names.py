@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.aws.calls.http import HttpRequest
 from headrace.aws.gateway.dispatch import InlineRequests
 from headrace.aws.gateway.faults import Faults
+from headrace.aws.protocols.service import Profile, ServiceApi
 from headrace.aws.signatures.credential_scopes import ServiceNames
 from headrace.core.ids import Ids
 from headrace.services.kinesis.api import PROFILE
@@ -29,15 +30,43 @@ def test_the_service_is_found_once_and_kept_with_who_signed() -> None:
 
 
 def test_without_a_service_that_never_blocks_no_request_is_inline() -> None:
-    requests = InlineRequests(Faults(Ids()), None, lambda _: False)
+    requests = InlineRequests(Faults(Ids()), None, lambda _: False, ServiceNames().service_of)
     assert not requests.has(asked(x_amz_target="Kinesis_20131202.PutRecord"))
     assert not requests.has(asked())
 
 
 def test_a_request_that_may_be_answered_quickly_is_inline_unless_a_fault_may_concern_it() -> None:
     faults = Faults(Ids())
-    requests = InlineRequests(faults, None, lambda _: True)
+    requests = InlineRequests(faults, None, lambda _: True, ServiceNames().service_of)
     assert requests.has(asked())
     # A rule would count the request again on its thread.
     faults.add({"fault": "error", "service": "kinesis", "error_code": "InternalFailure"})
     assert not requests.has(asked())
+
+
+def test_a_request_that_is_signed_for_another_service_is_not_inline() -> None:
+    names = ServiceNames()
+    requests = InlineRequests(Faults(Ids()), None, lambda _: False, names.service_of)
+
+    def quick(name: str, profile: Profile, *inline: str) -> None:
+        names.add(name, profile)
+        requests.add(
+            ServiceApi(
+                name,
+                None,
+                [],
+                lambda _: None,
+                profile=profile,
+                inline=frozenset(inline),
+                may_be_quick=lambda request: request.path == "/functions",
+            )
+        )
+
+    quick("kinesis", PROFILE, "PutRecord")
+    quick("lambda", Profile(signing_scopes=("lambda",), paths=("/functions",)))
+    target = {"x_amz_target": "Kinesis_20131202.PutRecord"}
+    assert requests.has(asked(**target))
+    assert requests.has(HttpRequest("POST", "/functions"))
+    s3 = "AWS4-HMAC-SHA256 Credential=k/20260101/eu-west-1/s3/aws4_request, SignedHeaders=host, Signature=a"
+    assert not requests.has(asked(authorization=s3, **target))
+    assert not requests.has(HttpRequest("POST", "/functions", headers={"authorization": s3}))

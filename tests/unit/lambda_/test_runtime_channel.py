@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from headrace.services.lambda_.runtime.channel import (
     Invocation,
+    Message,
+    ProcessEnded,
     ReadyForInvocation,
     Responded,
     RuntimeChannel,
@@ -79,3 +83,91 @@ def test_a_process_that_never_stops_writing_is_read_in_part(
     monkeypatch.setattr(os, "read", lambda _fd, _size: b"line\n")
     channel.drain_output()
     os.close(write_end)
+
+
+def connected(channel: RuntimeChannel) -> socket.socket:
+    host, _, port = channel.address.partition(":")
+    process = socket.create_connection((host, int(port)), timeout=5)
+    channel.poll(5.0)
+    return process
+
+
+def serve(channel: RuntimeChannel, process: socket.socket, sent: bytes) -> bool:
+    """Let a process send, and serve it; return whether it is connected still."""
+    process.setblocking(False)
+    with contextlib.suppress(BlockingIOError, ConnectionError):
+        process.send(sent)
+    channel.poll(1.0, briefly=True)
+    return bool(channel._connections)
+
+
+def test_a_process_that_does_not_read_its_replies_is_hung_up_on_without_a_wait(
+    channel: RuntimeChannel, monkeypatch: pytest.MonkeyPatch
+):
+    waits: list[float | None] = []
+    monkeypatch.setattr(socket.socket, "settimeout", lambda _, seconds: waits.append(seconds))
+    asked = f"GET /none HTTP/1.1\r\nHost: {channel.address}\r\n\r\n".encode() * 1000
+    with connected(channel) as process:
+        rounds = 0
+        while serve(channel, process, asked):
+            rounds += 1
+            assert rounds < 10_000
+    assert waits == [] or set(waits) <= {5}
+
+
+def test_a_process_that_waits_and_asks_on_is_hung_up_on(channel: RuntimeChannel):
+    head = f"HTTP/1.1\r\nHost: {channel.address}\r\n\r\n"
+    with connected(channel) as process:
+        assert serve(channel, process, f"GET /2018-06-01/runtime/invocation/next {head}".encode())
+        rounds = 0
+        while serve(channel, process, f"GET /none {head}".encode() * 100):
+            rounds += 1
+            assert rounds < 1000
+    assert not channel.ready
+
+
+def test_an_event_that_does_not_fit_into_the_socket_is_sent_in_two_parts(channel: RuntimeChannel):
+    head = f"HTTP/1.1\r\nHost: {channel.address}\r\n\r\n"
+    payload = b"1" * (16 << 20)
+    with connected(channel) as process:
+        serve(channel, process, f"GET /2018-06-01/runtime/invocation/next {head}".encode())
+        assert channel.send(Invocation("r", "arn", payload, "trace"), 7)
+        assert channel.has_unsent
+        sending = threading.Thread(target=channel.send_rest)
+        sending.start()
+        process.settimeout(5)
+        taken = b""
+        while not taken.endswith(payload):
+            taken += process.recv(1 << 20)
+        sending.join()
+    assert not channel.has_unsent
+
+
+def test_a_brief_look_leaves_what_takes_long(channel: RuntimeChannel):
+    output, write_end = os.pipe()
+    end, ended = os.pipe()
+    channel.attach(output=output, end_signal=end)
+    head = f"HTTP/1.1\r\nHost: {channel.address}\r\n"
+    with connected(channel) as process:
+        process.sendall(
+            f"POST /2018-06-01/runtime/invocation/r/response {head}Content-Length: 300000\r\n\r\n".encode()
+            + b"1" * 300_000
+        )
+        assert channel.poll(5.0, briefly=True) == []
+        assert channel.is_busy
+        messages: list[Message] = []
+        while not messages:
+            messages = channel.poll(5.0)
+        assert messages == [Responded("r", b"1" * 300_000)]
+        assert not channel.is_busy
+    while channel._connections:
+        channel.poll(5.0)
+    os.write(write_end, b"x" * 65536)
+    assert not channel.drain_output(briefly=True)
+    assert channel.drain_output()
+    os.write(ended, b"x")
+    assert channel.poll(5.0, briefly=True) == []
+    assert channel.is_busy
+    assert channel.poll(5.0) == [ProcessEnded()]
+    for descriptor in (write_end, end, ended):
+        os.close(descriptor)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from headrace.core.ports import InvokeResult
-from headrace.services.lambda_.runtime.channel import Message, RuntimeChannel, Wait
-from headrace.services.lambda_.runtime.process import Steps
+from headrace.services.lambda_.runtime.channel import RuntimeChannel, Wait
+from headrace.services.lambda_.runtime.process import Steps, take_step
 
 
 def watch(steps: Steps[InvokeResult], on_result: Callable[[InvokeResult], None]) -> Future[None]:
@@ -51,10 +51,10 @@ class _Watched:
 
     def _wait_for(self, wait: Wait | None) -> None:
         """Let the loop look when the process says something, and after the wait's time. None: the end has come."""
-        if wait is None or wait.blocks:
+        if wait is None or wait.blocks or wait.channel.is_busy:
             self._stop_waiting()
             if wait is not None:
-                self._loop.run_in_executor(None, self._block)
+                self._loop.run_in_executor(None, self._block, wait)
             return
         if self._channel is None:
             self._channel, self._descriptor = wait.channel, wait.channel.fileno()
@@ -69,26 +69,23 @@ class _Watched:
     def _look(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        channel = self._channel
-        if channel is not None:
-            self._step(lambda: channel.poll(0.0), self._wait_for)
+        if self._channel is not None:
+            self._step(Wait(self._channel, 0.0), self._wait_for, briefly=True)
 
-    def _block(self) -> None:
+    def _block(self, wait: Wait) -> None:
         """Take a step on another thread, and come back to the loop's."""
-        self._step(list, functools.partial(self._loop.call_soon_threadsafe, self._wait_for))
+        self._step(wait, functools.partial(self._loop.call_soon_threadsafe, self._wait_for))
 
     def _step(
-        self, poll: Callable[[], list[Message]], then: Callable[[Wait | None], object]
+        self, wait: Wait, then: Callable[[Wait | None], object], *, briefly: bool = False
     ) -> None:
         try:
-            wait = self._steps.send(poll())
+            wait = take_step(self._steps, wait, briefly=briefly)
         except StopIteration as ended:
             then(None)
             self._finish(ended.value)
         except BaseException as error:  # noqa: BLE001 - who waits for the answer logs it
             then(None)
-            # When it was not a step that failed, nobody has told the steps that this is the end.
-            self._steps.close()
             self.done.set_exception(error)
         else:
             then(wait)

@@ -32,8 +32,12 @@ _PREFIX = "/2018-06-01/runtime/"
 # headrace's own path, which node_sdk.cjs requests.
 _SDK_PREFIX = "/headrace/sdk/"
 _READ_BYTES = 256 * 1024
-# More than the largest response.
-_MOST_READS = 32
+# More than the largest response: what one call of `poll` reads of each descriptor.
+_MOST_BYTES = 32 * _READ_BYTES
+# A brief call reads so much; in short lines it takes 30 ms to cut.
+_BRIEF_BYTES = 64 * 1024
+_LEAST_READ_BYTES = 4096
+_MOST_UNSENT_BYTES = 64 * 1024
 _SEND_TIMEOUT_S = 30.0
 _ACCEPTED = (
     b"HTTP/1.1 202 Accepted\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n"
@@ -137,6 +141,10 @@ class RuntimeChannel:
         # Whether the process has asked for its next invocation.
         self.ready = False
         self._messages: list[Message] = []
+        self._most_bytes = _MOST_BYTES
+        # Whether the last call of `poll` has left something that takes long, for one that is not brief.
+        self.is_busy = False
+        self._unsent: tuple[_Connection, bytes] | None = None
         self._output: int | None = None
         self._end_signal: int | None = None
         self._only_pid: int | None = None
@@ -160,7 +168,7 @@ class RuntimeChannel:
         self._only_pid = only_pid
         os.set_blocking(output, False)
         self._output = output
-        self._selector.register(output, selectors.EVENT_READ, self.drain_output)
+        self._selector.register(output, selectors.EVENT_READ, self._read_output)
         if end_signal is not None:
             self._end_signal = end_signal
             self._selector.register(end_signal, selectors.EVENT_READ, self._handle_exit)
@@ -175,8 +183,10 @@ class RuntimeChannel:
         self._listener.close()
         self._selector.close()
 
-    def poll(self, timeout_s: float) -> list[Message]:
-        """Serve the process for up to `timeout_s`; return its messages as soon as there are any."""
+    def poll(self, timeout_s: float, *, briefly: bool = False) -> list[Message]:
+        """Serve the process for up to `timeout_s`; return its messages. `briefly`: leave what takes long."""
+        self._most_bytes = _BRIEF_BYTES if briefly else _MOST_BYTES
+        self.is_busy = False
         for key, _ in self._selector.select(timeout_s):
             cast("Callable[[], None]", key.data)()
         messages, self._messages = self._messages, []
@@ -185,7 +195,8 @@ class RuntimeChannel:
     def send(self, invocation: Invocation, deadline_ms: int) -> bool:
         """Send an invocation to the process, which must be waiting. Return False when the process is gone.
 
-        `deadline_ms` is the wall clock time at which the invocation times out.
+        `deadline_ms` is the wall clock time at which the invocation times out. What does not fit into the socket
+        `has_unsent`, for `send_rest`.
         """
         connection, self._waiting, self.ready = self._waiting, None, False
         assert connection is not None
@@ -198,15 +209,37 @@ class RuntimeChannel:
         ]
         if invocation.client_context:
             headers.append(f"Lambda-Runtime-Client-Context: {invocation.client_context}")
-        return connection.reply("200 OK", headers, invocation.payload)
+        connection.reply("200 OK", headers, invocation.payload)
+        rest = connection.write()
+        self._unsent = (connection, rest) if rest else None
+        return rest is not None
 
-    def drain_output(self) -> None:
-        """Read what the process has written so far; of a process that never stops writing, a part."""
-        for _ in range(_MOST_READS):
-            if self._output is None:
+    @property
+    def has_unsent(self) -> bool:
+        """Whether a part of the invocation is not sent yet."""
+        return self._unsent is not None
+
+    def send_rest(self) -> bool:
+        """Wait until the process has read enough of its invocation. Return False when it does not, or is gone."""
+        assert self._unsent is not None
+        (connection, rest), self._unsent = self._unsent, None
+        return connection.write_whole(rest)
+
+    def drain_output(self, *, briefly: bool = False) -> bool:
+        """Read what the process has written so far, or a part of it; return False when there may be more."""
+        self._most_bytes = _BRIEF_BYTES if briefly else _MOST_BYTES
+        self.is_busy = False
+        self._read_output()
+        return not self.is_busy
+
+    def _read_output(self) -> None:
+        left_bytes = self._most_bytes
+        while self._output is not None:
+            if left_bytes <= 0:
+                self.is_busy = True
                 return
             try:
-                data = os.read(self._output, _READ_BYTES)
+                data = os.read(self._output, min(_READ_BYTES, left_bytes))
             except BlockingIOError:
                 return
             if not data:
@@ -214,12 +247,22 @@ class RuntimeChannel:
                 os.close(self._output)
                 self._output = None
                 return
+            # A process that writes line by line as fast as they are read never stops either.
+            left_bytes -= max(len(data), _LEAST_READ_BYTES)
             self._on_output(data)
 
     # --- the socket ---------------------------------------------------------------------------
 
+    def _leaves(self) -> bool:
+        """Whether this call of `poll` leaves something that takes long."""
+        is_brief = self._most_bytes < _MOST_BYTES
+        self.is_busy = self.is_busy or is_brief
+        return is_brief
+
     def _handle_exit(self) -> None:
         assert self._end_signal is not None
+        if self._leaves():
+            return
         self._selector.unregister(self._end_signal)
         # The process's last messages may still be in the sockets; handle them before its end.
         for connection in list(self._connections):
@@ -227,6 +270,9 @@ class RuntimeChannel:
         self._messages.append(ProcessEnded())
 
     def _accept(self) -> None:
+        # Who connects is read from many files.
+        if self._leaves():
+            return
         with contextlib.suppress(BlockingIOError):
             peer, _ = self._listener.accept()
             if len(self._connections) >= _MOST_CONNECTIONS:
@@ -253,16 +299,16 @@ class RuntimeChannel:
         connection.socket.close()
 
     def _read(self, connection: _Connection) -> None:
-        open_still = connection.receive()
+        open_still = connection.receive(self._most_bytes)
+        self.is_busy = self.is_busy or connection.has_more
         for item in connection.take():
             if isinstance(item, ResponsePart):
                 self._messages.append(item)
             else:
                 self._serve(connection, item)
-        if self._waiting is not connection:
-            # Otherwise it goes with the next invocation: the process has asked for that already.
-            connection.flush()
-        if not open_still:
+        # What waits goes with the next invocation: the process has asked for that already.
+        waits = self._waiting is connection and len(connection.unsent) <= _MOST_UNSENT_BYTES
+        if not open_still or not (waits or connection.write() == b""):
             self._drop(connection)
 
     def _serve(self, connection: _Connection, request: _Request) -> None:
@@ -280,9 +326,8 @@ class RuntimeChannel:
                 return
             case ("POST", ["invocation", request_id, "response"]) if request.error_type:
                 # If a stream ended with an error, the error is in the trailers.
-                self._messages.append(
-                    ErrorReported(request_id, request.error_type, request.error_body)
-                )
+                error = ErrorReported(request_id, request.error_type, request.error_body)
+                self._messages.append(error)
             case ("POST", ["invocation", request_id, "response"]):
                 over = request.length_bytes > RESPONSE_PAYLOAD_BYTES
                 size = request.length_bytes if over else 0
@@ -312,11 +357,13 @@ class _Connection:
 
     Attributes:
         unsent: replies that go before the next one, in one write.
+        has_more: whether `receive` has left something.
     """
 
     def __init__(self, peer: socket.socket) -> None:
         self.socket = peer
         self.unsent = b""
+        self.has_more = False
         self._parser = httptools.HttpRequestParser(self)
         self._done: list[_Request | ResponsePart] = []
         self._reset()
@@ -333,11 +380,13 @@ class _Connection:
         self._head_bytes = 0
         self._in_head = True
 
-    def receive(self) -> bool:
+    def receive(self, most_bytes: int) -> bool:
         """Read the data that has arrived. Return False when the peer has closed or does not send HTTP."""
-        for _ in range(_MOST_READS):
+        read_bytes = min(_READ_BYTES, most_bytes)
+        self.has_more = False
+        for _ in range(most_bytes // read_bytes):
             try:
-                data = self.socket.recv(_READ_BYTES)
+                data = self.socket.recv(read_bytes)
             except BlockingIOError:
                 return True
             except OSError:
@@ -352,8 +401,9 @@ class _Connection:
                 self._head_bytes += len(data)
                 if self._head_bytes > _HEAD_BYTES:
                     return False
-            if len(data) < _READ_BYTES:
-                break
+            if len(data) < read_bytes:
+                return True
+        self.has_more = True
         return True
 
     def take(self) -> list[_Request | ResponsePart]:
@@ -361,25 +411,32 @@ class _Connection:
         done, self._done = self._done, []
         return done
 
-    def reply(self, status: str, headers: list[str], body: bytes) -> bool:
-        """Write a response. Return False when the peer is gone or does not read."""
+    def reply(self, status: str, headers: list[str], body: bytes) -> None:
+        """Add a response to those that are not sent yet."""
         lines = "\r\n".join([f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}"])
         self.unsent += lines.encode("latin-1", "replace") + b"\r\n\r\n" + body
-        return self.flush()
 
     def reply_text(self, text: str) -> None:
         """Write a response that is a text."""
         self.reply("200 OK", [], text.encode())
+        self.write()
 
-    def flush(self) -> bool:
-        """Write the unsent replies. Return False when the peer is gone or does not read."""
+    def write(self) -> bytes | None:
+        """Write the unsent replies without waiting; return what does not fit in, None when the peer is gone."""
         data, self.unsent = self.unsent, b""
         try:
-            sent = self.socket.send(data) if data else 0
-            if sent < len(data):
-                self.socket.settimeout(_SEND_TIMEOUT_S)
-                self.socket.sendall(memoryview(data)[sent:])
-                self.socket.setblocking(False)
+            return data[self.socket.send(data) :] if data else data
+        except BlockingIOError:
+            return data
+        except OSError:
+            return None
+
+    def write_whole(self, data: bytes) -> bool:
+        """Write data, and wait while the peer reads. Return False when it is gone or does not read."""
+        try:
+            self.socket.settimeout(_SEND_TIMEOUT_S)
+            self.socket.sendall(data)
+            self.socket.setblocking(False)
         except OSError:
             return False
         return True

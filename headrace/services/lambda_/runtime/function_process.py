@@ -164,7 +164,9 @@ class Sandbox:
             payload, why = broken.payload, broken
             self.kill()
         duration_ms = (self._clock.monotonic_s() - self._began_s) * 1000
-        self.channel.drain_output()
+        if not self.channel.drain_output(briefly=True):
+            yield Wait(self.channel, 0.0, blocks=True)
+            self.channel.drain_output()
         for line in () if why is None else why.log_lines:
             self._output.platform(line)
         self._platform.report(request_id, self._usage(duration_ms, init_ms), why)
@@ -217,6 +219,10 @@ class Sandbox:
         self._deadline_s = self._began_s + timeout_s
         if not self.channel.send(invocation, self._clock.now_ms() + int(timeout_s * 1000)):
             raise self._exit_error(request_id)
+        if self.channel.has_unsent:
+            yield Wait(self.channel, 0.0, blocks=True)
+            if not self.channel.send_rest():
+                raise self._exit_error(request_id)
         stream: AnswerParts | None = None
         while messages := (yield from self._messages(request_id)):
             for message in messages:

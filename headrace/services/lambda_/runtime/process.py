@@ -64,11 +64,20 @@ def run_to_end(steps: Steps[Result]) -> Result:
     try:
         wait = next(steps)
         while True:
-            wait = steps.send([] if wait.blocks else wait.channel.poll(wait.seconds))
+            wait = take_step(steps, wait)
     except StopIteration as ended:
         return ended.value
     finally:
         steps.close()
+
+
+def take_step(steps: Steps[Result], wait: Wait, *, briefly: bool = False) -> Wait:
+    """Wait as the steps want, and take the next one. Raises StopIteration at the end, and what the step raises."""
+    try:
+        messages = [] if wait.blocks else wait.channel.poll(wait.seconds, briefly=briefly)
+    except Exception as error:  # noqa: BLE001 - the steps end with it, and give back what they hold
+        return steps.throw(error)
+    return steps.send(messages)
 
 
 class NotStarted(Exception):
