@@ -115,3 +115,8 @@ def test_nobody_posts_to_a_connection_without_the_permission(lab: Lab):
         other = lab.client("apigatewaymanagementapi", lab.user("other", INVOKE), path)
         with pytest.raises(ClientError, match=f"not authorized to perform: {MANAGE}"):
             other.post_to_connection(ConnectionId=connection, Data=b"no")
+        # Only who may post learns that a connection is gone.
+        with pytest.raises(ClientError, match=f"not authorized to perform: {MANAGE}"):
+            other.post_to_connection(ConnectionId="gone", Data=b"no")
+        with pytest.raises(poster.exceptions.GoneException):
+            poster.post_to_connection(ConnectionId="gone", Data=b"no")

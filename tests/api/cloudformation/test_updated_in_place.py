@@ -271,7 +271,7 @@ def test_a_rest_api_keeps_its_address(cloud: InProcessCloud, cfn: Any):
         assert ("policy" in shown) == is_more
         assert shown.get("tags", {}).get("k") == ("v" if is_more else None)
         quota = api.get_usage_plan(usagePlanId=ids[1]).get("quota")
-        assert quota == ({"limit": 5, "period": "DAY"} if is_more else None)
+        assert quota == ({"limit": 5, "offset": 0, "period": "DAY"} if is_more else None)
         assert api.get_api_key(apiKey=ids[2])["enabled"] is is_more
 
 

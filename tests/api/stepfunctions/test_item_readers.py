@@ -136,6 +136,23 @@ def test_the_files_of_a_manifest_of_athena_are_read_together(cloud: InProcessClo
     assert "a line that is no address in S3: lake/u/a.gz" in done["cause"]
 
 
+def test_all_parts_of_a_compressed_file_are_read_or_none(cloud: InProcessCloud):
+    whole = gzip.compress(b'{"n":1}\n') + gzip.compress(b'{"n":2}\n')
+    put(cloud, {"parts.gz": whole, "cut.gz": whole[:-9]})
+    done = run_over(cloud, "parts", {"InputType": "JSONL"}, "parts.gz")
+    assert json.loads(done["output"]) == [{"n": 1}, {"n": 2}]
+    done = run_over(cloud, "cut", {"InputType": "JSONL"}, "cut.gz")
+    assert done["error"] == "States.ItemReaderFailed"
+
+
+def test_a_map_that_misses_one_of_its_files_leaves_room_for_others(cloud: InProcessCloud):
+    put(cloud, {"there": b'{"n":1}', "some.csv": b"s3://lake/there\ns3://lake/gone\n"})
+    config = {"InputType": "JSONL", "ManifestType": "ATHENA_DATA"}
+    done = run_over(cloud, "misses", config, "some.csv")
+    assert done["error"] == "States.ItemReaderFailed"
+    assert item_readers.ITEMS._total == 0
+
+
 def test_the_objects_of_a_listing_are_read_together(cloud: InProcessCloud):
     put(cloud, {"flat/": b"", "flat/1": b"a\nx\ny", "flat/2": b"a\nz"})
     config = {**ROWS, "Transformation": "LOAD_AND_FLATTEN"}

@@ -144,7 +144,9 @@ class ExecuteApi:
             path = request.path if address is None else address.path
             if is_management(request, path):
                 self._load()
-                return self._sockets.manage(request, path)
+                return self._sockets.manage(
+                    request, path, "" if address is None else address.api_id
+                )
             served = self._find_api(request, request_id)
         except AwsError as error:
             return refusal(error.status, error.message)

@@ -95,17 +95,28 @@ class WebSocketApis:
             headers.append(("Sec-WebSocket-Protocol", protocol))
         return HttpResponse(101, headers, websocket=client)
 
-    def manage(self, request: HttpRequest, path: str) -> HttpResponse:
-        """Answer PostToConnection, GetConnection and DeleteConnection of the connection in `path`."""
-        connection_id = unquote(path.partition("/@connections/")[2])
+    def manage(self, request: HttpRequest, path: str, api_id: str = "") -> HttpResponse:
+        """Answer PostToConnection, GetConnection and DeleteConnection of the connection in `path`.
+
+        Args:
+            request: the request.
+            path: the rest of its address after the API.
+            api_id: the API that the address names; empty for none. Who may not manage that API's connections does not
+                learn which there are.
+        """
+        stage, _, last = path.partition("/@connections/")
+        connection_id = unquote(last)
         client = self._clients.get(connection_id)
-        api = None if client is None else find_api(client.api_id)
-        if client is None or not isinstance(api, HttpApi):
+        place = (api_id, stage.strip("/")) if client is None else (client.api_id, client.stage)
+        api = find_api(place[0]) if place[0] else None
+        if not isinstance(api, HttpApi):
             return refusal(410, "", "GoneException")
-        resource = f"{client.api_id}/{client.stage}/{request.method}/@connections/{connection_id}"
-        arn = make_arn("execute-api", client.region, client.account, resource)
+        resource = f"{place[0]}/{place[1]}/{request.method}/@connections/{connection_id}"
+        arn = make_arn("execute-api", api.region, api.account, resource)
         if sentence := denial_of(request.signer, api, arn, MANAGE):
             return refusal(403, sentence, "AccessDeniedException")
+        if client is None:
+            return refusal(410, "", "GoneException")
         if request.method == "GET":
             return _json_answer(client.describe())
         if request.method == "DELETE":

@@ -10,6 +10,7 @@ failures, and how values of Parquet are JSON.
 from __future__ import annotations
 
 import csv
+import gzip
 import importlib.util
 import io
 import json
@@ -44,7 +45,7 @@ _ROW_BYTES, _FIELD_BYTES = 600, 120
 _LISTED_BYTES, _MOST_LISTED_BYTES = 900, 256 * 1024 * 1024
 _MOST_INFLATED_BYTES = 256 * 1024 * 1024
 _LINES_AT_ONCE = 10_000
-_GZIP_MAGIC, _GZIP = b"\x1f\x8b", 31
+_GZIP_MAGIC = b"\x1f\x8b"
 _PARQUET = Engine(Path(__file__).with_name("parquet_child.py"))
 
 
@@ -100,18 +101,22 @@ def read_items(self: Any, env: Any) -> None:
         env.stack.append({})
     self.resource_eval.eval_resource(env=env)
     request, items = cast("_Request", env.stack.pop()), _Items(env, most)
+    has_read = False
     try:
         _read(request, config, items)
+        has_read = True
     except (TooMuch, _Unreadable) as error:
-        give_back(env)
         raise map_failure(env, READER_ERROR, f"{error}.") from error
     except (ValueError, RecursionError, csv.Error, zlib.error) as error:
-        give_back(env)
         kind = config.get("InputType", "object of the type that its reader names")
         what = (
             "A line of the file is no JSON value" if kind == "JSONL" else f"The file is no {kind}"
         )
         raise map_failure(env, READER_ERROR, f"{what}: {error}") from error
+    finally:
+        # Also when S3 refuses one of several objects.
+        if not has_read:
+            give_back(env)
     env.stack.append(items.values)
 
 
@@ -267,9 +272,12 @@ def _inflate(body: bytes) -> bytes:
     """Return an object's content, which may be compressed by GZIP, as inventories and Athena's files are."""
     if not body.startswith(_GZIP_MAGIC):
         return body
-    unpacker = zlib.decompressobj(_GZIP)
-    content = unpacker.decompress(body, _MOST_INFLATED_BYTES)
-    if unpacker.unconsumed_tail:
+    try:
+        # Several files, one after the other, are one too: RFC 1952, 2.2.
+        content = gzip.GzipFile(fileobj=io.BytesIO(body)).read(_MOST_INFLATED_BYTES + 1)
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise zlib.error(str(error)) from error
+    if len(content) > _MOST_INFLATED_BYTES:
         raise TooMuch("The file has more items than headrace keeps in memory")
     return content
 
