@@ -22,6 +22,8 @@ from headrace.services.stepfunctions.interpreter.run import ExecutionInput, Outc
 from headrace.services.stepfunctions.query_languages import JSONPATH, language_of
 
 _MACHINE, _STATE = "TestState", "StateName"
+# Documented of MaxDelaySeconds; without one AWS's bound is assumed to be the type's.
+_LONGEST_DELAY_S = 2**31 - 1
 _SET, _ITSELF = "headrace-variables", "headrace-itself"
 _WITH_MOCK_ONLY = ("Map", "Parallel")
 _WITH_MOCK = ("Task", *_WITH_MOCK_ONLY)
@@ -42,11 +44,12 @@ def test_state(self: Any) -> Any:
     name, state, language = _state_of(self._get_param("definition"), self._get_param("stateName"))
     configuration = self._get_param("stateConfiguration") or {}
     mock = _mock_of(self, state, configuration)
-    retriers = cast("list[dict[str, Any]]", state.pop("Retry", None) or [])
-    definition = json.dumps(_machine_of_state(name, state, language, self._get_param("variables")))
-    problems = problems_of(definition)
+    variables = _parsed(self._get_param("variables") or "null", "Variables must be a valid JSON.")
+    problems = problems_of(json.dumps(_machine_of_state(name, state, language, variables)))
     if problems:
         raise AwsError("InvalidDefinition", sentence_of(problems))
+    retriers = cast("list[dict[str, Any]]", state.pop("Retry", None) or [])
+    definition = json.dumps(_machine_of_state(name, state, language, variables))
     _check_role(self, state, mock)
     input_text = self._get_param("input") or "{}"
     answers.check_input(input_text)
@@ -129,7 +132,7 @@ def _mock_of(self: Any, state: dict[str, Any], configuration: dict[str, Any]) ->
 def _parsed(text: str, sentence: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:  # the sentences are assumed
+    except (ValueError, RecursionError) as error:  # the sentences are assumed
         raise _invalid(sentence) from error
 
 
@@ -194,7 +197,7 @@ def _state_of(definition: str, name: str | None) -> tuple[str, dict[str, Any], s
     """Return the state's name, its definition, and the query language of its machine. Raises AwsError."""
     try:
         value: Any = json.loads(definition)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         text = f"Invalid State Machine Definition: 'INVALID_JSON_DESCRIPTION: {error}'"
         raise AwsError("InvalidDefinition", text) from error
     if not isinstance(value, dict):
@@ -203,14 +206,15 @@ def _state_of(definition: str, name: str | None) -> tuple[str, dict[str, Any], s
     body = cast("dict[str, Any]", value)
     if "States" not in body:
         return name or _STATE, dict(body), str(body.get("QueryLanguage", JSONPATH))
-    states = cast("dict[str, dict[str, Any]]", body["States"])
-    if name not in states:
+    states = body["States"]
+    state = cast("dict[str, Any]", states).get(name or "") if isinstance(states, dict) else None
+    if name is None or not isinstance(state, dict):
         raise AwsError("ValidationException", f"State '{name}' not found in definition")
-    return name, dict(states[name]), str(body.get("QueryLanguage", JSONPATH))
+    return name, dict(cast("dict[str, Any]", state)), str(body.get("QueryLanguage", JSONPATH))
 
 
 def _machine_of_state(
-    name: str, state: dict[str, Any], language: str, variables: str | None
+    name: str, state: dict[str, Any], language: str, variables: Any
 ) -> dict[str, Any]:
     """Return a machine with the state, a Succeed state for each target, and a Pass state for the variables."""
     targets: set[str] = set()
@@ -227,11 +231,14 @@ def _machine_of_state(
     state = follow(state)
     for field in ("Catch", "Choices"):
         if isinstance(state.get(field), list):
-            state[field] = [follow(element) for element in state[field]]
+            state[field] = [
+                follow(element) if isinstance(element, dict) else element
+                for element in cast("list[Any]", state[field])
+            ]
     ends: dict[str, Any] = {target: {"Type": "Succeed"} for target in targets}
     machine = {"QueryLanguage": language, "StartAt": name, "States": {**ends, name: state}}
     if variables:
-        first = {"Type": "Pass", "Assign": json.loads(variables), "Next": name}
+        first = {"Type": "Pass", "Assign": variables, "Next": name}
         return {**machine, "StartAt": _SET, "States": {**ends, name: state, _SET: first}}
     return machine
 
@@ -285,11 +292,18 @@ def _handle(
     index = _first(error, retriers)
     if index is not None and retried < retriers[index].get("MaxAttempts", 3):
         retrier = retriers[index]
-        delay_s = retrier.get("IntervalSeconds", 1) * retrier.get("BackoffRate", 2.0) ** retried
+        longest_s = float(retrier.get("MaxDelaySeconds", _LONGEST_DELAY_S))
+        try:
+            # Of whole numbers, the power could take more memory than there is.
+            delay_s = (
+                retrier.get("IntervalSeconds", 1) * float(retrier.get("BackoffRate", 2)) ** retried
+            )
+        except OverflowError:
+            delay_s = longest_s
         for name in ("output", "nextState"):
             answer.pop(name, None)
         answer["status"] = "RETRIABLE"
-        seconds = int(min(delay_s, retrier.get("MaxDelaySeconds", delay_s)))
+        seconds = int(min(delay_s, longest_s))
         return {"retryIndex": index, "retryBackoffIntervalSeconds": seconds}
     index = _first(error, state.get("Catch") or [])
     return {} if answer["status"] != "CAUGHT_ERROR" or index is None else {"catchIndex": index}

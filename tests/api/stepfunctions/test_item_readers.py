@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import tracemalloc
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from headrace.core.evaluation import Ledger, TooMuch
 from headrace.services.stepfunctions.interpreter import item_readers
 from tests.api.stepfunctions.test_state_machines import ended, mapping
 from tests.support.cloud import InProcessCloud
@@ -284,3 +287,57 @@ def test_a_reader_or_writer_that_no_map_can_have_is_refused(
     )
     assert answer["result"] == "FAIL"
     assert any(message in each["message"] for each in answer["diagnostics"])
+
+
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    little = Ledger(one=1_000_000, all_together=2_000_000)
+    monkeypatch.setattr(item_readers, "ITEMS", little)
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_lines_are_refused_before_all_are_in_memory():
+    items = item_readers._Items(SimpleNamespace(), None)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooMuch):
+            item_readers._read_lines(b"12\n" * 1_000_000, {}, items)
+        assert tracemalloc.get_traced_memory()[1] < 30_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_a_manifest_of_countless_objects_is_refused():
+    asked: list[str] = []
+
+    def get(bucket: str, key: str) -> bytes:
+        asked.append(key)
+        return b"[]"
+
+    items = item_readers._Items(SimpleNamespace(), None)
+    places = item_readers._split_uris("s3://lake/empty\n" * 10_000)
+    with pytest.raises(TooMuch):
+        item_readers._read_all(SimpleNamespace(get=get), places, {"InputType": "JSON"}, items)  # type: ignore[arg-type]
+    assert 0 < len(asked) < 2000
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_a_manifest_that_swells_as_it_is_parsed_is_refused():
+    items = item_readers._Items(SimpleNamespace(), None)
+    with pytest.raises(TooMuch):
+        item_readers._read_inventory(
+            SimpleNamespace(),  # type: ignore[arg-type]
+            b'{"fileFormat": "CSV", "fileSchema": [%s[]]}' % (b"[]," * 100_000),
+            items,
+        )
+
+
+def test_an_object_that_is_too_large_is_not_read(
+    cloud: InProcessCloud, monkeypatch: pytest.MonkeyPatch
+):
+    put(cloud, {"large.json": b"[1, 2, 3, 4, 5, 6]"})
+    monkeypatch.setattr(item_readers, "_MOST_INFLATED_BYTES", 10)
+    done = run_over(cloud, "large", {"InputType": "JSON"}, "large.json")
+    assert done["error"] == "States.ItemReaderFailed"
+    assert done["cause"] == "The file is larger than headrace keeps in memory."

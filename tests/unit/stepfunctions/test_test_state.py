@@ -291,3 +291,44 @@ def test_how_a_mocked_result_is_validated_can_be_chosen(lab: MotoLab):
     assert inspected(lab, STARTED, mock=mock)["output"] == {"StartDate": 1}
     with pytest.raises(ClientError, match="Field 'StartDate' must be a string"):
         inspected(lab, STARTED, mock={**mock, "fieldValidationMode": "PRESENT"})
+
+
+@pytest.mark.parametrize("rate", [3, 3.0])
+def test_a_backoff_that_grows_without_end_is_cut(lab: MotoLab, rate: float):
+    retry = {"ErrorEquals": ["Mine"], "BackoffRate": rate, "MaxAttempts": 90_000_000}
+    found = inspected(
+        lab, {**LAMBDA, "Retry": [retry]}, mock={"errorOutput": {"error": "Mine"}}, inspectionLevel="DEBUG",
+        stateConfiguration={"retrierRetryCount": 80_000_000},
+    )  # fmt: skip
+    assert found["status"] == "RETRIABLE"
+    assert found["inspectionData"]["errorDetails"]["retryBackoffIntervalSeconds"] == 2**31 - 1
+
+
+DEEP = '{"a":' + "[" * 50_000 + "]" * 50_000 + "}"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"definition": DEEP},
+        {"definition": '{"States": [1]}', "stateName": "a"},
+        {"definition": '{"States": {"a": 1}}', "stateName": "a"},
+        {"definition": '{"Type": "Choice", "Choices": [1]}'},
+        *({"variables": text} for text in (DEEP, "{", "[1]")),
+        *(
+            {"definition": json.dumps({**LAMBDA, "Retry": retry})}
+            for retry in ("x", [1], [{}], [{"ErrorEquals": ["E"], "BackoffRate": "x"}])
+        ),
+        {"context": DEEP},
+        {"mock": {"result": DEEP}},
+        {"stateConfiguration": {"mapItemReaderData": DEEP}},
+    ],
+)
+def test_what_is_malformed_is_refused_by_name(lab: MotoLab, members: dict[str, Any]):
+    asked = {"definition": json.dumps(LAMBDA), "mock": {"result": "{}"}, "roleArn": ROLE}
+    if "definition" in members:
+        del asked["mock"]
+    with pytest.raises(ClientError) as refused:
+        lab.client("stepfunctions").test_state(**(asked | members))
+    code = refused.value.response.get("Error", {}).get("Code")
+    assert code in ("InvalidDefinition", "ValidationException")

@@ -17,7 +17,7 @@ import json
 import sys
 import uuid
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -44,6 +44,7 @@ _ROW_BYTES, _FIELD_BYTES = 600, 120
 # An object of a listing.
 _LISTED_BYTES, _MOST_LISTED_BYTES = 900, 256 * 1024 * 1024
 _MOST_INFLATED_BYTES = 256 * 1024 * 1024
+_LINES_AT_ONCE = 10_000
 _GZIP_MAGIC = b"\x1f\x8b"
 _PARQUET = Engine(Path(__file__).with_name("parquet_child.py"))
 
@@ -57,7 +58,7 @@ class _Request:
     params: dict[str, Any]
 
     def get(self, bucket: str, key: str) -> bytes:
-        return self.client.call("GetObject", Bucket=bucket, Key=key)["Body"].read()
+        return _body_of(self.client.call("GetObject", Bucket=bucket, Key=key))
 
 
 class _Items:
@@ -127,7 +128,7 @@ def _read(request: _Request, config: dict[str, Any], items: _Items) -> None:
         if is_flat:
             _read_all(request, [(bucket, entry["Key"]) for entry in listed], config, items)
         return
-    body: bytes = request.client.call("GetObject", **request.params)["Body"].read()
+    body = _body_of(request.client.call("GetObject", **request.params))
     if config.get("ManifestType") == "ATHENA_DATA":
         _read_all(request, _split_uris(_inflate(body).decode()), config, items)
     elif config.get("ManifestType") == "S3_INVENTORY" or config.get("InputType") == "MANIFEST":
@@ -144,25 +145,25 @@ def _input_type(config: dict[str, Any]) -> str:
 
 
 def _read_all(
-    request: _Request, places: Sequence[tuple[str, str]], config: dict[str, Any], items: _Items
+    request: _Request, places: Iterable[tuple[str, str]], config: dict[str, Any], items: _Items
 ) -> None:
     read = _FORMATS[_input_type(config)]
     for bucket, key in places:
         if items.room <= 0:
             return
+        # This bounds how many objects without items are read, too.
+        items.hold(_LISTED_BYTES)
         # An object that only marks a folder holds no items.
         if not key.endswith("/"):
             read(request.get(bucket, key), config, items)
 
 
-def _split_uris(manifest: str) -> list[tuple[str, str]]:
-    places = list[tuple[str, str]]()
-    for line in filter(None, map(str.strip, manifest.splitlines())):
+def _split_uris(manifest: str) -> Iterator[tuple[str, str]]:
+    for line in filter(None, map(str.strip, io.StringIO(manifest))):
         bucket, _, key = line.removeprefix("s3://").partition("/")
         if not line.startswith("s3://") or not key:
             raise _Unreadable(f"The manifest has a line that is no address in S3: {line[:200]}")
-        places.append((bucket, key))
-    return places
+        yield bucket, key
 
 
 def _read_inventory(request: _Request, body: bytes, items: _Items) -> None:
@@ -170,7 +171,9 @@ def _read_inventory(request: _Request, body: bytes, items: _Items) -> None:
 
     Documented: https://docs.aws.amazon.com/AmazonS3/latest/userguide/storage-inventory-location.html.
     """
-    manifest: Any = json.loads(body)
+    text = body.decode()
+    items.hold(bound_parsed_bytes(text))
+    manifest: Any = json.loads(text)
     try:
         kind, columns = manifest["fileFormat"], str(manifest["fileSchema"]).split(",")
         bucket = str(manifest["destinationBucket"]).rpartition(":")[2]
@@ -208,9 +211,10 @@ def _point(value: Any, pointer: str) -> Any:
 
 def _read_lines(body: bytes, _: dict[str, Any], items: _Items) -> None:
     text = _inflate(body).decode()
-    lines = list(islice(filter(None, map(str.strip, io.StringIO(text))), items.room))
-    items.hold(sum(map(bound_parsed_bytes, lines)))
-    items.add(map(json.loads, lines))
+    lines = filter(None, map(str.strip, io.StringIO(text)))
+    while some := list(islice(lines, min(items.room, _LINES_AT_ONCE))):
+        items.hold(sum(map(bound_parsed_bytes, some)))
+        items.add(map(json.loads, some))
 
 
 def _read_csv(body: bytes, config: dict[str, Any], items: _Items) -> None:
@@ -255,6 +259,13 @@ _FORMATS: dict[str, Callable[[bytes, dict[str, Any], _Items], None]] = {
     "CSV": _read_csv,
     "PARQUET": _read_parquet,
 }
+
+
+def _body_of(answer: dict[str, Any]) -> bytes:
+    """Return an object's content. Raises TooMuch before it is read."""
+    if answer["ContentLength"] > _MOST_INFLATED_BYTES:
+        raise TooMuch("The file is larger than headrace keeps in memory")
+    return answer["Body"].read()
 
 
 def _inflate(body: bytes) -> bytes:
