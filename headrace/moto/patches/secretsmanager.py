@@ -113,10 +113,17 @@ def rotate_by_functions(module: Any) -> None:
         calls = CURRENT.function_calls
         _check_function(calls, function, secret.arn)
         with MOTO_LOCK:
+            labels = {name: one["version_stages"] for name, one in secret.versions.items()}
             before = _take_pending_labels(secret)
-            answer = rotate(
-                self, secret_id, client_request_token, None, rotation_rules, rotate_immediately
-            )
+            try:
+                answer = rotate(
+                    self, secret_id, client_request_token, None, rotation_rules, rotate_immediately
+                )
+            except Exception:
+                # What is refused changes nothing.
+                for name, stages in labels.items():
+                    secret.versions[name]["version_stages"] = stages
+                raise
             version = _make_pending(secret, before, rotate_immediately)
             secret.rotation_lambda_arn = function
         if version and rotate_immediately and calls is not None:

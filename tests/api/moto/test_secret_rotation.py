@@ -84,6 +84,11 @@ def test_a_rotation_that_fails_leaves_the_current_version(server: ServerProcess)
     assert secrets.get_secret_value(SecretId="failing")["SecretString"] == "a"
     stages = secrets.describe_secret(SecretId="failing")["VersionIdsToStages"]
     assert stages[version] == ["AWSPENDING"]
+    # A rotation that is refused changes nothing.
+    with pytest.raises(ClientError, match="InvalidParameterException"):
+        secrets.rotate_secret(SecretId="failing", RotationRules={"AutomaticallyAfterDays": 1001})
+    stages = secrets.describe_secret(SecretId="failing")["VersionIdsToStages"]
+    assert stages[version] == ["AWSPENDING"]
 
 
 def test_a_function_that_secrets_manager_may_not_invoke_is_refused(server: ServerProcess) -> None:
