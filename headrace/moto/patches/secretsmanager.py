@@ -71,12 +71,11 @@ def _list_versions(response: Any) -> str:
     secret = response.backend.secrets.get(response._get_param("SecretId"))
     if secret is None:
         raise SecretNotFoundException()
-    key = secret.kms_key_id
-    has_own = key and key != response.backend.DEFAULT_KMS_KEY_ALIAS
+    own = [value for name, value in secret.to_dict().items() if name.startswith("Kms") and value]
     versions = [
         {
             "CreatedDate": version["createdate"],
-            "KmsKeyIds": [key if has_own else "DefaultEncryptionKey"],
+            "KmsKeyIds": own or ["DefaultEncryptionKey"],
             "VersionId": name,
             **({"VersionStages": version["version_stages"]} if version["version_stages"] else {}),
         }

@@ -48,6 +48,8 @@ def patch() -> None:
     subscription: Any = SubscriptionFilter
     subscription.to_json = _as_recorded(subscription.to_json)
     response: Any = LogsResponse
+    for name in ("put_subscription_filter", "put_metric_filter"):
+        setattr(response, name, _keep_choice(getattr(response, name)))
     response.describe_log_groups = _by_pattern(response.describe_log_groups)
     response.describe_log_streams = _with_one_group(response.describe_log_streams)
     group: Any = LogGroup
@@ -60,9 +62,28 @@ def _as_recorded(to_json: Any) -> Any:
     @functools.wraps(to_json)
     def show(self: Any) -> dict[str, Any]:
         shown = {name: value for name, value in to_json(self).items() if value is not None}
-        return {"applyOnTransformedLogs": False, **shown}
+        return {"applyOnTransformedLogs": vars(self).get("is_of_transformed", False), **shown}
 
     return show
+
+
+def _keep_choice(put: Any) -> Any:
+    """Keep whether a filter is of transformed logs, which moto drops."""
+
+    @functools.wraps(put)
+    def put_filter(self: Any) -> Any:
+        answer = put(self)
+        chosen = bool(self._get_param("applyOnTransformedLogs"))
+        group, name = self._get_param("logGroupName"), self._get_param("filterName")
+        if self._get_param("destinationArn"):
+            self.logs_backend.groups[group].subscription_filters[name].is_of_transformed = chosen
+        elif chosen:
+            for one in self.logs_backend.filters.get_matching_filters(name, group):
+                if one["filterName"] == name:
+                    one["applyOnTransformedLogs"] = True
+        return answer
+
+    return put_filter
 
 
 def _by_pattern(describe_log_groups: Any) -> Any:

@@ -57,6 +57,14 @@ def test_subscription_filters(lab: MotoLab) -> None:
         **one, "filterPattern": "[]", "destinationArn": FUNCTION, "distribution": "ByLogStream",
         "applyOnTransformedLogs": False,
     }  # fmt: skip
+    chosen = {"destinationArn": FUNCTION, "applyOnTransformedLogs": True}
+    logs.put_subscription_filter(**one, **chosen)
+    (shown, _) = logs.describe_subscription_filters(logGroupName="g")["subscriptionFilters"]
+    assert shown["applyOnTransformedLogs"] is True
+    metric = [{"metricName": "m", "metricNamespace": "n", "metricValue": "1"}]
+    logs.put_metric_filter(**one, metricTransformations=metric, applyOnTransformedLogs=True)
+    (shown,) = logs.describe_metric_filters(logGroupName="g")["metricFilters"]
+    assert shown["applyOnTransformedLogs"] is True
     third = {**one, "filterName": "c", "destinationArn": FUNCTION}
     assert refusal(logs.put_subscription_filter, **third) == (
         "LimitExceededException",

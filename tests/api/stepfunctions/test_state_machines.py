@@ -236,6 +236,34 @@ def test_an_event_from_a_state_must_not_come_from_aws(
         assert entry["ErrorCode"] == "NotAuthorizedForSourceException"
 
 
+@pytest.mark.parametrize(
+    ("resource", "given", "error"),
+    [
+        ("dynamodb:putItem", {"TableName": "no", "Item": 1}, "DynamoDB.AmazonDynamoDBException"),
+        ("dynamodb:putItem", {"TableName": "no", "Item": {}}, "DynamoDB.ResourceNotFoundException"),
+        ("aws-sdk:dynamodb:putItem", {"TableName": "no", "Item": 1}, "DynamoDb.DynamoDbException"),
+        (
+            "aws-sdk:secretsmanager:createSecret",
+            {"Name": "Invalid Name", "SecretString": "x"},
+            "SecretsManager.SecretsManagerException",
+        ),
+        ("aws-sdk:s3:listObjects", {"Bucket": "no-such-bucket"}, "S3.NoSuchBucketException"),
+        (
+            "sqs:sendMessage",
+            {"QueueUrl": f"http://localhost/{ACCOUNT}/named"},
+            "SQS.AmazonSQSException",
+        ),
+    ],
+)
+def test_an_error_is_named_as_the_sdk_knows_it(
+    cloud: InProcessCloud, resource: str, given: dict[str, Any], error: str
+):
+    """Recorded: LocalStack's snapshots of stepfunctions/v2/error_handling."""
+    cloud.client("sqs").create_queue(QueueName="named")
+    done = ended(cloud, f"{error}-{resource}".replace(":", "-"), task(resource, given))
+    assert (done["status"], done["error"]) == ("FAILED", error)
+
+
 def test_a_step_that_fails_is_a_task_that_fails(cloud: InProcessCloud):
     cluster = cloud.client("emr").run_job_flow(
         Name="c",
@@ -422,7 +450,7 @@ def test_an_object_that_a_state_must_not_hold_is_not_read(
             "End": True,
         }
         done = ended(cloud, "large-task", task)
-        assert done["error"] == "S3.EntityTooLargeException"
+        assert done["error"] == "S3.S3Exception"
     assert "headrace's services read at most 10 bytes of an object" in done["cause"]
 
 

@@ -77,7 +77,9 @@ def patch() -> None:
         state_task_service,
         state_task_service_aws_sdk,
         state_task_service_callback,
+        state_task_service_dynamodb,
         state_task_service_glue,
+        state_task_service_sqs,
     )
 
     # Any state may end with an error named States.*, which comes from what ran inside it.
@@ -89,6 +91,12 @@ def patch() -> None:
     task._eval_body = _with_sync(task._eval_body, resource.ResourceCondition)
     sdk: Any = state_task_service_aws_sdk.StateTaskServiceAwsSdk
     sdk._normalise_service_error_name = staticmethod(_name_in_sdk)
+    for integration, own in (
+        (state_task_service_dynamodb.StateTaskServiceDynamoDB, "DynamoDB.AmazonDynamoDBException"),
+        (state_task_service_sqs.StateTaskServiceSqs, "SQS.AmazonSQSException"),
+    ):
+        task = integration
+        task._from_error = _name_unknown(task._from_error, own)
     glue: Any = state_task_service_glue.StateTaskServiceGlue
     glue._build_sync_resolver = _no_glue_job
 
@@ -107,6 +115,19 @@ def _name_errors(from_error: Callable[..., Any]) -> Callable[..., Any]:
         prefix = _PREFIXES.get(name, name[:1].upper() + name[1:])
         suffix = "" if code.endswith(("Exception", "Error")) else "Exception"
         return failure(self, env, f"{prefix}.{code}{suffix}", str(details.get("Message", "")))
+
+    return name_error
+
+
+def _name_unknown(from_error: Callable[..., Any], own: str) -> Callable[..., Any]:
+    """Name an error that the service's model does not have `own` (recorded)."""
+
+    def name_error(self: Any, env: Any, ex: Exception) -> Any:
+        from botocore.exceptions import ClientError
+
+        if type(ex) is ClientError:
+            return failure(self, env, own, str(ex.response.get("Error", {}).get("Message", "")))
+        return from_error(self, env=env, ex=ex)
 
     return name_error
 
@@ -225,7 +246,11 @@ class Client:
                 acting=CallerIdentity(self._role_arn, SESSION),
             )
         except AwsError as error:
-            raise _exception_class(_NAMES_OF_CODES.get(error.code, error.code), ClientError)(
+            name = _NAMES_OF_CODES.get(error.code, error.code)
+            # Recorded: an error that the service's model does not have is the service's own exception.
+            is_known = name in _error_names(self._service)
+            kind: Any = _exception_class(name, ClientError) if is_known else ClientError
+            raise kind(
                 {
                     "Error": {"Code": error.code, "Message": error.message},
                     "ResponseMetadata": {"HTTPStatusCode": error.status, "RequestId": ""},
@@ -265,6 +290,12 @@ def _operations(service: str) -> dict[str, str]:
     from botocore import xform_name
 
     return {xform_name(name): name for name in service_model(service).operation_names}
+
+
+@functools.cache
+def _error_names(service: str) -> frozenset[str]:
+    shapes: Any = service_model(service).error_shapes
+    return frozenset(name for shape in shapes for name in (str(shape.name), str(shape.error_code)))
 
 
 @functools.lru_cache(maxsize=1000)
