@@ -41,10 +41,8 @@ class Moments:
         self.is_on = False
         run = Database._run
 
-        def run_and_copy(
-            database: Database, sql: str, args: Any = (), *, grows: bool = False
-        ) -> Any:
-            answer = run(database, sql, args, grows=grows)
+        def run_and_copy(database: Database, sql: str, args: Any = ()) -> Any:
+            answer = run(database, sql, args)
             alone = not database._connection.in_transaction and not sql.startswith("SELECT")
             if self.is_on and (sql == "COMMIT" or alone):
                 self._copy()

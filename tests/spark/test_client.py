@@ -46,7 +46,7 @@ def test_a_role_is_assumed_for_every_call(
         (shard,) = client.shards()
         page = client.records(client.iterator(shard.shard_id, None, TrimHorizon()), 10)
         assert page.rows == 3
-        signed: Any = client._signed("GetRecords", b"{}", client._credentials)
+        signed: Any = client._sign("GetRecords", b"{}", client._credentials)
     finally:
         client.close()
     assert "Credential=ASIA" in str(signed.headers["Authorization"])

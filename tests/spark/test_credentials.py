@@ -95,7 +95,7 @@ def test_expired_credentials_are_searched_for_once_more(
     refuse(faults, client.stream, EXPIRED, action, count=1)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIASECOND")
     assert rows(client) == 3
-    signed = client._signed("GetRecords", b"{}", client._credentials)
+    signed = client._sign("GetRecords", b"{}", client._credentials)
     assert "Credential=AKIASECOND/" in str(signed.headers["Authorization"])
     assert client._client._get_credentials().access_key == "AKIASECOND"
 

@@ -26,7 +26,7 @@ def test_a_spark_without_data_sources_is_told_what_to_use() -> None:
     program = """
 import sys
 sys.modules["pyspark.sql.datasource"] = None
-from headrace.spark import puts, sink, progress, planner, reading, versions
+from headrace.spark import sink, progress, planner, reading, versions
 from headrace.spark.registering import register
 assert not versions.HAS_DATA_SOURCES
 class Session:

@@ -21,7 +21,7 @@ from tests.unit.moto.test_storage import make, repeat, stored
 def full_disk() -> Generator[None]:
     """Have the database take nothing but what gives room back."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(DiskReserve, "is_low", property(lambda _: True))
+        patched.setattr(DiskReserve, "free_bytes", property(lambda _: 0))
         yield
 
 
