@@ -187,17 +187,17 @@ class ServiceMetrics:
             if service not in _HANDLED:
                 continue
             count_before, failed_before = self._totals.get(arn, (0, 0))
-            if count > count_before:
+            if count != count_before:
                 self._active_ms[arn] = now_ms
             _, _, handled_names, failed_names = _HANDLED[service]
             for names, more in (
-                (handled_names, count - count_before),
-                (failed_names, failed - failed_before),
+                (handled_names, _count_new(count, count_before)),
+                (failed_names, _count_new(failed, failed_before)),
             ):
-                if more > 0:
+                if more:
                     yield from ((arn, name, float(more), "Count") for name in names)
         for (arn, name), count in events.items():
-            if more := count - self._events.get((arn, name), 0):
+            if more := _count_new(count, self._events.get((arn, name), 0)):
                 yield arn, name, float(more), "Count"
         self._totals, self._events = totals, events
 
@@ -222,6 +222,11 @@ class ServiceMetrics:
                 yield arn, f"ApproximateNumberOfMessages{name}", float(count), "Count"
             age_s = 0 if oldest_ms is None else max(0, now_ms - oldest_ms) // 1000
             yield arn, "ApproximateAgeOfOldestMessage", float(age_s), "Seconds"
+
+
+def _count_new(count: float, before: float) -> float:
+    """Return what came since a count was `before`; one that is less was forgotten for want of room, and began anew."""
+    return count - before if count >= before else count
 
 
 def _place_of(service: str, resource: str, arn: str) -> tuple[str, tuple[tuple[str, str], ...]]:

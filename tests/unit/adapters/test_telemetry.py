@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from headrace.adapters import telemetry
-from headrace.adapters.telemetry import LogQueue, MetricQueue
+from headrace.adapters.telemetry import LogQueue, MetricQueue, ServiceMetrics
 from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import LogLine, Metric
+from headrace.moto.current_cloud import Handled
+from tests.support.clock import FakeClock
 
 WHERE = {"account": "000000000000", "region": "us-east-1"}
 BUSY = AwsError("ServiceUnavailable", "headrace is loading", 503)
@@ -128,3 +130,20 @@ def test_lines_of_a_new_stream_make_a_deleted_group_again():
     queue.put("g", "second", lines(2), **WHERE)
     queue.step()
     assert control.sizes("PutLogEvents", "logEvents") == [1, 2]
+
+
+def test_a_count_that_was_forgotten_begins_anew(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Handled, "MOST", 1)
+    handled, control, clock = Handled(), Control(), FakeClock()
+    queue = MetricQueue(control)
+    service = ServiceMetrics(lambda: True, clock, handled, queue)
+    first, second = (f"arn:aws:dynamodb:us-east-1:000000000000:table/{name}" for name in "ab")
+    for counts in (((first, 5),), ((second, 1), (first, 2))):
+        for arn, count in counts:
+            handled.note(arn, "ConsumedReadCapacityUnits", count)
+        service.step()
+        clock.advance(60)
+    queue.step()
+    (data,) = [params["MetricData"] for _, params in control.calls]
+    reads = [one for one in data if one["MetricName"] == "ConsumedReadCapacityUnits"]
+    assert [one["Value"] for one in reads] == [5, 2]
