@@ -156,6 +156,7 @@ def test_a_micro_batch_that_runs_again_changes_no_state(
         sql_on_files.run(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_list_of_files_that_have_been_put_does_not_grow(
     spark: SparkSession, sql_settings: None, tmp_path: Path
 ) -> None:
