@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.values import BadMarker, page_of
 
 # Documented for every list of the API.
 DEFAULT_ROWS, MOST_ROWS = 100, 1000
@@ -29,13 +30,14 @@ _CHANGES = (
 
 def page(self: Any, rows: Sequence[Any]) -> tuple[Sequence[Any], dict[str, str]]:
     """Return the rows that a request's `maxResults` and `nextToken` ask for, and the next token. Raises AwsError."""
-    token = self._get_param("nextToken") or "0"
-    if not token.isdecimal():
-        raise AwsError("InvalidToken", f"Invalid Token: '{token}'")
-    first = int(token)
     # Documented: 0 means the default.
-    last = first + min(self._get_int_param("maxResults") or DEFAULT_ROWS, MOST_ROWS)
-    return rows[first:last], {"nextToken": str(last)} if last < len(rows) else {}
+    most = min(self._get_int_param("maxResults") or DEFAULT_ROWS, MOST_ROWS)
+    token = self._get_param("nextToken") or None
+    try:
+        shown, following = page_of(rows, token, most)
+    except BadMarker as error:
+        raise AwsError("InvalidToken", f"Invalid Token: '{token}'") from error
+    return shown, {"nextToken": following} if following else {}
 
 
 def check_input(text: str) -> None:
