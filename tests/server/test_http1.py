@@ -130,7 +130,14 @@ def test_a_second_head_is_parsed_from_the_first_field_that_varies():
     begin = b"Host: t\r\nX-Amz-Target: A.B\r\n"
     kept = KeptHead()
     for start, date in ((b"POST /", b"1"), (b"POST /", b"2"), (b"PUT /other", b"3")):
-        data = start + b" HTTP/1.1\r\n" + begin + b"X-Amz-Date: " + date + b"\r\nContent-Length: 0\r\n\r\n"
+        data = (
+            start
+            + b" HTTP/1.1\r\n"
+            + begin
+            + b"X-Amz-Date: "
+            + date
+            + b"\r\nContent-Length: 0\r\n\r\n"
+        )
         request = usual_request(data, kept)
         assert request is not None
         assert request.headers["x-amz-date"] == date.decode()
