@@ -210,10 +210,20 @@ class Server:
         )
 
     def keep_slot(self, temporary: str, name: str) -> None:
-        """Make the slot `name` at the place of a temporary one: one step, before which there is no snapshot."""
-        self._rows(
-            "select lsn::text from pg_copy_logical_replication_slot(%s, %s, false)", temporary, name
-        )
+        """Make the slot `name` at the place of a temporary one: one step, before which there is no snapshot.
+
+        Raises psycopg.OperationalError when the temporary one is gone: it ends with its connection.
+        """
+        try:
+            self._rows(
+                "select lsn::text from pg_copy_logical_replication_slot(%s, %s, false)",
+                temporary,
+                name,
+            )
+        except psycopg.errors.UndefinedObject as error:
+            raise psycopg.OperationalError(
+                f"The connection of the slot {temporary} is lost."
+            ) from error
 
     def fails_over(self, name: str) -> bool:
         """Whether standbys that synchronize slots keep this one; a server before 17 has no such slots."""

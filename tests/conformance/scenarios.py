@@ -21,8 +21,9 @@ takes long. The steps:
 - `by query`, in a call of SQS: what differs of the step by the query protocol, beside the members of errors.
 
 In parameters and answers, `<id 1>` is something that AWS gave: wherever it stands it is the same. `<arn 1>` must be an
-ARN, `<uuid 1>` a UUID, `<name 1>` a word, `<digits 1>` a number's digits. Of what differs from place to place, `<time>`
-is any time, `<number>` any number, `<text>` any text.
+ARN, `<uuid 1>` a UUID, `<name 1>` a word, `<digits 1>` a number's digits, `<base64 1>` bytes, which
+`{"base64": "<base64 1>"}` gives back. Of what differs from place to place, `<time>` is any time, `<number>` any number,
+`<text>` any text.
 Bytes are `{"bytes": text}`, `{"base64": text}`, `{"repeat": text, "times": n, "end": text}` or, of an archive,
 `{"zip": {file: text}}`; a time is `{"time": text}`. In answers `{"json": value}` is a text of that JSON,
 `{"xml": value}` one of XML whose elements are members (those that are there twice, lists), `{"base64 of": value}` one
@@ -59,6 +60,7 @@ _KINDS = {
     "uuid": r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
     "name": r"[\w.-]+",
     "digits": r"\d+",
+    "base64": r"[A-Za-z0-9+/]+=*",
 }
 _PLACEHOLDER = re.compile(rf"<({'|'.join(_KINDS)}) (\d+)>")
 _LONGEST_WAIT_ROUNDS = 1000
@@ -262,6 +264,8 @@ def member(value: Any, path: str) -> Any:
 def parameters(value: Any, known: dict[str, str]) -> Any:
     """Return parameters for boto3: placeholders and bytes put in."""
     if isinstance(value, dict):
+        if isinstance(text := value.get("base64"), str) and text in known:
+            value = {"base64": known[text]}
         special = _special(value)
         if special is not None:
             return special
@@ -325,8 +329,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
     if isinstance(value, bytes):
-        return value.decode()
+        return _text_of(value)
     return value.read().decode() if hasattr(value, "read") else value
+
+
+def _text_of(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(value).decode()
 
 
 # --- comparing --------------------------------------------------------------------------------

@@ -40,7 +40,8 @@ class Wording:
     Attributes:
         shapes: constraints (`min`, `max`, `pattern`, `enum`) in place of the model's, by the name of a shape, or of an
             operation and a shape (`GetFunction.FunctionName`); None removes a constraint. `shown` is the text in the
-            sentence about a pattern or an enum, when that is not the pattern or not all values.
+            sentence about a pattern or an enum, when that is not the pattern or not all values; `hidden` is true when
+            the sentences about a length do not show the value.
         never_null: lists and maps whose sentences say that their items must not be null.
         first: members of structures whose failures come before those of the others.
         bare: lists whose sentences show the constraint of their items without brackets.
@@ -105,9 +106,9 @@ def _lower_first(name: str) -> str:
     return name[:1].lower() + name[1:]
 
 
-def _fail(value: Any, path: str, constraint: str) -> str:
+def _fail(value: Any, path: str, constraint: str, *, hidden: bool = False) -> str:
     shown = "null" if value is None else f"'{_show(value)}'"
-    return f"Value {shown} at '{path}' failed to satisfy constraint: {constraint}"
+    return f"Value{'' if hidden else f' {shown}'} at '{path}' failed to satisfy constraint: {constraint}"
 
 
 def _show(value: Any) -> str:
@@ -300,14 +301,16 @@ def _length(constraints: Mapping[str, Any]) -> Check | None:
     if low is None and high is None:
         return None
 
+    hidden = bool(constraints.get("hidden"))
+
     def run(value: Any, path: str, failures: Failures) -> None:
         size = len(value)
         if high is not None and size > high:
             constraint = f"Member must have length less than or equal to {high}"
-            failures.append(_fail(value, path, constraint))
+            failures.append(_fail(value, path, constraint, hidden=hidden))
         if low is not None and size < low:
             constraint = f"Member must have length greater than or equal to {low}"
-            failures.append(_fail(value, path, constraint))
+            failures.append(_fail(value, path, constraint, hidden=hidden))
 
     return run
 

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 from typing import Any
 
-from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.errors import AwsError, validation_error
 
 _MANAGED_KEYS = {
     "alias/aws/s3": "Default key that protects my S3 objects when no other key is defined",
@@ -32,8 +33,98 @@ def correct_keys(module: Any) -> None:
         return alias
 
     module.KmsBackend.create_alias = create_alias
+    for name in ("enable_key", "disable_key"):
+        setattr(module.KmsBackend, name, _of_key_with_material(getattr(module.KmsBackend, name)))
     for name in ("enable_key", "disable_key", "cancel_key_deletion", "schedule_key_deletion"):
         setattr(module.KmsBackend, name, _of_any_name(getattr(module.KmsBackend, name)))
+
+
+_AGREES = {"ECC_NIST_P256", "ECC_NIST_P384", "ECC_NIST_P521", "SM2"}
+
+
+def usage_of(key: Any) -> str:
+    """Return what a key is for; in clouds of earlier versions a symmetric key has nothing there."""
+    return key.key_usage or "ENCRYPT_DECRYPT"
+
+
+def algorithms_of(key: Any) -> list[str]:
+    """Return the algorithms that a key can be used with."""
+    usage, spec = usage_of(key), key.key_spec
+    if usage == "GENERATE_VERIFY_MAC":
+        return [spec.replace("_", "_SHA_")]
+    if usage == "KEY_AGREEMENT":
+        return ["ECDH"]
+    return (
+        key.encryption_algorithms if usage == "ENCRYPT_DECRYPT" else key.signing_algorithms
+    ) or []
+
+
+def material_of(key: Any) -> str:
+    """Return the id of a symmetric key's material, "" of another key."""
+    if key.key_spec != "SYMMETRIC_DEFAULT" or key.key_state == "PendingImport":
+        return ""
+    return hashlib.sha256(key.key_material).hexdigest()
+
+
+_ALGORITHMS = {
+    "ENCRYPT_DECRYPT": "EncryptionAlgorithms",
+    "GENERATE_VERIFY_MAC": "MacAlgorithms",
+    "KEY_AGREEMENT": "KeyAgreementAlgorithms",
+    "SIGN_VERIFY": "SigningAlgorithms",
+}
+
+
+def show_keys(module: Any) -> None:
+    """Make keys as AWS does, and show the members that AWS shows (recorded)."""
+    key, backend = module.Key, module.KmsBackend
+    show, make_id, create = key.to_dict, module.generate_key_id, backend.create_key
+
+    @functools.wraps(show)
+    def to_dict(self: Any) -> dict[str, Any]:
+        members = show(self)["KeyMetadata"]
+        for name in _ALGORITHMS.values():
+            members.pop(name, None)
+        members |= {"KeyUsage": usage_of(self), "MultiRegion": bool(self.multi_region)}
+        members[_ALGORITHMS[usage_of(self)]] = algorithms_of(self)
+        if material := material_of(self):
+            members["CurrentKeyMaterialId"] = material
+        return {"KeyMetadata": members}
+
+    @functools.wraps(make_id)
+    def generate_key_id(multi_region: bool = False) -> str:
+        made = make_id(multi_region)
+        return "mrk-" + made[4:].replace("-", "") if multi_region else made
+
+    @functools.wraps(create)
+    def create_key(
+        self: Any, policy: Any, key_usage: Any, key_spec: Any, *more: Any, **named: Any
+    ) -> Any:
+        spec = key_spec or "SYMMETRIC_DEFAULT"
+        usage = key_usage or ("ENCRYPT_DECRYPT" if spec == "SYMMETRIC_DEFAULT" else "")
+        _check_usage(spec, usage)
+        made = create(self, policy, usage, spec, *more, **named)
+        if made.origin == "EXTERNAL":
+            # Nothing can be imported here: GetParametersForImport is refused.
+            made.key_state, made.enabled = "PendingImport", False
+        return made
+
+    key.to_dict, module.generate_key_id, backend.create_key = to_dict, generate_key_id, create_key
+
+
+def _check_usage(spec: str, usage: str) -> None:
+    if not usage:
+        raise validation_error(
+            "You must specify a KeyUsage value for all KMS keys except for symmetric encryption keys."
+        )
+    can = {
+        "ENCRYPT_DECRYPT": spec == "SYMMETRIC_DEFAULT" or spec.startswith(("RSA", "SM2")),
+        "GENERATE_VERIFY_MAC": spec.startswith("HMAC"),
+        "KEY_AGREEMENT": spec in _AGREES,
+        "SIGN_VERIFY": spec.startswith(("RSA", "ECC", "SM2")),
+    }
+    if not can.get(usage):
+        # Documented (API_CreateKey, KeyUsage); the sentence is assumed.
+        raise validation_error(f"KeyUsage {usage} is not compatible with KeySpec {spec}")
 
 
 # The methods of moto's backend that use a key's material; generate_data_key and re_encrypt call the first two.
@@ -54,19 +145,36 @@ def refuse_unusable_keys(module: Any) -> None:
     @functools.wraps(decrypt)
     def decrypt_by_usable_key(self: Any, *args: Any, **named: Any) -> Any:
         plaintext, arn = decrypt(self, *args, **named)
-        _check_usable(self.describe_key(arn))
+        check_usable(self.describe_key(arn))
         return plaintext, arn
 
     @functools.wraps(replicate)
     def replicate_usable_key(self: Any, key_id: str, replica_region: str) -> Any:
         key = self.describe_key(key_id)
-        _check_usable(key)
-        if not key.multi_region:
+        check_usable(key)
+        if (
+            not key.multi_region
+            or key.multi_region_configuration["MultiRegionKeyType"] != "PRIMARY"
+        ):
             # The code is documented (API_ReplicateKey), the sentence is assumed.
             raise AwsError(
                 "UnsupportedOperationException", f"{key.arn} is not a multi-region primary key."
             )
-        return replicate(self, key_id, replica_region)
+        if any(
+            one["Region"] == replica_region for one in key.multi_region_configuration["ReplicaKeys"]
+        ):
+            # The code is documented, the sentence is assumed.
+            raise AwsError(
+                "AlreadyExistsException", f"{key.id} already exists in {replica_region}."
+            )
+        replica = replicate(self, key_id, replica_region)
+        # moto's replica is the same to the letter, and only the primary of stored keys knows the newest replica.
+        of_all = key.multi_region_configuration
+        for one in of_all["ReplicaKeys"]:
+            other = module.kms_backends[self.account_id][one["Region"]].keys.get(key.id)
+            if other is not None:
+                other.multi_region_configuration = {**of_all, "MultiRegionKeyType": "REPLICA"}
+        return replica
 
     backend.decrypt, backend.replicate_key = decrypt_by_usable_key, replicate_usable_key
 
@@ -78,17 +186,32 @@ def _of_usable_key(method: Any) -> Any:
     @functools.wraps(method)
     def call_with_usable_key(self: Any, *args: Any, **named: Any) -> Any:
         key_id = signature.bind(self, *args, **named).arguments["key_id"]
-        _check_usable(self.describe_key(key_id))
+        check_usable(self.describe_key(key_id))
         return method(self, *args, **named)
 
     return call_with_usable_key
 
 
-def _check_usable(key: Any) -> None:
+def check_usable(key: Any) -> None:
+    """Raise AwsError when nobody may use a key now."""
+    if key.key_state == "PendingImport":
+        raise AwsError("KMSInvalidStateException", f"{key.arn} is pending import.")
     if key.key_state == "PendingDeletion":
         raise AwsError("KMSInvalidStateException", f"{key.arn} is pending deletion.")
     if not key.enabled:
         raise AwsError("DisabledException", f"{key.arn} is disabled.")
+
+
+def _of_key_with_material(method: Any) -> Any:
+    """Make a method that takes a key's id refuse a key that waits for its material (documented, "Key states")."""
+
+    @functools.wraps(method)
+    def call_with_material(self: Any, key_id: str) -> Any:
+        if self.keys[key_id].key_state == "PendingImport":
+            check_usable(self.keys[key_id])
+        return method(self, key_id)
+
+    return call_with_material
 
 
 def _of_any_name(method: Any) -> Any:

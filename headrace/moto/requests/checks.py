@@ -261,7 +261,12 @@ _CODES = {
 # The services of which the whole model is checked, patterns of names too (assumed: with the framework's sentences).
 _STATUSES = ("SUCCEEDED", "TIMED_OUT", "PENDING_REDRIVE", "ABORTED", "FAILED", "RUNNING")
 _ANY_LENGTH = {"min": None, "max": None}
+_MACS = ("HMAC_SHA_384", "HMAC_SHA_256", "HMAC_SHA_224", "HMAC_SHA_512")
 _WORDINGS = {
+    # In the order in which AWS shows them (recorded), and without values (recorded of a text to encrypt).
+    "kms": Wording(
+        {"MacAlgorithmSpec": {"enum": _MACS, "shown": _MACS}, "PlaintextType": {"hidden": True}}
+    ),
     # In the order in which AWS shows them (recorded).
     "stepfunctions": Wording(
         {
@@ -272,9 +277,13 @@ _WORDINGS = {
             "SensitiveDataJobInput": _ANY_LENGTH,
         },
         shows_whole=False,
-    )
+    ),
 }
-_WHOLE = {"stepfunctions": "ValidationException", "wafv2": "ValidationException"}
+_WHOLE = {
+    "kms": "ValidationException",
+    "stepfunctions": "ValidationException",
+    "wafv2": "ValidationException",
+}
 
 
 def check_members(service: str, operation: str, request: HttpRequest) -> None:

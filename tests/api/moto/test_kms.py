@@ -1,13 +1,17 @@
-"""KMS's keys: what a key that is disabled, or waits for its deletion, refuses."""
+"""KMS's keys: what they encrypt and sign, and what a key that is disabled, or waits for its deletion, refuses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from cryptography.hazmat.primitives.asymmetric.padding import MGF1, OAEP
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from tests.support.moto_lab import MotoLab
 
@@ -77,3 +81,87 @@ def test_a_key_of_one_region_is_not_replicated(kms: Any) -> None:
     primary = _key(kms, MultiRegion=True)
     replica = kms.replicate_key(KeyId=primary, ReplicaRegion="eu-west-1")
     assert replica["ReplicaKeyMetadata"]["Arn"].split(":")[3] == "eu-west-1"
+
+
+def test_a_replica_is_none_of_the_primary_and_every_region_knows_them_all(kms: Any) -> None:
+    primary = _key(kms, MultiRegion=True)
+    for region in ("eu-west-1", "eu-west-2"):
+        kms.replicate_key(KeyId=primary, ReplicaRegion=region, Description=region)
+    with pytest.raises(ClientError, match="AlreadyExistsException"):
+        kms.replicate_key(KeyId=primary, ReplicaRegion="eu-west-2")
+    shown = kms.describe_key(KeyId=primary)["KeyMetadata"]
+    assert (shown["Description"], shown["MultiRegionConfiguration"]["MultiRegionKeyType"]) == (
+        "",
+        "PRIMARY",
+    )
+    replicas = [one["Region"] for one in shown["MultiRegionConfiguration"]["ReplicaKeys"]]
+    assert replicas == ["eu-west-1", "eu-west-2"]
+
+
+@pytest.mark.parametrize("length", [1, 12, 1024])
+def test_random_bytes_are_as_many_as_asked_for(kms: Any, length: int) -> None:
+    assert len(kms.generate_random(NumberOfBytes=length)["Plaintext"]) == length
+
+
+def test_what_was_encrypted_with_a_public_key_is_decrypted(kms: Any) -> None:
+    key = _key(kms, KeySpec="RSA_2048", KeyUsage="ENCRYPT_DECRYPT")
+    public: Any = load_der_public_key(kms.get_public_key(KeyId=key)["PublicKey"])
+    algorithm = "RSAES_OAEP_SHA_256"
+    blob = public.encrypt(b"x", OAEP(MGF1(SHA256()), SHA256(), None))
+    named = {"KeyId": key, "EncryptionAlgorithm": algorithm}
+    assert kms.decrypt(CiphertextBlob=blob, **named)["Plaintext"] == b"x"
+    assert (
+        _refusal(kms.decrypt, CiphertextBlob=b"x" * 256, **named)[0] == "InvalidCiphertextException"
+    )
+    assert _refusal(kms.encrypt, KeyId=key, Plaintext=b"x") == (
+        "InvalidKeyUsageException",
+        "Algorithm SYMMETRIC_DEFAULT is incompatible with key spec RSA_2048.",
+    )
+
+
+def test_encrypted_again_for_another_key(kms: Any) -> None:
+    key, other = _key(kms), _key(kms, KeySpec="RSA_2048", KeyUsage="ENCRYPT_DECRYPT")
+    blob = kms.encrypt(KeyId=key, Plaintext=b"x")["CiphertextBlob"]
+    to = {"DestinationKeyId": other, "DestinationEncryptionAlgorithm": "RSAES_OAEP_SHA_1"}
+    answer = kms.re_encrypt(CiphertextBlob=blob, **to)
+    named = {"KeyId": other, "EncryptionAlgorithm": "RSAES_OAEP_SHA_1"}
+    assert kms.decrypt(CiphertextBlob=answer["CiphertextBlob"], **named)["Plaintext"] == b"x"
+    assert "DestinationKeyMaterialId" not in answer
+    signing = _key(kms, KeySpec="ECC_NIST_P256", KeyUsage="SIGN_VERIFY")
+    code, _ = _refusal(kms.re_encrypt, CiphertextBlob=blob, DestinationKeyId=signing)
+    assert code == "InvalidKeyUsageException"
+
+
+def test_a_digest_is_signed_as_its_message_is(kms: Any) -> None:
+    for spec, algorithm in (("ECC_NIST_P256", "ECDSA_SHA_256"), ("RSA_2048", "RSASSA_PSS_SHA_256")):
+        key = _key(kms, KeySpec=spec, KeyUsage="SIGN_VERIFY")
+        named = {"KeyId": key, "SigningAlgorithm": algorithm}
+        digest = {"Message": sha256(b"m").digest(), "MessageType": "DIGEST"}
+        signature = kms.sign(**named, **digest)["Signature"]
+        assert kms.verify(**named, Message=b"m", Signature=signature)["SignatureValid"]
+
+
+def test_a_trial_does_nothing(kms: Any) -> None:
+    key = _key(kms)
+    code, _ = _refusal(kms.encrypt, KeyId=key, Plaintext=b"x", DryRun=True)
+    assert code == "DryRunOperationException"
+    code, _ = _refusal(
+        kms.generate_data_key_pair, KeyId=key, KeyPairSpec="ECC_NIST_P256", DryRun=True
+    )
+    assert code == "DryRunOperationException"
+
+
+def test_a_key_without_material_is_not_used(kms: Any) -> None:
+    key = _key(kms, Origin="EXTERNAL")
+    shown = kms.describe_key(KeyId=key)["KeyMetadata"]
+    assert (shown["KeyState"], shown["Enabled"]) == ("PendingImport", False)
+    code, sentence = _refusal(kms.encrypt, KeyId=key, Plaintext=b"x")
+    assert (code, sentence) == ("KMSInvalidStateException", f"{shown['Arn']} is pending import.")
+    assert _refusal(kms.enable_key, KeyId=key)[0] == "KMSInvalidStateException"
+
+
+@pytest.mark.parametrize(
+    ("spec", "usage"), [("RSA_2048", "KEY_AGREEMENT"), ("HMAC_256", "SIGN_VERIFY")]
+)
+def test_a_key_is_only_for_what_its_spec_can_do(kms: Any, spec: str, usage: str) -> None:
+    assert _refusal(kms.create_key, KeySpec=spec, KeyUsage=usage)[0] == "ValidationException"

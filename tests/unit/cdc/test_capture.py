@@ -321,6 +321,28 @@ def test_a_killed_server_is_waited_for(lab: Lab):
     assert {e["after"]["id"] for e in lab.events() if e["op"] in "rc"} == {1, 2}
 
 
+def test_a_snapshot_whose_slot_is_lost_at_its_end_is_taken_again(lab: Lab):
+    lab.run(ORDERS)
+    lab.run("insert into orders values (1, 'a')")
+    sink = lab.sink()
+    flush, losses = sink.flush, []
+    of_this_lab = f"database = '{lab.name}'"
+
+    def lose_the_slot_and_flush() -> None:
+        if not losses:
+            losses.append(lab.run("select pg_terminate_backend(pid) from pg_stat_replication"))
+            wait_until(lambda: not lab.run(f"select from pg_replication_slots where {of_this_lab}"))
+        flush()
+
+    sink.flush = lose_the_slot_and_flush  # type: ignore[method-assign]
+    lab.capture(sink, once=True).run()
+    sink.close()
+    assert losses
+    assert [e["after"]["id"] for e in lab.events() if e["op"] == "r"] == [1, 1]
+    lab.run("insert into orders values (2, 'b')")
+    assert [e["after"]["id"] for e in lab.read()] == [2]
+
+
 @pytest.mark.parametrize(
     ("loss", "sentence"),
     [
