@@ -11,13 +11,12 @@ from __future__ import annotations
 
 # A value of SQL is of any type until it is computed; re2 has no types.
 import base64
-
-# A value of SQL is of any type until it is computed.
 import calendar
+import json
 import math
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
@@ -73,13 +72,13 @@ def cast(value: Any, type_: SqlType) -> Any:
         case "DECIMAL":
             return decimal(value, type_)
         case "TIMESTAMP":
-            return value if isinstance(value, datetime) else _read_time(value)
+            if isinstance(value, str):
+                return _read_time(value)
+            return value if isinstance(value, datetime) else _midnight(value)
         case "DATE":
-            return (
-                value.date()
-                if isinstance(value, datetime)
-                else date.fromisoformat(value.strip()[:10])
-            )
+            if isinstance(value, str):
+                return _read_day(value)[0]
+            return value.date() if isinstance(value, datetime) else value
         case "BYTES":
             return value if isinstance(value, bytes) else value.encode()
         case "ARRAY":
@@ -107,12 +106,7 @@ def _boolean(value: Any) -> bool | None:
 
 
 def _whole(value: Any, bound: int) -> int | None:
-    if isinstance(value, str):
-        number: Any = Decimal(value.strip())
-    elif isinstance(value, datetime):
-        number = millis(value) // 1000
-    else:
-        number = value
+    number: Any = Decimal(value.strip()) if isinstance(value, str) else value
     whole = int(number)
     return whole if -bound <= whole < bound else None
 
@@ -129,11 +123,67 @@ def decimal(value: Any, type_: SqlType) -> Decimal | None:
     return number if len(number.as_tuple().digits) <= precision else None
 
 
-def _read_time(value: Any) -> datetime:
-    if isinstance(value, (int, float)):
-        return EPOCH + timedelta(seconds=value)
-    parsed = datetime.fromisoformat(value.strip())
-    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+# As Spark casts a text: of a day's time what is not said is 0, and a zone may follow.
+_DAY_TEXT = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](.*))?)?)?", re.DOTALL)
+_CLOCK_TEXT = re.compile(
+    r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d{0,9}))?)?)? ?((?:UTC|GMT)?[+-]\d.*|[A-Za-z].*)?"
+)
+_OFFSET_TEXT = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{1,2}))?")
+
+
+def _read_day(text: str) -> tuple[date, str]:
+    match = _DAY_TEXT.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no date")
+    year, month, day, rest = match.groups()
+    return date(int(year), int(month or 1), int(day or 1)), rest or ""
+
+
+def _read_time(text: str) -> datetime:
+    day, rest = _read_day(text)
+    match = _CLOCK_TEXT.fullmatch(rest or "0")
+    if match is None:
+        raise ValueError(f"{text!r} is no time")
+    hour, minute, second, fraction, zone = match.groups()
+    micros = int((fraction or "").ljust(6, "0")[:6])
+    clock = (int(hour), int(minute or 0), int(second or 0), micros)
+    return datetime(day.year, day.month, day.day, *clock, _zone_of(zone or "Z")).astimezone(UTC)
+
+
+def _zone_of(text: str) -> tzinfo:
+    offset = _OFFSET_TEXT.fullmatch(text)
+    if offset is not None:
+        return _zone(f"{offset[1]}{int(offset[2]):02}:{int(offset[3] or 0):02}")
+    try:
+        return UTC if text in ("Z", "UTC", "GMT") else ZoneInfo(text)
+    except (LookupError, OSError) as error:
+        raise ValueError(f"{text!r} is no zone") from error
+
+
+# In a record a number for a time counts milliseconds, or days, as in ksqlDB, also where it stands in quotes.
+NUMBER = r"\s*[+-]?\d+(\.\d*)?([eE][+-]?\d+)?\s*"
+WRITTEN_TIME = r"\s*\d{4}-.*"
+
+
+def read_written(value: Any, type_: SqlType) -> datetime | date:
+    """Return a TIMESTAMP or a DATE as a record has it. Raises ValueError or OverflowError."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    if re.fullmatch(NUMBER, text):
+        number = int(float(text))
+        return moment(number) if type_ == TIMESTAMP else _day(number)
+    if not re.fullmatch(WRITTEN_TIME, text, re.DOTALL):
+        raise ValueError(f"{text!r} is no {type_}")
+    return _read_time(text) if type_ == TIMESTAMP else _read_day(text)[0]
+
+
+def spark_written(text: str, type_: SqlType) -> str:
+    """Return the Spark text that reads the same; NULL of what is none."""
+    number = f"cast(cast({text} AS DOUBLE) AS BIGINT)"
+    of_number = spark_moment(number) if type_ == TIMESTAMP else _spark_day(number)
+    return (
+        f"CASE WHEN {text} RLIKE r'\\A{NUMBER}\\z' THEN {of_number}"
+        f" WHEN {text} RLIKE r'(?s)\\A{WRITTEN_TIME}\\z' THEN try_cast({text} AS {type_}) END"
+    )
 
 
 def as_json(value: Any) -> Any:
@@ -308,7 +358,8 @@ def spark_moment(since_1970_ms: str) -> str:
 
 
 def _spark_day(number: str) -> str:
-    return f"date_from_unix_date(CASE WHEN {number} BETWEEN {_FIRST_DAY} AND {_LAST_DAY} THEN {number} END)"
+    is_day = f"{number} BETWEEN {_FIRST_DAY} AND {_LAST_DAY}"
+    return f"date_from_unix_date(CASE WHEN {is_day} THEN cast({number} AS INT) END)"
 
 
 def _spark_add(sign: str) -> Callable[[str, str, str], str]:

@@ -38,7 +38,7 @@ MOST_CHARACTERS = 10 * 1024 * 1024
 MOST_ITEMS = 100_000
 
 
-def _all(types: Sequence[SqlType]) -> SqlType:
+def widest(types: Sequence[SqlType]) -> SqlType:
     """Return the type that holds every argument's values."""
     result = types[0]
     for type_ in types[1:]:
@@ -316,11 +316,11 @@ _TABLE: tuple[Function, ...] = (
              lambda a, b, c, d, unit="KM": _distance(a, b, c, d, _radius(unit))),
     Function("POWER", "NN", DOUBLE, "power({0}, {1})", lambda x, y: float(x) ** float(y)),
     Function("SIGN", "N", INT, "cast(sign({0}) AS INT)", lambda x: (x > 0) - (x < 0)),
-    Function("MOD", "NN", _all, "({0} % {1})",
+    Function("MOD", "NN", widest, "({0} % {1})",
              lambda x, y: math.fmod(x, y) if isinstance(x, float) else x - y * int(Decimal(x) / Decimal(y))),
-    Function("GREATEST", "**+", _all, lambda *a: f"greatest({', '.join(a)})",
+    Function("GREATEST", "**+", widest, lambda *a: f"greatest({', '.join(a)})",
              lambda *a: max(present(a), default=None), takes_null=True),
-    Function("LEAST", "**+", _all, lambda *a: f"least({', '.join(a)})",
+    Function("LEAST", "**+", widest, lambda *a: f"least({', '.join(a)})",
              lambda *a: min(present(a), default=None), takes_null=True),
     # Text.
     Function("CONCAT", "SS+", STRING, lambda *a: f"concat_ws('', {', '.join(a)})",
@@ -347,10 +347,10 @@ _TABLE: tuple[Function, ...] = (
     Function("SUBSTRING", "SII?", STRING, lambda *a: f"substring({', '.join(a)})", _substring),
     Function("TRIM", "S", STRING, "trim({0})", lambda s: s.strip(" ")),
     Function("CHR", "I", STRING, "chr({0})", chr),
-    Function("COALESCE", "**+", _all, lambda *a: f"coalesce({', '.join(a)})",
+    Function("COALESCE", "**+", widest, lambda *a: f"coalesce({', '.join(a)})",
              lambda *a: next(iter(present(a)), None), takes_null=True),
     Function("NULLIF", "**", first, "nullif({0}, {1})", lambda a, b: None if a == b else a, takes_null=True),
-    Function("IFNULL", "**", _all, "coalesce({0}, {1})", lambda a, b: b if a is None else a, takes_null=True),
+    Function("IFNULL", "**", widest, "coalesce({0}, {1})", lambda a, b: b if a is None else a, takes_null=True),
     Function("EXTRACTJSONFIELD", "SS", STRING, "get_json_object({0}, {1})", _json_at),
     # Collections.
     # Spark does not know whether an array with a NULL has what is not beside it.
@@ -363,7 +363,7 @@ _TABLE: tuple[Function, ...] = (
     Function("ARRAY_INTERSECT", "AA", first, "array_intersect({0}, {1})",
              lambda a, b: unique([x for x in a if x in b])),
     Function("ARRAY_UNION", "AA", first, "array_union({0}, {1})", lambda a, b: unique([*a, *b])),
-    Function("ARRAY_CONCAT", "AA", _all, "coalesce(concat({0}, {1}), {0}, {1})",
+    Function("ARRAY_CONCAT", "AA", widest, "coalesce(concat({0}, {1}), {0}, {1})",
              lambda a, b: None if a is None and b is None else [*(a or ()), *(b or ())], takes_null=True),
     Function("ARRAY_JOIN", "AS?", STRING, lambda a, d="','": f"array_join({a}, {d})",
              lambda a, d=",": d.join(str(x) for x in present(a))),
@@ -372,10 +372,10 @@ _TABLE: tuple[Function, ...] = (
     Function("ARRAY_REMOVE", "A*", first, "array_remove({0}, {1})", lambda a, x: [y for y in a if y != x]),
     Function("ARRAY_SORT", "AK?", first, _spark_ordered, _sort_values),
     Function("SLICE", "AII", first, _SPARK_SLICE, _slice),
-    Function("GENERATE_SERIES", "III?", lambda t: array_of(_all(t)), _spark_series, _series),
+    Function("GENERATE_SERIES", "III?", lambda t: array_of(widest(t)), _spark_series, _series),
     Function("MAP_KEYS", "M", _keys, "map_keys({0})", list),
     Function("MAP_VALUES", "M", _values, "map_values({0})", lambda m: list(m.values())),
-    Function("MAP_UNION", "MM", _all, "coalesce(map_concat({0}, {1}), {0}, {1})",
+    Function("MAP_UNION", "MM", widest, "coalesce(map_concat({0}, {1}), {0}, {1})",
              lambda a, b: None if a is None and b is None else {**(a or {}), **(b or {})}, takes_null=True),
     # Of lists of different lengths the shorter one counts; pairs whose key is NULL are left out.
     Function("AS_MAP", "AA", lambda t: map_of(t[0].of[0], t[1].of[0]), _spark_as_map,

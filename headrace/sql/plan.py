@@ -438,11 +438,20 @@ def _find_inputs(column: Column, scope: Scope) -> tuple[Input, ...]:
 
 
 def may_be_cast(type_: SqlType, to: SqlType, *, is_inner: bool = False) -> bool:
-    """Return whether Spark casts between two types: of what is made of others, only its like."""
-    if type_ == NULL or not (type_.of or to.of):
+    """Return whether values are cast between two types, as ksqlDB casts: of what is made of others, only its like.
+
+    A number is no time: what it counts, a function's name says.
+    """
+    if (
+        NULL in (type_, to)
+        or (type_.name == to.name != "STRUCT" and not to.of)
+        or to.name == "STRING"
+    ):
         return True
-    if type_.of and to.name == "STRING":
-        return True
+    if not (type_.of or to.of):
+        pair = {type_.name, to.name}
+        has_numbers = all(one.is_number or one == BOOLEAN for one in (type_, to))
+        return type_ == STRING or has_numbers or pair == {"TIMESTAMP", "DATE"}
     if type_.name == to.name == "STRUCT":
         # By their names at the top; what stands within an ARRAY or a MAP must be cast as it is.
         pairs = [(type_.field(name), of) for name, of in zip(to.fields, to.of, strict=True)]

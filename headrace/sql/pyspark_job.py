@@ -11,10 +11,11 @@ import inspect
 import json
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.sql import avro, matching, operators, patterns, python_function
-from headrace.sql.conversions import spark_moment
+from headrace.sql.conversions import spark_moment, spark_written
 from headrace.sql.functions import function_of
 from headrace.sql.join_chains import take_chains_apart
 from headrace.sql.own_functions import spark_name, type_of
@@ -27,7 +28,7 @@ from headrace.sql.plan import (
 from headrace.sql.pyspark_query import Names, QueryWriter, is_with_table
 from headrace.sql.spark_text import SparkText, literal, name, string
 from headrace.sql.statements import Call, Over, walk
-from headrace.sql.types import Function, SqlError
+from headrace.sql.types import DATE, STRING, TIMESTAMP, Function, SqlError, SqlType
 
 _TABLES_MARK, _VIEWS_MARK, _AVRO_MARK, _FUNCTIONS_MARK = (
     f"# --- {what} ---\n" for what in ("tables", "views", "avro", "functions")
@@ -163,13 +164,30 @@ class _Compiler:
             f"        records, {literal(relation.name)}, {self._schema(relation)}{self._sep(relation)},",
             f"        keys={self._keys(relation)!r}, is_table={relation.is_table},",
             f"        rowtime={literal(self._rowtime(relation))},",
+            *self._times(relation),
             "    )",
             "    return rows",
         ]
         return "\n".join(lines)
 
     def _schema(self, relation: Relation) -> str:
-        return literal(", ".join(f"{name(c.name)} {c.type.spark()}" for c in relation.columns))
+        types = [
+            c.type if relation.format == "RAW" else _as_written(c.type) for c in relation.columns
+        ]
+        parts = zip(relation.columns, types, strict=True)
+        return literal(", ".join(f"{name(c.name)} {type_.spark()}" for c, type_ in parts))
+
+    def _times(self, relation: Relation) -> list[str]:
+        """Return the lines that say how the columns with times are read of what a record has for them."""
+        columns = [c for c in relation.columns if _as_written(c.type) != c.type]
+        if relation.format == "RAW" or not columns:
+            return []
+        lines = ["        times={"]
+        for column in columns:
+            text = name(column.name)
+            read, bad = _read_times(text, column.type), _has_bad_time(text, column.type)
+            lines.append(f"            {literal(column.name)}: ({literal(read)}, {literal(bad)}),")
+        return [*lines, "        },"]
 
     def _sep(self, relation: Relation) -> str:
         if relation.format == "AVRO":
@@ -214,6 +232,43 @@ class _Compiler:
             f'"{mode}", "{kind}", corrects={corrects}, format="{format_}", limit={query.limit}, '
             f"state={state_of(self._whole_of(query), self._whole)!r}{extras})"
         )
+
+
+def _as_written(type_: SqlType) -> SqlType:
+    """Return a type with texts in place of its times: numbers, too, stand for these."""
+    if type_ in (TIMESTAMP, DATE):
+        return STRING
+    return replace(type_, of=tuple(map(_as_written, type_.of)))
+
+
+def _read_times(text: str, type_: SqlType) -> str:
+    """Return the Spark text of a value of `type_`, of one of `_as_written(type_)`."""
+    if _as_written(type_) == type_:
+        return text
+    if type_.name == "ARRAY":
+        return f"transform({text}, one -> {_read_times('one', type_.of[0])})"
+    if type_.name == "MAP":
+        return f"transform_values({text}, (k, one) -> {_read_times('one', type_.of[1])})"
+    if type_.name == "STRUCT":
+        fields = [
+            f"{string(field)}, {_read_times(f'{text}.{name(field)}', of)}"
+            for field, of in zip(type_.fields, type_.of, strict=True)
+        ]
+        return f"CASE WHEN {text} IS NOT NULL THEN named_struct({', '.join(fields)}) END"
+    return spark_written(text, type_)
+
+
+def _has_bad_time(text: str, type_: SqlType) -> str:
+    """Return the condition that a value has what is none of its type's times."""
+    if _as_written(type_) == type_:
+        return "false"
+    if type_.name == "STRUCT":
+        parts = zip(type_.fields, type_.of, strict=True)
+        return f"({' OR '.join(_has_bad_time(f'{text}.{name(field)}', of) for field, of in parts)})"
+    if type_.of:
+        items = text if type_.name == "ARRAY" else f"map_values({text})"
+        return f"coalesce(exists({items}, one -> {_has_bad_time('one', type_.of[-1])}), false)"
+    return f"({text} IS NOT NULL AND {spark_written(text, type_)} IS NULL)"
 
 
 def _own_functions(script: Script) -> list[Function]:

@@ -174,6 +174,8 @@ def _json_value(value: Any, type_: Any) -> Any:
             value = float(value) if fits else value
         case "BYTES":
             return base64.b64decode(_as(str, value), validate=True)
+        case "TIMESTAMP" | "DATE":
+            return conversions.read_written(value, type_)
         case "ARRAY":
             return [_json_value(item, type_.of[0]) for item in _as(list, value)]
         case "MAP":
@@ -214,6 +216,8 @@ def _split_record(text: str, delimiter: str) -> list[str]:
 def _csv_value(text: str, type_: Any) -> Any:
     if text == "":
         return None
+    if type_.name in ("TIMESTAMP", "DATE"):
+        return conversions.read_written(text, type_)
     value = conversions.cast(text, type_)
     if value is None:
         raise ValueError(text)

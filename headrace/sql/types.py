@@ -150,8 +150,6 @@ def common(left: SqlType, right: SqlType) -> SqlType | None:
             scale = max(left.digits[-1], right.digits[-1])
             return SqlType("DECIMAL", digits=(min(38, whole + scale), scale))
         return max(left, right, key=lambda type_: _WIDER.index(type_.name))
-    if {left.name, right.name} == {"TIMESTAMP", "BIGINT"}:
-        return TIMESTAMP
     if {left.name, right.name} in ({"TIMESTAMP", "STRING"}, {"DATE", "STRING"}):
         return left if right.name == "STRING" else right
     return None

@@ -8,7 +8,7 @@ from zoneinfo import available_timezones
 
 from headrace.sql import conversions
 from headrace.sql.conversions import DATE_UNITS, FIELDS, UNITS, millis
-from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SLIDING_FUNCTIONS, find_function
+from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SLIDING_FUNCTIONS, find_function, widest
 from headrace.sql.functions_text import ENCODINGS
 from headrace.sql.plan import (
     ROWTIME,
@@ -40,6 +40,7 @@ from headrace.sql.statements import (
 from headrace.sql.types import (
     BIGINT,
     BOOLEAN,
+    DATE,
     DOUBLE,
     NULL,
     STRING,
@@ -75,6 +76,14 @@ _PATTERN_FIRST = frozenset(
     {"TIMESTAMP_TO_CHAR", "CHAR_TO_TIMESTAMP", "DATE_TO_CHAR", "CHAR_TO_DATE"}
 )
 _WORDS = {"U": UNITS, "V": DATE_UNITS, "E": frozenset(ENCODINGS), "F": FIELDS}
+_WAYS_TO_TIMES = {
+    TIMESTAMP: ": FROM_UNIXTIME takes milliseconds since 1970",
+    DATE: ": FROM_DAYS takes days since 1970",
+}
+_WAYS_OF_TIMES = {
+    TIMESTAMP: ": UNIX_TIMESTAMP gives milliseconds since 1970",
+    DATE: ": UNIX_DATE gives days since 1970",
+}
 
 
 def resolve(  # noqa: C901 - one case for each kind of expression
@@ -99,7 +108,8 @@ def resolve(  # noqa: C901 - one case for each kind of expression
         case Cast():
             of, type_ = resolve(expression.of, scope)
             if not may_be_cast(type_, expression.type):
-                raise SqlError(f"{type_} is not cast to {expression.type}", expression.place)
+                way = _WAYS_OF_TIMES.get(type_) or _WAYS_TO_TIMES.get(expression.type, "")
+                raise SqlError(f"{type_} is not cast to {expression.type}{way}", expression.place)
             return _cast(expression, of, type_), expression.type
         case Case():
             return _case(expression, scope)
@@ -190,7 +200,8 @@ def _one_type(values: tuple[Expression, ...], types: tuple[SqlType, ...]) -> Sql
     result = NULL
     for value, type_ in zip(values, types, strict=False):
         wider = common(result, type_)
-        if wider is None:
+        # A text is compared with a time, and is none.
+        if wider is None or {STRING, wider} == {result, type_} != {STRING}:
             raise SqlError(f"{type_} does not go with {result}", value.place)
         result = wider
     return result
@@ -353,6 +364,8 @@ def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
             resolved, type_ = _argument(function, index, argument, types, scope)
         arguments.append(resolved)
         types.append(type_)
+    if function.result is widest:
+        _one_type(tuple(arguments), tuple(types))
     _check_pattern(function, arguments)
     check_constants(function.name, arguments)
     return replace(

@@ -29,6 +29,10 @@ FILES = pa.schema([
     ("approximateArrivalTimestamp", pa.timestamp("us", tz="UTC")),
 ])  # fmt: skip
 Records = Sequence[tuple[str, str, Any]]
+_OF_CODE = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 FLOAT = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 
 
@@ -40,6 +44,7 @@ def sql_settings(spark: SparkSession) -> Iterator[None]:
         "spark.sql.ansi.enabled",
         "spark.sql.session.timeZone",
         "spark.sql.shuffle.partitions",
+        *_OF_CODE,
         no_data,
     )
     before = {name: str(spark.conf.get(name)) for name in names}
@@ -47,6 +52,12 @@ def sql_settings(spark: SparkSession) -> Iterator[None]:
     spark.conf.set(no_data, False)
     yield
     for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+def interpret(spark: SparkSession) -> None:
+    """Let Spark interpret queries of a few rows until `sql_settings` ends: to compile one costs more than to run it."""
+    for name, value in _OF_CODE.items():
         spark.conf.set(name, value)
 
 

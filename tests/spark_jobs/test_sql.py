@@ -18,6 +18,7 @@ from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
 from tests.unit.sql import test_ksql_facts as ksql_facts
 from tests.unit.sql import test_ksql_lecture as lecture
 from tests.unit.sql import test_own_functions as own
+from tests.unit.sql import test_written_times as written
 
 RELATIONS = """
 CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, carrier VARCHAR, origin VARCHAR, dep_delay INT,
@@ -87,6 +88,7 @@ CREATE STREAM trades AS SELECT symbol, price, sold FROM ticks WHERE price > 1;
 CREATE STREAM of_avro AS SELECT *, ROWTIME AS ms, TO_BYTES('eA==', 'base64') AS bytes_of FROM binary;
 CREATE STREAM to_avro WITH (format = 'AVRO') AS SELECT * FROM binary WHERE id <> 'none';
 """
+TEXT = RELATIONS + QUERIES + own.FUNCTIONS + own.QUERIES + written.RELATIONS + written.QUERIES
 
 
 def flight(event_id: str, minute: int, **fields: Any) -> tuple[str, str, Any]:
@@ -154,6 +156,7 @@ def build_records() -> list[tuple[Any, Any, Any]]:
         ("binary", "k", b"\x02\x7f"),
         ("binary", "k", "text"),
         *(("calls", "k", one) for one in own.RECORDS),
+        *written.build_records(),
     ]
 
 
@@ -164,7 +167,7 @@ def build_facts() -> list[tuple[Any, Any, Any]]:
 def test_a_compiled_job_gives_the_rows_of_the_fold(
     spark: SparkSession, sql_settings: None, tmp_path: Path
 ) -> None:
-    script = own.script_of(RELATIONS + QUERIES + own.FUNCTIONS + own.QUERIES)
+    script = own.script_of(TEXT)
     records = build_records()
     fold = fold_of(script, [records])
     read = run_job(script, [records], tmp_path)
@@ -186,7 +189,7 @@ def test_every_function_gives_what_the_fold_gives(
 @pytest.mark.parametrize(
     ("text", "build"),
     [
-        (RELATIONS + QUERIES + own.FUNCTIONS + own.QUERIES, build_records),
+        (TEXT, build_records),
         (ksql_facts.queries(), build_facts),
     ],
 )

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from headrace.sql.analysis import read_script
 from tests.spark_jobs import sql_on_files
-from tests.spark_jobs.sql_job import differences, fold_of, in_order, run_job, write_job
+from tests.spark_jobs.sql_job import differences, fold_of, in_order, interpret, run_job, write_job
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
 
 QUERIES = """
@@ -127,6 +127,7 @@ def batches(draw: st.DrawFn) -> list[list[tuple[str, str, Any]]]:
 def test_late_rows_are_the_same_ones_in_every_order(
     spark: SparkSession, sql_settings: None, tmp_path_factory: Any, nightly: bool
 ) -> None:
+    interpret(spark)
     script = read_script(QUERIES)
     if not nightly:
         names = ("full_met", "titled", "hopping_aside", "chained_aside")
