@@ -301,6 +301,6 @@ def test_a_policy_counts_whom_it_bounds(iam: Any):
     document = (
         '{"Version": "2012-10-17", "Statement": {"Effect": "Deny", "Action": "*", "Resource": "*"}}'
     )
-    arn = iam.create_policy(PolicyName="bound", PolicyDocument=document)["Policy"]["Arn"]
+    arn = iam.create_policy(PolicyName="limit-of-one", PolicyDocument=document)["Policy"]["Arn"]
     iam.create_user(UserName="bounded", PermissionsBoundary=arn)
     assert iam.get_policy(PolicyArn=arn)["Policy"]["PermissionsBoundaryUsageCount"] == 1
