@@ -302,5 +302,5 @@ def test_a_policy_counts_whom_it_bounds(iam: Any):
         '{"Version": "2012-10-17", "Statement": {"Effect": "Deny", "Action": "*", "Resource": "*"}}'
     )
     arn = iam.create_policy(PolicyName="limit-of-one", PolicyDocument=document)["Policy"]["Arn"]
-    iam.create_user(UserName="bounded", PermissionsBoundary=arn)
+    iam.create_user(UserName="within-limits", PermissionsBoundary=arn)
     assert iam.get_policy(PolicyArn=arn)["Policy"]["PermissionsBoundaryUsageCount"] == 1
