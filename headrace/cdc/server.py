@@ -280,10 +280,21 @@ class Server:
         )
 
     def rows(self, snapshot: str, table: Table, row_filter: str | None) -> Iterator[Row]:
-        """Read a table as of an exported snapshot."""
+        """Read a table as of an exported snapshot.
+
+        Raises psycopg.OperationalError when the snapshot is gone: it ends with the connection that exported it.
+        """
         with _connect(self.url) as connection, connection.cursor() as cursor:
             connection.execute("begin isolation level repeatable read read only")
-            connection.execute(sql.SQL("set transaction snapshot {}").format(sql.Literal(snapshot)))
+            try:
+                connection.execute(
+                    sql.SQL("set transaction snapshot {}").format(sql.Literal(snapshot))
+                )
+            # Servers before 16 say that it is no snapshot, later ones that it does not exist.
+            except (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedObject) as error:
+                raise psycopg.OperationalError(
+                    f"The connection of the snapshot {snapshot} is lost."
+                ) from error
             columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in table.columns)
             query = sql.SQL("copy (select {} from {}{}) to stdout").format(
                 columns,
