@@ -128,7 +128,9 @@ def parts_of(endpoint_url: str, label: str) -> Iterator[Part]:
     for line in output.splitlines():
         if line.startswith("moment "):
             _, at, used_s, name = line.split(" ", 3)
-            yield Part(name, float(at) - before, float(used_s) - before_s)
+            # What a process has used is not seen any more when it has ended.
+            more_s = float(used_s) - before_s
+            yield Part(name, float(at) - before, more_s if more_s >= 0 else None)
             before, before_s = float(at), float(used_s)
     yield Part("to COMPLETED", ended - before, None)
 
