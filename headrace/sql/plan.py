@@ -91,6 +91,11 @@ class Relation:
         """Return the key's columns."""
         return tuple(column for column in self.columns if column.is_key)
 
+    def key_is_text(self) -> bool:
+        """Return whether the key is one column, which any record's partition key may be."""
+        keys = self.key_columns()
+        return len(keys) == 1 and not keys[0].type.of
+
 
 @dataclass(frozen=True)
 class Input:
