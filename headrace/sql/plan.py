@@ -91,10 +91,10 @@ class Relation:
         """Return the key's columns."""
         return tuple(column for column in self.columns if column.is_key)
 
-    def key_is_text(self) -> bool:
-        """Return whether the key is one column, which any record's partition key may be."""
+    def needs_key(self) -> bool:
+        """Return whether a row needs its whole key: a table's, and a stream's of one column, which any text may be."""
         keys = self.key_columns()
-        return len(keys) == 1 and not keys[0].type.of
+        return self.is_table or (len(keys) == 1 and not keys[0].type.of)
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ class _Compiler:
             f"    records = {reader}(spark, arguments, {literal(relation.stream)})",
             f"    rows = read_{relation.format.lower()}(",
             f"        records, {literal(relation.name)}, {self._schema(relation)}{self._sep(relation)},",
-            f"        keys={self._keys(relation)!r}, has_key={relation.key_is_text()}, is_table={relation.is_table},",
+            f"        keys={self._keys(relation)!r}, needs_key={relation.needs_key()}, is_table={relation.is_table},",
             f"        rowtime={literal(self._rowtime(relation))},",
             *self._times(relation),
             "    )",

@@ -76,7 +76,7 @@ def read_record(relation: Relation, record: Record) -> Row | None:
         columns = _columns(relation, data)
         of_key = _key_values(relation, record.key)
         columns |= {name: value for name, value in of_key.items() if columns[name] is None}
-        if relation.key_is_text() and columns[next(iter(of_key))] is None:
+        if relation.needs_key() and None in [columns[name] for name in of_key]:
             return None
         time = _time(relation, columns, record.arrival)
     except BAD:

@@ -113,6 +113,7 @@ def test_a_tombstone_whose_key_says_not_which_row_is_unreadable() -> None:
         ("one", Record(None, "seven")),
         ("two", Record({"a": 7, "b": "x", "n": 1}, "7|x")),
         ("two", Record({"n": 2}, "8|x")),
+        ("two", Record({"a": 9, "n": 2}, "9")),
         ("two", Record(None, "7")),
         ("two", Record(None, "7|x|y")),
         ("two", Record(None, "7|x")),
@@ -121,4 +122,4 @@ def test_a_tombstone_whose_key_says_not_which_row_is_unreadable() -> None:
     assert [(row.key, row.deleted) for row in fold.results["of_one"]] == [("7", False)]
     rows = [(row.columns["a"], row.columns["b"], row.deleted) for row in fold.results["of_two"]]
     assert rows == [(7, "x", False), (8, "x", False), (7, "x", True)]
-    assert fold.unreadable == {"one": 2, "two": 2}
+    assert fold.unreadable == {"one": 2, "two": 3}
