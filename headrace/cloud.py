@@ -26,14 +26,13 @@ from headrace.services.logs.patches import keep_log_groups_within
 from headrace.services.s3.lifecycle import Sweeper
 from headrace.services.scheduler import schedules
 from headrace.spark_submit.history import EventLogBounds
-from headrace.store.check import STATE_FILE
 from headrace.store.data_dir import (
     DataDirInUse,
     check_database,
     check_no_repair_is_half_done,
     lock,
 )
-from headrace.store.database import Database
+from headrace.store.database import STATE_FILE, Database
 
 __all__ = ["Cloud", "DataDirInUse", "server_for"]
 

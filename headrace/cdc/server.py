@@ -210,10 +210,20 @@ class Server:
         )
 
     def keep_slot(self, temporary: str, name: str) -> None:
-        """Make the slot `name` at the place of a temporary one: one step, before which there is no snapshot."""
-        self._rows(
-            "select lsn::text from pg_copy_logical_replication_slot(%s, %s, false)", temporary, name
-        )
+        """Make the slot `name` at the place of a temporary one: one step, before which there is no snapshot.
+
+        Raises psycopg.OperationalError when the temporary one is gone: it ends with its connection.
+        """
+        try:
+            self._rows(
+                "select lsn::text from pg_copy_logical_replication_slot(%s, %s, false)",
+                temporary,
+                name,
+            )
+        except psycopg.errors.UndefinedObject as error:
+            raise psycopg.OperationalError(
+                f"The connection of the slot {temporary} is lost."
+            ) from error
 
     def fails_over(self, name: str) -> bool:
         """Whether standbys that synchronize slots keep this one; a server before 17 has no such slots."""
@@ -270,10 +280,21 @@ class Server:
         )
 
     def rows(self, snapshot: str, table: Table, row_filter: str | None) -> Iterator[Row]:
-        """Read a table as of an exported snapshot."""
+        """Read a table as of an exported snapshot.
+
+        Raises psycopg.OperationalError when the snapshot is gone: it ends with the connection that exported it.
+        """
         with _connect(self.url) as connection, connection.cursor() as cursor:
             connection.execute("begin isolation level repeatable read read only")
-            connection.execute(sql.SQL("set transaction snapshot {}").format(sql.Literal(snapshot)))
+            try:
+                connection.execute(
+                    sql.SQL("set transaction snapshot {}").format(sql.Literal(snapshot))
+                )
+            # Servers before 16 say that it is no snapshot, later ones that it does not exist.
+            except (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedObject) as error:
+                raise psycopg.OperationalError(
+                    f"The connection of the snapshot {snapshot} is lost."
+                ) from error
             columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in table.columns)
             query = sql.SQL("copy (select {} from {}{}) to stdout").format(
                 columns,

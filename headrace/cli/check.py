@@ -19,8 +19,8 @@ from headrace.services.firehose.state import DeliveryStreams
 from headrace.services.kinesis.state import Stream
 from headrace.services.opensearch.indexes.home import FILE as INDEXES_FILE
 from headrace.store import repair_database
-from headrace.store.check import JOURNALS_FOLDER, STATE_FILE, STREAMS_FOLDER, read_known
-from headrace.store.database import Database
+from headrace.store.check import JOURNALS_FOLDER, STREAMS_FOLDER, read_known
+from headrace.store.database import STATE_FILE, Database
 from headrace.store.repair_database import QUARANTINE_FOLDER, repair_logs
 from headrace.store.sequence import SequenceBase
 
@@ -183,7 +183,6 @@ def _problems(data_dir: Path, *, objects: bool) -> Iterator[str]:
         outward_links,
     )
     from headrace.services.opensearch.indexes.home import FILE as INDEXES_FILE
-    from headrace.store.check import STATE_FILE
     from headrace.store.check import check as check_logs
     from headrace.store.repair_database import damage_of
 

@@ -9,11 +9,9 @@ import json
 import math
 import os
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit
 
 import click
@@ -164,15 +162,49 @@ def _plain_session() -> Any:
     return Session(session_vars=session_vars)
 
 
+class _FrozenKeys(NamedTuple):
+    """Keys as botocore gives them."""
+
+    access_key: str
+    secret_key: str
+    token: str | None
+
+
+class _LocalSession:
+    """botocore's session for the local cloud, with these keys, of which it is itself the source.
+
+    botocore takes a quarter of a second to load: that waits until somebody asks for more than keys.
+    """
+
+    method = "explicit"
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = _FrozenKeys(keys.access_key, keys.secret, keys.token)
+
+    def get_credentials(self) -> _LocalSession:
+        """See botocore's Session."""
+        return self
+
+    def get_frozen_credentials(self) -> _FrozenKeys:
+        """See botocore's Credentials."""
+        return self._keys
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what botocore's session has by that name."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        session = _plain_session()
+        session.set_credentials(*self._keys)
+        return getattr(session, name)
+
+
 def client_options(*, endpoint_url: str, region: str, aws: bool) -> dict[str, Any]:
     """Return what a Producer or a ConsumerGroup takes to reach the local cloud, or AWS with `aws`; as `client` does."""
     if aws:
         return {"region": region}
-    session = _plain_session()
     # Without --auth any key is accepted.
     keys = find_keys() or Keys("test", "test")
-    session.set_credentials(keys.access_key, keys.secret, keys.token)
-    return {"session": session, "region": region, "endpoint_url": endpoint_url}
+    return {"session": _LocalSession(keys), "region": region, "endpoint_url": endpoint_url}
 
 
 def fetch_page(endpoint_url: str, path: str) -> Any:
@@ -180,12 +212,15 @@ def fetch_page(endpoint_url: str, path: str) -> Any:
 
     Raises HTTPError for a refusal, which its caller explains, and ClickException when no cloud answers.
     """
+    from urllib.error import HTTPError
+    from urllib.request import Request
+
     url = f"{endpoint_url}/_headrace/{path}"
     try:
-        request = urllib.request.Request(url, headers=signed_headers(find_keys(), "GET", url))
+        request = Request(url, headers=signed_headers(find_keys(), "GET", url))
         with ask(request, _PAGE_TIMEOUT_S) as answer:
             return json.load(answer)
-    except urllib.error.HTTPError:
+    except HTTPError:
         raise
     except OSError as error:
         raise fail(f"No cloud answers at {endpoint_url}; start one: headrace up") from error

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import logging
 import os
 import select
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
@@ -91,8 +92,7 @@ def put(
     stream: str, data: str | None, key: str | None, *, endpoint_url: str, region: str, aws: bool
 ) -> None:
     """Put DATA, or each line of standard input as it comes, into STREAM."""
-    kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
-    putter = open_putter(kinesis, stream, endpoint_url=endpoint_url, region=region, aws=aws)
+    putter = open_putter(stream, endpoint_url=endpoint_url, region=region, aws=aws)
     # The bytes as they were typed, in any locale.
     records = _records([os.fsencode(data)] if data is not None else _lines(), key)
     try:
@@ -264,15 +264,16 @@ def _describe(errors: dict[int, PutError]) -> str:
 
 
 def open_putter(
-    kinesis: Any, stream: str, *, endpoint_url: str, region: str, aws: bool, by_shard: bool = False
+    stream: str, *, endpoint_url: str, region: str, aws: bool, by_shard: bool = False
 ) -> Putter:
     """Return a putter into a stream that is there, here or on AWS. Raises ClickException."""
     from headrace.client.producer import Producer
 
-    check_stream(kinesis, stream)
+    options = client_options(endpoint_url=endpoint_url, region=region, aws=aws)
+    if aws or not _is_there(stream, options):
+        _check_stream(client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws), stream)
     # The command itself says what became of each record.
     logging.getLogger("headrace.client").addHandler(logging.NullHandler())
-    options = client_options(endpoint_url=endpoint_url, region=region, aws=aws)
     return Putter(Producer(stream, **PRODUCER_OPTIONS, **options), by_shard=by_shard)
 
 
@@ -320,7 +321,25 @@ def put_all(
     raise KeyboardInterrupt
 
 
-def check_stream(kinesis: Any, stream: str) -> None:
+def _is_there(stream: str, options: Mapping[str, Any]) -> bool:
+    """Whether the cloud describes the stream. This takes no boto3, which loads for half a second."""
+    from headrace.client.access import AwsAccess
+    from headrace.client.hash_keys import name_member
+    from headrace.client.wire import ServiceError, Target, Wire, WireError
+
+    access = AwsAccess(**options)
+    wire = Wire(access, Target.kinesis(access))
+    try:
+        wire.call("DescribeStreamSummary", json.dumps(name_member(stream)).encode())
+    except (WireError, ServiceError):
+        # boto3 tells why, after its retries.
+        return False
+    finally:
+        wire.close()
+    return True
+
+
+def _check_stream(kinesis: Any, stream: str) -> None:
     """Check that the cloud and the stream exist before any record is put. Raises ClickException."""
     from botocore.exceptions import BotoCoreError, ClientError
 

@@ -38,7 +38,7 @@ from rich.progress import (
 )
 
 from headrace.cli.interrupts import INTERRUPTED
-from headrace.cli.options import client, endpoint_option, explain, fail
+from headrace.cli.options import endpoint_option, explain, fail
 from headrace.cli.pacing import due_s, parse_speed
 from headrace.cli.put import (
     LONGEST_DATA_BYTES,
@@ -125,10 +125,7 @@ def replay(
         _STANDARD_INPUT if source == "-" else source,
         [key] if times is None and lateness is None else [key, time_field],
     )
-    kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
-    putter = open_putter(
-        kinesis, stream, endpoint_url=endpoint_url, region=region, aws=aws, by_shard=True
-    )
+    putter = open_putter(stream, endpoint_url=endpoint_url, region=region, aws=aws, by_shard=True)
     try:
         with Progress(
             TextColumn("replaying"),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
-
-from botocore.config import Config
-from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
-from botocore.exceptions import NoCredentialsError
-from botocore.session import Session
+from typing import TYPE_CHECKING, Any
 
 from headrace.client.pages import is_here
 from headrace.client.signing import Keys
+
+# Imported where it is used: who needs no more than keys starts a quarter of a second sooner.
+if TYPE_CHECKING:
+    from botocore.session import Session
 
 _RETRIES: Any = {"mode": "standard", "total_max_attempts": 5}
 _READ_TIMEOUT_S, _CONNECT_TIMEOUT_S = 30, 10
@@ -33,26 +32,28 @@ class AwsAccess:
         This sends nothing. Without `endpoint_url`, AWS_ENDPOINT_URL and the configuration files decide, as for boto3.
         """
         # A boto3 session has botocore's inside; its `client` makes the same clients.
-        self._session: Any = getattr(session, "_session", session) or Session()
+        self._session: Any = getattr(session, "_session", session) or _new_session()
         self.region: str | None = region
-        self._endpoint_url = endpoint_url
+        self.endpoint_url = endpoint_url
         self._lock = threading.Lock()
         self._clients: dict[str, Any] = {}
         self._credentials: Any = None
 
     def client(self, service: str) -> Any:
         """Return botocore's client of a service. Raises botocore's errors when no region or endpoint is known."""
+        from botocore.config import Config
+
         with self._lock:
             if service not in self._clients:
                 client: Any = self._session.create_client(
                     service,
                     region_name=self.region,
-                    endpoint_url=self._endpoint_url,
+                    endpoint_url=self.endpoint_url,
                     config=Config(
                         retries=_RETRIES,
                         read_timeout=_READ_TIMEOUT_S,
                         connect_timeout=_CONNECT_TIMEOUT_S,
-                        proxies={} if is_here(self._endpoint_url or "") else None,
+                        proxies={} if is_here(self.endpoint_url or "") else None,
                     ),
                 )
                 self.region = str(client.meta.region_name)
@@ -66,6 +67,8 @@ class AwsAccess:
             with self._lock:
                 credentials = self._credentials = self._session.get_credentials()
             if credentials is None:
+                from botocore.exceptions import NoCredentialsError
+
                 raise NoCredentialsError
         frozen = credentials.get_frozen_credentials()
         return Keys(frozen.access_key, frozen.secret_key, frozen.token)
@@ -79,6 +82,12 @@ class AwsAccess:
             self._credentials = providers.load_credentials() or self._credentials
 
 
+def _new_session() -> Session:
+    from botocore.session import Session
+
+    return Session()
+
+
 class _RoleProvider:
     """Gives the keys of a role, as botocore's own providers do."""
 
@@ -87,6 +96,8 @@ class _RoleProvider:
 
     def load_credentials(self) -> Any:
         """Return keys that botocore asks for when they are needed first, and again before they expire."""
+        from botocore.credentials import DeferredRefreshableCredentials
+
         return DeferredRefreshableCredentials(self._fetch, "assume-role")
 
 
@@ -103,6 +114,8 @@ def assume_role(
         external_id: what the role's policy may ask for, or empty.
         endpoint_url: of STS; None for AWS's own.
     """
+    from botocore.credentials import AssumeRoleCredentialFetcher
+
     extra = {
         "RoleSessionName": session_name,
         **({"ExternalId": external_id} if external_id else {}),
@@ -117,7 +130,7 @@ def assume_role(
         )
         return fetcher.fetch_credentials()
 
-    session = Session()
+    session = _new_session()
     session.set_config_variable("region", source.get_config_variable("region"))
     session.register_component("credential_provider", _RoleProvider(fetch))
     return session

@@ -10,15 +10,17 @@ Standard library only. Requests are signed for a cloud with `--auth`, see `headr
 
 from __future__ import annotations
 
+import functools
 import json
 import os
-import urllib.error
-import urllib.request
-from http.client import HTTPException
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from headrace.client.signing import find_keys, signed_headers
+
+# Imported by the first request: a command that sends none starts sooner.
+if TYPE_CHECKING:
+    from urllib.request import OpenerDirector, Request
 
 _PATH = "/_headrace/iam"
 _TIMEOUT_S = 60.0
@@ -54,13 +56,16 @@ class Iam:
         return self._ask("GET", f"/why?{query}", "allowed")
 
     def _ask(self, method: str, path: str, expected: str) -> dict[str, Any]:
-        request = urllib.request.Request(self._url + path, method=method)
+        from urllib.error import HTTPError
+        from urllib.request import Request
+
+        request = Request(self._url + path, method=method)
         for name, text in signed_headers(find_keys(), method, request.full_url, b"").items():
             request.add_header(name, text)
         try:
             with ask(request, _TIMEOUT_S) as response:
                 answer: Any = json.load(response)
-        except urllib.error.HTTPError as error:
+        except HTTPError as error:
             with error:
                 raise IamError(self._sentence(error.read())) from None
         except OSError as error:
@@ -78,7 +83,11 @@ class Iam:
             return f"{self._url} is not a headrace cloud's page."
 
 
-_without_proxies = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+@functools.cache
+def _without_proxies() -> OpenerDirector:
+    from urllib.request import ProxyHandler, build_opener
+
+    return build_opener(ProxyHandler({}))
 
 
 def is_here(url: str) -> bool:
@@ -87,15 +96,18 @@ def is_here(url: str) -> bool:
     return host in ("localhost", "::1") or host.endswith(".localhost") or host.startswith("127.")
 
 
-def ask(request: urllib.request.Request | str, timeout_s: float) -> Any:
+def ask(request: Request | str, timeout_s: float) -> Any:
     """Send a request and return the answer, a context manager. Proxies are used for other machines only.
 
     Raises OSError, urllib's HTTPError among them, or ValueError when the text is not a URL.
     """
+    from http.client import HTTPException
+    from urllib.request import urlopen
+
     url = request if isinstance(request, str) else request.full_url
     try:
         if is_here(url):
-            return _without_proxies.open(request, timeout=timeout_s)
-        return urllib.request.urlopen(request, timeout=timeout_s)
+            return _without_proxies().open(request, timeout=timeout_s)
+        return urlopen(request, timeout=timeout_s)
     except HTTPException as error:
         raise OSError(f"{url} does not speak HTTP") from error

@@ -10,7 +10,6 @@ What a stream takes as a record, as a producer checks it before the record is ta
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -367,6 +366,9 @@ class Receipt:
         self.chunk.owner.call_when_done(self, callback)
 
     def __await__(self) -> Generator[Any, None, Receipt]:
+        # Whoever awaits has loaded it.
+        import asyncio
+
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 

@@ -18,10 +18,8 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from headrace.client import cbor
 from headrace.client.access import AwsAccess
@@ -98,6 +96,9 @@ class Target:
     @classmethod
     def kinesis(cls, access: AwsAccess) -> Target:
         """Return Kinesis as botocore finds it."""
+        if access.endpoint_url and access.region:
+            url, region = access.endpoint_url.rstrip("/"), access.region
+            return cls(url, region, "kinesis", "Kinesis_20131202.")
         client = access.client("kinesis")
         return cls(client.meta.endpoint_url, str(access.region), "kinesis", "Kinesis_20131202.")
 
@@ -279,6 +280,9 @@ class Wire:
         date = _DATE.search(head)
         if error.code not in _CLOCK_ERRORS or date is None:
             return False
+        # Imported by the first clock that is wrong.
+        from email.utils import parsedate_to_datetime
+
         server_s = int(parsedate_to_datetime(date[1].decode()).timestamp())
         skew_s = server_s - time.time_ns() // 1_000_000_000
         if abs(skew_s - self._skew_s) < _WORST_SKEW_S:
@@ -405,7 +409,12 @@ def _tls_context() -> ssl.SSLContext:
 
 
 def _proxy_of(url: str, host: str, *, is_tls: bool) -> tuple[str, int] | None:
-    if is_here(url) or proxy_bypass(host):
+    if is_here(url):
+        return None
+    # A client of this machine starts sooner without it.
+    from urllib.request import getproxies, proxy_bypass
+
+    if proxy_bypass(host):
         return None
     proxy = getproxies().get("https" if is_tls else "http")
     if not proxy:

@@ -90,13 +90,13 @@ class FunctionTotals:
         """Add the metrics of functions."""
         if (account, region) != self._where or not metrics:
             return
-        for metric in metrics:
-            if metric.namespace != "AWS/Lambda" or len(metric.dimensions) != 1:
-                continue
-            dimension, name = metric.dimensions[0]
-            if dimension != "FunctionName":
-                continue
-            with self._lock:
+        with self._lock:
+            for metric in metrics:
+                if metric.namespace != "AWS/Lambda" or len(metric.dimensions) != 1:
+                    continue
+                dimension, name = metric.dimensions[0]
+                if dimension != "FunctionName":
+                    continue
                 self._sums[name][metric.name] += round(metric.value)
                 if metric.name == "Duration":
                     bound = next((b for b in DURATION_BOUNDS_MS if metric.value <= b), 900_000)

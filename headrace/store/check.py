@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.store import frame
-from headrace.store.database import Database, damage_in
+from headrace.store.database import STATE_FILE, Database, damage_in
 from headrace.store.frame import (
     INDEX_SUFFIX,
     CorruptFrame,
@@ -35,7 +35,6 @@ from headrace.store.losses import FIRST_INDEX, NOTHING_KNOWN, KnownLog, Loss
 from headrace.store.segment import DELETED_SUFFIX, SUFFIX, Segment
 from headrace.store.shard_log import ShardLog, identity_of
 
-STATE_FILE = "state.sqlite"
 STREAMS_FOLDER = "streams"
 JOURNALS_FOLDER = "firehose"
 JOURNAL_SHARD = "journal"

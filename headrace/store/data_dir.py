@@ -13,8 +13,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import IO
 
-from headrace.store.check import STATE_FILE
-from headrace.store.database import Database, NewerFormat
+from headrace.store.database import STATE_FILE, Database, NewerFormat
 
 LOCK_FILE = "lock"
 # A repaired state database, before it takes the old one's place.

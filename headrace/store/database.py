@@ -33,6 +33,7 @@ from typing import Any
 from headrace.store.checkpoints import COMMITS_BETWEEN, Checkpoints
 from headrace.store.disk_space import LOW_BYTES, PLENTY_BYTES, DiskFull, DiskReserve
 
+STATE_FILE = "state.sqlite"
 Answer = dict[str, Any]
 Note = Callable[["Answer | None"], None]
 

@@ -13,6 +13,7 @@ from typing import IO
 import pytest
 
 from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
+from headrace.aws.server.http1 import Http1Connection
 from headrace.aws.server.server import Server
 from tests.support.http_server import Client, on_a_socket
 from tests.support.server import wait_until
@@ -162,3 +163,20 @@ def test_a_file_that_became_shorter(files: Files, version: int, caplog: pytest.L
         files.wait_for_end()
     assert "bytes too soon" in caplog.text
     assert "Traceback" not in caplog.text
+
+
+def test_the_parts_of_an_answer_do_not_wait_for_each_other(files: Files):
+    """Without the option, an event of SubscribeToShard waits 40 ms for the acknowledgement of the one before."""
+    with (
+        on_a_socket(files.server) as (port, _),
+        socket.create_connection(("127.0.0.1", port)) as client,
+    ):
+        client.sendall(HEAD_ONLY)
+        assert client.recv(65536)
+        (accepted,) = files.server._connections
+        assert isinstance(accepted, Http1Connection)
+        assert accepted._transport is not None
+        option = accepted._transport.get_extra_info("socket").getsockopt(
+            socket.IPPROTO_TCP, socket.TCP_NODELAY
+        )
+        assert option

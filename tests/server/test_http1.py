@@ -56,6 +56,13 @@ VALUES = st.one_of(
     st.text(alphabet=[chr(code) for code in range(256)], max_size=12),
 )
 BODIES = st.binary(max_size=40)
+STARTS = st.sampled_from(
+    [
+        *("POST /", "GET /", "PUT /a-b/c.d~e_f", "GET /a/../b//c", "POST /a?b=c&d", "GET /a?", "PUT /a?b?c"),
+        *("GET /a%20b", "GET /a?x=%2f+:", "GET /a#b", "GET /\xe9", "GET /a b", "HEAD /a", "DELETE /a"),
+        *("GET a", "GET *", "PUT  /a", "get /a", "GET http://t/a", "POST //t/a?b"),
+    ]
+)  # fmt: skip
 
 
 @settings(max_examples=400)
@@ -73,7 +80,10 @@ def test_one_piece_or_two(
         headers = [("Host", "t"), *headers]
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
     length = max(0, len(body) + (off if data and data.draw(st.booleans()) else 0))
-    head = f"POST / HTTP/1.1\r\n{lines}Content-Length: {length}\r\n\r\n"
+    start = data.draw(STARTS) if data else "POST /"
+    says_length = data is None or data.draw(st.booleans())
+    lines += f"Content-Length: {length}\r\n" if says_length else ""
+    head = f"{start} HTTP/1.1\r\n{lines}\r\n"
     whole = head.encode("latin-1") + body
     cut = data.draw(st.integers(1, len(whole) - 1)) if data else 5
     assert taken(whole) == taken(whole[:cut], whole[cut:])
@@ -107,20 +117,27 @@ HEADS = st.lists(LINES, max_size=6).map(
 
 
 @settings(max_examples=300)
-@given(st.lists(st.tuples(HEADS, BODIES), min_size=2, max_size=4))
-def test_what_is_kept_of_a_head_changes_no_request(sent: list[tuple[str, bytes]]):
+@given(st.lists(st.tuples(STARTS, HEADS, BODIES), min_size=2, max_size=4))
+def test_what_is_kept_of_a_head_changes_no_request(sent: list[tuple[str, str, bytes]]):
     kept = KeptHead()
-    for lines, body in sent:
-        head = f"POST / HTTP/1.1\r\n{lines}Content-Length: {len(body)}\r\n\r\n"
+    for start, lines, body in sent:
+        head = f"{start} HTTP/1.1\r\n{lines}Content-Length: {len(body)}\r\n\r\n"
         data = head.encode("latin-1") + body
         assert usual_request(data, kept) == usual_request(data)
 
 
 def test_a_second_head_is_parsed_from_the_first_field_that_varies():
-    begin = b"POST / HTTP/1.1\r\nHost: t\r\nX-Amz-Target: A.B\r\n"
+    begin = b"Host: t\r\nX-Amz-Target: A.B\r\n"
     kept = KeptHead()
-    for date in (b"1", b"2"):
-        data = begin + b"X-Amz-Date: " + date + b"\r\nContent-Length: 0\r\n\r\n"
+    for start, date in ((b"POST /", b"1"), (b"POST /", b"2"), (b"PUT /other", b"3")):
+        data = (
+            start
+            + b" HTTP/1.1\r\n"
+            + begin
+            + b"X-Amz-Date: "
+            + date
+            + b"\r\nContent-Length: 0\r\n\r\n"
+        )
         request = usual_request(data, kept)
         assert request is not None
         assert request.headers["x-amz-date"] == date.decode()
@@ -137,13 +154,20 @@ def test_a_head_of_other_names_makes_no_pattern():
 
 
 def test_what_sdks_send_takes_the_short_way(monkeypatch: pytest.MonkeyPatch):
-    head = b"POST / HTTP/1.1\r\nHost: t\r\nX-Amz-Target: A.B\r\nContent-Length: 2\r\n\r\n"
+    fields = b" HTTP/1.1\r\nHost: t\r\nX-Amz-Target: A.B\r\nContent-Length: 2\r\n\r\n"
     monkeypatch.setattr("httptools.HttpRequestParser", lambda _: None)  # any use of it fails
-    (request,), ended = taken(head + b"{}")
-    assert not ended
-    assert request == HttpRequest(
-        "POST", "/", "", {"host": "t", "x-amz-target": "A.B", "content-length": "2"}, b"{}"
+    headers = {"host": "t", "x-amz-target": "A.B", "content-length": "2"}
+    requests, ended = taken(
+        b"POST /" + fields + b"{}",
+        b"PUT /bucket/key?x-id=PutObject" + fields + b"{}",
+        b"GET /bucket/key HTTP/1.1\r\nHost: t\r\n\r\n",
     )
+    assert not ended
+    assert requests == [
+        HttpRequest("POST", "/", "", headers, b"{}"),
+        HttpRequest("PUT", "/bucket/key", "x-id=PutObject", headers, b"{}"),
+        HttpRequest("GET", "/bucket/key", "", {"host": "t"}),
+    ]
 
 
 def test_short_and_long_ways_follow_one_another():

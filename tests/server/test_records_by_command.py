@@ -70,6 +70,23 @@ def test_put_puts_lines_as_they_come_and_counts_them_when_interrupted(
     assert complained == f"interrupted: 2 records put into {stream}\n"
 
 
+def test_put_into_this_cloud_loads_neither_boto3_nor_botocore(
+    server: ServerProcess, stream: str
+) -> None:
+    program = (
+        "import sys\n"
+        "from headrace.cli.commands import headrace\n"
+        "headrace(sys.argv[1:], standalone_mode=False)\n"
+        "print(*sorted({'boto3', 'botocore', 'asyncio', 'urllib.request', 'http.client'} & set(sys.modules)))\n"
+    )
+    arguments = ["put", stream, "x", "--endpoint-url", server.endpoint_url]
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.splitlines() == [f"1 record put into {stream}", ""]
+    assert records(server, stream) == [b"x"]
+
+
 def test_put_lets_the_request_that_is_on_its_way_be_answered(
     server: ServerProcess, stream: str
 ) -> None:

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -101,10 +101,13 @@ def test_a_reader_alone_is_never_throttled(
 
 
 @contextmanager
-def another_consumer(server: ServerProcess, name: str) -> Iterator[list[str]]:
+def another_consumer(
+    server: ServerProcess, name: str, has_refused: Callable[[], object] = lambda: True
+) -> Iterator[list[str]]:
     """Read a stream's only shard beside, four of its five times a second; yield the refusals.
 
-    A reader that took all five would be a race that chance decides, not a test.
+    A reader that took all five for ever would be a race that chance decides, not a test: it does so until another was
+    refused, however slow that one is.
     """
     kinesis = server.client("kinesis")
     refused: list[str] = []
@@ -114,7 +117,7 @@ def another_consumer(server: ServerProcess, name: str) -> Iterator[list[str]]:
         iterator = kinesis.get_shard_iterator(
             StreamName=name, ShardId="shardId-000000000000", ShardIteratorType="TRIM_HORIZON"
         )["ShardIterator"]
-        while not stop.wait(0.25):
+        while not stop.wait(0.25 if has_refused() else 0.02):
             try:
                 kinesis.get_records(ShardIterator=iterator, Limit=60)
             except ClientError as error:
@@ -137,7 +140,10 @@ def test_beside_another_consumer_it_backs_off_and_loses_nothing(
     options = parse_options(
         options_of(server, names[0], **{"getRecords.numberOfRecordsPerFetch": "60"})
     )
-    with caplog.at_level(logging.INFO, CLIENT_LOG), another_consumer(server, names[0]):
+    with (
+        caplog.at_level(logging.INFO, CLIENT_LOG),
+        another_consumer(server, names[0], lambda: throttled(caplog)),
+    ):
         assert read_all(options, RECORDS) == list(range(RECORDS))
     assert throttled(caplog), "the other consumer took nothing"
 

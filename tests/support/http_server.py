@@ -16,7 +16,7 @@ import h2.settings
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.server.connection import Refuse
-from headrace.aws.server.server import Server
+from headrace.aws.server.server import Server, bind
 
 Handler = Callable[[HttpRequest], HttpResponse | Future[HttpResponse]]
 
@@ -34,7 +34,7 @@ def serving(
 @contextmanager
 def on_a_socket(server: Server) -> Iterator[tuple[int, asyncio.AbstractEventLoop]]:
     """Run a server on a thread of its own; yield its port and its event loop."""
-    bound = socket.create_server(("127.0.0.1", 0))
+    bound = bind("127.0.0.1", 0)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

@@ -68,7 +68,9 @@ def bind(host: str, port: int) -> socket.socket:
     refused.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends small parts of an answer at once only where the protocol is named: the second would wait 40 ms for
+    # the client's delayed acknowledgement of the first.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))

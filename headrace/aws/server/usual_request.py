@@ -16,7 +16,9 @@ from headrace.aws.server.connection import WELL_FORMED, is_host
 
 _T = TypeVar("_T")
 
-_START = b"POST / HTTP/1.1\r\n"
+_POST = b"POST / HTTP/1.1\r\n"
+# Other targets of ordinary letters, as REST services have them: of these the parser takes path and query as they are.
+_START = re.compile(rb"(GET|POST|PUT) (/[-.~\w/]*+)(?:\?([-.~\w/=&%:+]*+))? HTTP/1\.1\r\n")
 _MOST_BYTES = 64 * 1024
 _MOST_HEADERS = 64
 _UNUSUAL = frozenset({"connection", "expect", "transfer-encoding", "upgrade"})
@@ -59,7 +61,7 @@ def _keep(kept: dict[str, _T], key: str, value: _T) -> None:
 
 
 class KeptHead:
-    """The head of a connection's last usual request: how it began, up to the first field that varies, and its fields.
+    """The head of a connection's last usual request: its fields, and the bytes of those before the first that varies.
 
     The next request's usually begins so, and this part is not parsed again. When its other fields have the same names
     too, one pattern checks and cuts them.
@@ -72,19 +74,19 @@ class KeptHead:
         self._forget()
 
     def _forget(self) -> None:
-        self.begin: bytes = _START
+        self.begin: bytes = b""
         self.headers: dict[str, str] = {}
         # The other fields' names, in lower case, and what matches their lines; None when nothing does.
         self.names: tuple[str, ...] = ()
         self.cut: Callable[[str], re.Match[str] | None] | None = None
 
-    def keep(self, data: bytes, lines: list[str], headers: dict[str, str]) -> None:
-        """Keep a head with these lines and fields; both in the same order."""
+    def keep(self, data: bytes, start: int, lines: list[str], headers: dict[str, str]) -> None:
+        """Keep a head with these lines, the first of which begins at `start`, and fields; both in the same order."""
         self._forget()
         if not self._left:
             return
         self._left -= 1
-        size_bytes, count = len(_START), 0
+        size_bytes, count = 0, 0
         for line, name in zip(lines, headers, strict=True):
             if name in _VARYING:
                 break
@@ -94,7 +96,7 @@ class KeptHead:
             return
         names = tuple(headers)
         self.begin, self.headers = (
-            data[:size_bytes],
+            data[start : start + size_bytes],
             {name: headers[name] for name in names[:count]},
         )
         if _CUT.issuperset(names[count:]):
@@ -113,12 +115,17 @@ def usual_request(data: bytes, kept: KeptHead | None = None) -> HttpRequest | No
 
     `kept`: of the connection that `data` came from; it changes nothing but the time that this takes.
     """
-    if kept is not None and data.startswith(kept.begin):
-        start, headers, cut = len(kept.begin), kept.headers.copy(), kept.cut
-    elif data.startswith(_START):
-        start, headers, cut = len(_START), dict[str, str](), None
+    method, path, query = "POST", "/", ""
+    if data.startswith(_POST):
+        first = len(_POST)
+    elif target := _START.match(data):
+        method, path = target[1].decode(), target[2].decode()
+        query, first = (target[3] or b"").decode(), target.end()
     else:
         return None
+    start, headers, cut = first, dict[str, str](), None
+    if kept is not None and kept.begin and data.startswith(kept.begin, first):
+        start, headers, cut = first + len(kept.begin), kept.headers.copy(), kept.cut
     head, end, body = data.partition(b"\r\n\r\n")
     if not end or not start <= len(head) <= _MOST_BYTES:
         return None
@@ -132,14 +139,15 @@ def usual_request(data: bytes, kept: KeptHead | None = None) -> HttpRequest | No
         lines = text.split("\r\n")
         if not _add_fields(headers, lines):
             return None
-        if kept is not None and start == len(_START):
-            kept.keep(data, lines, headers)
-    if headers.get("content-length") != str(len(body)):
+        if kept is not None and start == first:
+            kept.keep(data, first, lines, headers)
+    length = headers.get("content-length", "0" if method == "GET" else "")
+    if length != str(len(body)):
         return None
     host = headers.get("host")
     if host not in WELL_FORMED and (host is None or not is_host(host)):
         return None
-    return HttpRequest("POST", "/", "", headers, body)
+    return HttpRequest(method, path, query, headers, body)
 
 
 def _add_fields(headers: dict[str, str], lines: list[str]) -> bool:

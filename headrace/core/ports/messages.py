@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(NamedTuple):
     """One CloudWatch datum: a value, or the statistics of many values.
 
     Attributes:
@@ -36,8 +35,7 @@ class MetricSink(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(NamedTuple):
     """One log event."""
 
     timestamp_ms: int
@@ -107,8 +105,7 @@ class FunctionThrottled(Exception):
     """The function's concurrency is used up; try again later."""
 
 
-@dataclass(frozen=True, slots=True)
-class InvokeResult:
+class InvokeResult(NamedTuple):
     """The answer of a function. `function_error` is None, `Handled` or `Unhandled`."""
 
     payload: bytes

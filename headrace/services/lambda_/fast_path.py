@@ -6,8 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
@@ -61,8 +60,7 @@ def answer_raw(lambda_: Lambda, request: HttpRequest) -> HttpResponse | None:
     return HttpResponse(200, headers, FileSlice(file, 0, file.stat().st_size))
 
 
-@dataclass(frozen=True, slots=True)
-class _InvokeRequest:
+class _InvokeRequest(NamedTuple):
     """An invocation as its path, headers and query describe it."""
 
     ref: FunctionRef

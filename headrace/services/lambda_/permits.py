@@ -19,6 +19,7 @@ signatures refuses every package, as AWS refuses an unsigned one; a configuratio
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 from collections.abc import Mapping
@@ -115,8 +116,7 @@ class Permits:
     def may_log(self, function: Function, spec: SandboxSpec, stream: str) -> bool:
         """Whether a function's role may write the function's log. If it may not, AWS drops the lines."""
         acting = CallerIdentity(spec.role, spec.name)
-        name = f"log-group:{spec.log_group}:log-stream:{stream}"
-        resource = make_arn("logs", function.region, function.account, name)
+        resource = _stream_arn(function.region, function.account, spec.log_group, stream)
         return not self.guard.denial(acting, "logs:PutLogEvents", resource)
 
     def _explain_denial(self, role: str, action: str, resource: str) -> str:
@@ -124,6 +124,11 @@ class Permits:
 
 
 EVERYTHING = Permits(NoGuard())
+
+
+@functools.lru_cache(maxsize=1000)
+def _stream_arn(region: str, account: str, group: str, stream: str) -> str:
+    return make_arn("logs", region, account, f"log-group:{group}:log-stream:{stream}")
 
 
 def _stream(read_arn: str) -> str:

@@ -321,6 +321,31 @@ def test_a_killed_server_is_waited_for(lab: Lab):
     assert {e["after"]["id"] for e in lab.events() if e["op"] in "rc"} == {1, 2}
 
 
+@pytest.mark.parametrize(("step", "rows"), [("take", [1]), ("flush", [1, 1])])
+def test_a_snapshot_whose_slot_is_lost_is_taken_again(lab: Lab, step: str, rows: list[int]):
+    lab.run(ORDERS)
+    lab.run("insert into orders values (1, 'a')")
+    sink = lab.sink()
+    method, losses = getattr(sink, step), []
+    of_this_lab = (
+        f"from pg_stat_activity where backend_type = 'walsender' and datname = '{lab.name}'"
+    )
+
+    def lose_the_slot_once(*arguments: Any) -> None:
+        method(*arguments)
+        if not losses:
+            losses.extend(lab.run(f"select pid, pg_terminate_backend(pid) {of_this_lab}"))
+            wait_until(lambda: not lab.run(f"select {of_this_lab}"))
+
+    setattr(sink, step, lose_the_slot_once)
+    lab.capture(sink, once=True).run()
+    sink.close()
+    assert losses
+    assert [e["after"]["id"] for e in lab.events() if e["op"] == "r"] == rows
+    lab.run("insert into orders values (2, 'b')")
+    assert [e["after"]["id"] for e in lab.read()] == [2]
+
+
 @pytest.mark.parametrize(
     ("loss", "sentence"),
     [

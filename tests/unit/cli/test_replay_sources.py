@@ -25,7 +25,6 @@ JSON_EVENTS = [{"page": "a", "user": "u1"}, {"page": "b", "user": "u2"}]
 def stream(monkeypatch: pytest.MonkeyPatch) -> FakeStream:
     stream: Any = FakeStream()
     producer = Producer("s", streams=stream, make_wire=lambda: stream, **PRODUCER_OPTIONS)
-    monkeypatch.setattr(replay, "client", lambda *_, **__: None)
     monkeypatch.setattr(
         replay, "open_putter", lambda *_, by_shard, **__: Putter(producer, by_shard=by_shard)
     )

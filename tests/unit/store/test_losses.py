@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headrace.store import check as marks_module
-from headrace.store.check import STATE_FILE, Marks, check, identity_of_folder, read_known
-from headrace.store.database import Database
+from headrace.store.check import Marks, check, identity_of_folder, read_known
+from headrace.store.database import STATE_FILE, Database
 from headrace.store.losses import UNCERTAIN, KnownLog, LogDamaged
 from headrace.store.repair_database import QUARANTINE_FOLDER, repair_logs
 from headrace.store.shard_log import ShardLog, identity_of

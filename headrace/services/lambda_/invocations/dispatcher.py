@@ -14,7 +14,7 @@ import queue
 import threading
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -204,8 +204,7 @@ def _find_unit(name: str) -> str:
     return "Milliseconds" if name in ("Duration", "AsyncEventAge") else "Count"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """The function and the version that an invocation runs.
 
     Attributes:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.aws.calls.http import NeedsThread
 from headrace.aws.signatures.access_keys import Credentials, RoleSession, RoleSessions, role_name
@@ -363,8 +363,7 @@ RESERVED_REACHED = "ReservedFunctionConcurrentInvocationLimitExceeded"
 ACCOUNT_REACHED = "ConcurrentInvocationLimitExceeded"
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """An invocation that counts towards the limits.
 
     Attributes:

@@ -115,8 +115,7 @@ class Wait(NamedTuple):
     blocks: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(NamedTuple):
     """One invocation, with the values that the Runtime API passes to the process."""
 
     request_id: str

@@ -69,7 +69,7 @@ log = logging.getLogger(__name__)
 _TICK_S = 0.1
 # An invocation that ends sooner than this after the last look is reported with the memory seen then: a look costs as
 # much as a short invocation.
-_LOOK_AGAIN_S = 0.005
+_LOOK_AGAIN_S = 0.02
 _MIB = 1024 * 1024
 # The exit status of a shell that cannot start a program, by the system's error message.
 _SHELL_STATUS = {os.strerror(errno.ENOENT): 127, os.strerror(errno.EACCES): 126}

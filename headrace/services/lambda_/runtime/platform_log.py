@@ -13,7 +13,7 @@ import json
 import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from headrace.core.clock import Clock
 from headrace.core.ports import LogLine
@@ -51,8 +51,7 @@ class ProcessBroken(Exception):
         self.error_type = error_type
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """The duration and the memory of an invocation. `init_ms` is None when the process was warm."""
 
     duration_ms: float

@@ -56,6 +56,8 @@ class Front:
         `tls` returns the context of TLS, and raises OSError when its certificate cannot be stored.
         """
         self._listening = listening
+        # Its connections have the option too: no part of an answer waits for the acknowledgement of the one before.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._tls = tls
         # Now, so that clients find the certificate to trust before they connect.
         _context(tls)
