@@ -186,7 +186,7 @@ def test_a_list_in_a_store_of_objects_is_written_anew_in_one_put() -> None:
     written: dict[str, bytes] = {}
 
     class Files:
-        def create(self, path: str, overwrite: bool) -> Stream:  # noqa: FBT001 - Hadoop's signature
+        def create(self, path: str, overwrite: bool) -> Stream:
             assert overwrite
             return Stream(path)
 
@@ -203,10 +203,10 @@ def test_a_list_in_a_store_of_objects_is_written_anew_in_one_put() -> None:
     class Path(str):
         __slots__ = ()
 
-        def toUri(self) -> Path:  # noqa: N802 - Hadoop's name
+        def toUri(self) -> Path:
             return self
 
-        def getScheme(self) -> str:  # noqa: N802 - Hadoop's name
+        def getScheme(self) -> str:
             return self.partition(":")[0]
 
     names: dict[str, Any] = {"file_system": lambda _spark, path: (Files(), Path(path))}
