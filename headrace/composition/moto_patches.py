@@ -70,6 +70,7 @@ from headrace.services.events import responses as events_responses
 from headrace.services.events import rules as event_inputs
 from headrace.services.glue import patches as glue_patches
 from headrace.services.glue import schema_versions as glue_schema_versions
+from headrace.services.iam import entities as iam_entities
 from headrace.services.iam import patches as iam_patches
 from headrace.services.iam import sts_patches as sts_patches
 from headrace.services.iam import sts_sessions as sts_sessions
@@ -182,8 +183,10 @@ _OWN = Patches(
         ],
         "moto.glue.utils": [glue_patches.match_partitions_in_time],
         "moto.iam.access_control": [iam_patches.match_by_wildcards],
-        "moto.iam.models": [iam_patches.refuse_as_aws],
+        "moto.iam.exceptions": [iam_entities.say_as_aws],
+        "moto.iam.models": [iam_patches.refuse_as_aws, iam_entities.refuse_and_keep],
         "moto.iam.responses": [
+            iam_entities.answer_as_aws,
             iam_patches.add_client_id_calls,
             iam_patches.keep_password_reset,
         ],
@@ -239,6 +242,7 @@ _OWN = Patches(
         "moto.secretsmanager.models": [
             secretsmanager.rotate_by_functions,
             secretsmanager.follow_stages,
+            secretsmanager.show_labels,
         ],
         "moto.secretsmanager.responses": [secretsmanager.check_names],
         "moto.sns.utils": [event_inputs.patch_filter_policies],

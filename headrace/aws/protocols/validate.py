@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -40,11 +41,11 @@ class Wording:
     Attributes:
         shapes: constraints (`min`, `max`, `pattern`, `enum`) in place of the model's, by the name of a shape, or of an
             operation and a shape (`GetFunction.FunctionName`); None removes a constraint. `shown` is the text in the
-            sentence about a pattern or an enum, when that is not the pattern or not all values; `hidden` is true when
-            the sentences about a length do not show the value.
+            sentence about a pattern or an enum, when that is not the pattern or not all values.
         never_null: lists and maps whose sentences say that their items must not be null.
         first: members of structures whose failures come before those of the others.
         bare: lists whose sentences show the constraint of their items without brackets.
+        hidden: members of a request of whose values, and of what is in them, the sentences show nothing.
         shows_whole: the sentences show complete lists and maps of plain values, as those of REST protocols do.
     """
 
@@ -52,7 +53,14 @@ class Wording:
     never_null: frozenset[str] = field(default_factory=frozenset[str])
     first: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     bare: frozenset[str] = field(default_factory=frozenset[str])
+    hidden: frozenset[str] = field(default_factory=frozenset[str])
     shows_whole: bool = True
+
+    def hide(self, failure: str) -> str:
+        """Return a failure's sentence, without the value when that is hidden."""
+        before, _, after = failure.rpartition("' at '")
+        path = re.split(r"[.']", after)[0]
+        return f"Value at '{after}" if before and path in self.hidden else failure
 
 
 def validate(
@@ -73,7 +81,7 @@ def validate(
     failures: Failures = []
     check(params, "", failures)
     if failures:
-        raise AwsError(code, sentence(failures))
+        raise AwsError(code, sentence([wording.hide(f) for f in failures] if wording else failures))
 
 
 def find_missing_member(service: str, operation: str, params: Mapping[str, Any]) -> str:
@@ -106,9 +114,9 @@ def _lower_first(name: str) -> str:
     return name[:1].lower() + name[1:]
 
 
-def _fail(value: Any, path: str, constraint: str, *, hidden: bool = False) -> str:
+def _fail(value: Any, path: str, constraint: str) -> str:
     shown = "null" if value is None else f"'{_show(value)}'"
-    return f"Value{'' if hidden else f' {shown}'} at '{path}' failed to satisfy constraint: {constraint}"
+    return f"Value {shown} at '{path}' failed to satisfy constraint: {constraint}"
 
 
 def _show(value: Any) -> str:
@@ -301,16 +309,14 @@ def _length(constraints: Mapping[str, Any]) -> Check | None:
     if low is None and high is None:
         return None
 
-    hidden = bool(constraints.get("hidden"))
-
     def run(value: Any, path: str, failures: Failures) -> None:
         size = len(value)
         if high is not None and size > high:
             constraint = f"Member must have length less than or equal to {high}"
-            failures.append(_fail(value, path, constraint, hidden=hidden))
+            failures.append(_fail(value, path, constraint))
         if low is not None and size < low:
             constraint = f"Member must have length greater than or equal to {low}"
-            failures.append(_fail(value, path, constraint, hidden=hidden))
+            failures.append(_fail(value, path, constraint))
 
     return run
 

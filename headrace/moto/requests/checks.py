@@ -265,7 +265,11 @@ _MACS = ("HMAC_SHA_384", "HMAC_SHA_256", "HMAC_SHA_224", "HMAC_SHA_512")
 _WORDINGS = {
     # In the order in which AWS shows them (recorded), and without values (recorded of a text to encrypt).
     "kms": Wording(
-        {"MacAlgorithmSpec": {"enum": _MACS, "shown": _MACS}, "PlaintextType": {"hidden": True}}
+        {"MacAlgorithmSpec": {"enum": _MACS, "shown": _MACS}}, hidden=frozenset({"plaintext"})
+    ),
+    # Of tags and their keys IAM shows nothing (recorded in 2026).
+    "iam": Wording(
+        {}, never_null=frozenset({"tagKeyListType"}), hidden=frozenset({"tags", "tagKeys"})
     ),
     # In the order in which AWS shows them (recorded).
     "stepfunctions": Wording(
@@ -280,6 +284,7 @@ _WORDINGS = {
     ),
 }
 _WHOLE = {
+    "iam": "ValidationError",
     "kms": "ValidationException",
     "stepfunctions": "ValidationException",
     "wafv2": "ValidationException",

@@ -56,6 +56,7 @@ MOST_CHARACTERS: dict[Holder, int] = {
     "policy": 6144, "role": 10240, "user": 2048, "group": 5120, "trust": 2048,
 }  # fmt: skip
 _SYNTAX = "Syntax errors in policy."
+_NO_JSON = "This policy contains invalid Json"  # of trust policies, recorded in 2026
 _NO_VENDOR = "Actions/Conditions must be prefaced by a vendor, e.g., iam, sdb, ec2, etc."
 _LEGACY = "The policy failed legacy parsing"
 # terraform-aws-modules/terraform-aws-eks#1084: a provider's URL, with its scheme, before `:sub`.
@@ -79,7 +80,7 @@ def check_policy(text: str, kind: PolicyKind, *, is_managed: bool = True) -> Non
     A `key` policy is a resource policy whose statements may lack Action and Resource, as KMS accepts them.
     `is_managed` is False for an inline identity policy, which may have any version or none.
     """
-    statements = _statements(text)
+    statements = _statements(text, _NO_JSON if kind == "trust" else _SYNTAX)
     if kind in ("identity", "boundary") and is_managed and _version(text) != "2012-10-17":
         raise _malformation("Policy document must be version 2012-10-17 or greater.")
     for statement in statements:
@@ -134,9 +135,9 @@ def _malformation(message: str) -> PolicyError:
 # --- syntax ---------------------------------------------------------------------------------------
 
 
-def _statements(text: str) -> list[dict[str, Any]]:
-    """Return a policy's statements, after checking its JSON against the grammar."""
-    document = _parse(text)
+def _statements(text: str, no_json: str) -> list[dict[str, Any]]:
+    """Return a policy's statements, after checking its JSON against the grammar; `no_json` is said of other texts."""
+    document = _parse(text, no_json)
     if set(document) - _TOP or document.get("Version", _VERSIONS[0]) not in _VERSIONS:
         raise _malformation(_SYNTAX)
     if not isinstance(document.get("Id", ""), str):
@@ -148,18 +149,18 @@ def _statements(text: str) -> list[dict[str, Any]]:
     return cast("list[dict[str, Any]]", listed)
 
 
-def _parse(text: str) -> dict[str, Any]:
+def _parse(text: str, no_json: str) -> dict[str, Any]:
     try:
         document: Any = json.loads(text)
     except (ValueError, RecursionError):
-        raise _malformation(_SYNTAX) from None
+        raise _malformation(no_json) from None
     if not isinstance(document, dict) or _OUTSIDE.search(text) or "\\u000" in text:
         raise _malformation(_SYNTAX)
     return cast("dict[str, Any]", document)
 
 
 def _version(text: str) -> Any:
-    return _parse(text).get("Version")
+    return _parse(text, _SYNTAX).get("Version")
 
 
 def _is_statement(value: Any) -> bool:

@@ -44,19 +44,29 @@ def patch_boundaries() -> None:
 
     user: Any = User
     user.permissions_boundary_arn = None
-    user.permissions_boundary = Role.permissions_boundary
+    role: Any = Role
+    user.permissions_boundary = role.permissions_boundary = property(_boundary_of)
     responses: Any = IamResponse
     responses.create_user = _with_boundary(IamResponse.create_user)
+    responses.create_role = _of_role_with_boundary(IamResponse.create_role)
     responses.put_user_permissions_boundary = _put_of_user
     responses.delete_user_permissions_boundary = _delete_of_user
     backend: Any = IAMBackend
     backend.put_role_permissions_boundary = _of_what_is_there(backend.put_role_permissions_boundary)
 
 
-def _check(backend: Any, arn: str) -> None:
-    """Refuse a boundary that is not an existing policy. Users report this sentence of IAM."""
-    from moto.iam.exceptions import NotFoundException
+def _boundary_of(holder: Any) -> dict[str, str] | None:
+    """Return a holder's boundary as AWS shows it (recorded in 2026; the type's documentation has another name)."""
+    arn = holder.permissions_boundary_arn
+    return {"PermissionsBoundaryType": "Policy", "PermissionsBoundaryArn": arn} if arn else None
 
+
+def _check(backend: Any, arn: str) -> None:
+    """Refuse a boundary that is not an existing policy (recorded)."""
+    from moto.iam.exceptions import InvalidInput, NotFoundException
+
+    if not backend.policy_arn_regex.match(arn):
+        raise InvalidInput(f"ARN {arn} is not valid.")
     if arn not in backend.managed_policies:
         raise NotFoundException(f"Scope ARN: {arn} does not exist or is not attachable.")
 
@@ -69,6 +79,16 @@ def _of_what_is_there(put: Any) -> Any:
         put(self, role_name, permissions_boundary)
 
     return check_first
+
+
+def _of_role_with_boundary(create_role: Any) -> Any:
+    @functools.wraps(create_role)
+    def check_and_create(self: Any) -> Any:
+        if arn := self._get_param("PermissionsBoundary"):
+            _check(self.backend, arn)
+        return create_role(self)
+
+    return check_and_create
 
 
 def _with_boundary(create_user: Any) -> Any:

@@ -48,12 +48,13 @@ def _as_root(identity: Any) -> Any:
 
 def _in_awss_words(find: Callable[..., Any], sentence: str) -> Any:
     @functools.wraps(find)
-    def find_role(self: Any, name: str, *args: Any, **named: Any) -> Any:
+    def find_named(self: Any, *args: Any, **named: Any) -> Any:
         from moto.iam.exceptions import NotFoundException
 
         try:
-            return find(self, name, *args, **named)
+            return find(self, *args, **named)
         except NotFoundException:
+            name = (*args, *named.values())[0]
             raise NotFoundException(sentence.format(name)) from None
 
-    return find_role
+    return find_named

@@ -314,6 +314,7 @@ def _get_federation_token(asked: _Request) -> dict[str, Any]:
             "FederatedUserId": user_id_of(asked.sessions, session),
             "Arn": session.arn,
         },
+        "PackedPolicySize": 0,  # recorded of a request without policies
         **_build_packed_size(session),
     }
 

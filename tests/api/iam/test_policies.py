@@ -244,7 +244,7 @@ def test_users_have_boundaries_too(iam: Any) -> None:
     boundary = "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"
     made = iam.create_user(UserName="bounded", PermissionsBoundary=boundary)["User"]
     assert made["PermissionsBoundary"] == {
-        "PermissionsBoundaryType": "PermissionsBoundaryPolicy",
+        "PermissionsBoundaryType": "Policy",
         "PermissionsBoundaryArn": boundary,
     }
     iam.put_user_policy(
@@ -287,3 +287,20 @@ def test_a_repositorys_policy_has_a_principal_and_no_resource(
     ecr.set_repository_policy(repositoryName="r", policyText=text)
     kept = json.loads(ecr.get_repository_policy(repositoryName="r")["policyText"])
     assert kept["Statement"] == [statement]
+
+
+def test_a_user_is_not_renamed_to_another(iam: Any):
+    for name in ("one", "two"):
+        iam.create_user(UserName=name)
+    with pytest.raises(ClientError, match="User with name two already exists"):
+        iam.update_user(UserName="one", NewUserName="two")
+    assert {user["UserName"] for user in iam.list_users()["Users"]} >= {"one", "two"}
+
+
+def test_a_policy_counts_whom_it_bounds(iam: Any):
+    document = (
+        '{"Version": "2012-10-17", "Statement": {"Effect": "Deny", "Action": "*", "Resource": "*"}}'
+    )
+    arn = iam.create_policy(PolicyName="limit-of-one", PolicyDocument=document)["Policy"]["Arn"]
+    iam.create_user(UserName="within-limits", PermissionsBoundary=arn)
+    assert iam.get_policy(PolicyArn=arn)["Policy"]["PermissionsBoundaryUsageCount"] == 1
