@@ -242,6 +242,7 @@ _OWN = Patches(
         "moto.secretsmanager.models": [
             secretsmanager.rotate_by_functions,
             secretsmanager.follow_stages,
+            secretsmanager.show_labels,
         ],
         "moto.secretsmanager.responses": [secretsmanager.check_names],
         "moto.sns.utils": [event_inputs.patch_filter_policies],

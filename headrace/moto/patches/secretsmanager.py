@@ -15,13 +15,16 @@ from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import FunctionNotFound, FunctionThrottled
 from headrace.moto.current_cloud import CURRENT, FunctionCalls
 from headrace.moto.patching import check_first
+from headrace.moto.principals import exists_for
 from headrace.moto.storage.changes import MOTO_LOCK
+from headrace.permissions.policies.document import check_resource_policy
+from headrace.permissions.policies.grammar import PolicyError
 
 log = logging.getLogger(__name__)
 
 _SERVICE = "secretsmanager.amazonaws.com"
 _STEPS = ("createSecret", "setSecret", "testSecret", "finishSecret")
-_CURRENT, _PENDING = "AWSCURRENT", "AWSPENDING"
+_CURRENT, _PENDING, _PREVIOUS = "AWSCURRENT", "AWSPENDING", "AWSPREVIOUS"
 
 
 def answer_as_aws(module: Any) -> None:
@@ -51,16 +54,36 @@ def check_names(module: Any) -> None:
     """Refuse a name that no secret has, and list a secret's versions as AWS does (recorded)."""
     response = module.SecretsManagerResponse
     response.list_secret_version_ids = _list_versions
+    response.validate_resource_policy = _validate_policy
     for name in (
         "create_secret", "delete_secret", "describe_secret", "get_resource_policy", "get_secret_value",
         "list_secret_version_ids", "put_resource_policy", "put_secret_value", "restore_secret", "rotate_secret",
-        "tag_resource", "untag_resource", "update_secret", "update_secret_version_stage",
+        "tag_resource", "untag_resource", "update_secret", "update_secret_version_stage", "validate_resource_policy",
     ):  # fmt: skip
         setattr(response, name, check_first(_check_name, getattr(response, name)))
 
 
+def _validate_policy(response: Any) -> str:
+    """Answer ValidateResourcePolicy with what PutResourcePolicy refuses, all of it as wrong syntax (assumed)."""
+    from moto.secretsmanager.exceptions import SecretNotFoundException
+
+    secret_id = response._get_param("SecretId")
+    if secret_id and response.backend.secrets.get(secret_id) is None:
+        raise SecretNotFoundException()
+    try:
+        exists = exists_for(response.current_account)
+        check_resource_policy("secretsmanager", response._get_param("ResourcePolicy"), exists)
+    except PolicyError as error:
+        failed = [{"CheckName": "Policy syntax validation", "ErrorMessage": error.message}]
+        return json.dumps({"PolicyValidationPassed": False, "ValidationErrors": failed})
+    return json.dumps({"PolicyValidationPassed": True, "ValidationErrors": []})
+
+
 def _check_name(response: Any) -> None:
-    name = str(response._get_param("SecretId") or response._get_param("Name") or "")
+    name = response._get_param("SecretId") or response._get_param("Name")
+    if name is None and response._get_action() == "ValidateResourcePolicy":
+        return  # a policy for no secret yet
+    name = str(name or "")
     if not name.startswith("arn:") and not _NAME.fullmatch(name):
         raise AwsError("ValidationException", _INVALID_NAME)
 
@@ -77,12 +100,63 @@ def _list_versions(response: Any) -> str:
             "CreatedDate": version["createdate"],
             "KmsKeyIds": own or ["DefaultEncryptionKey"],
             "VersionId": name,
-            **({"VersionStages": version["version_stages"]} if version["version_stages"] else {}),
+            **(
+                {"VersionStages": sorted(version["version_stages"])}
+                if version["version_stages"]
+                else {}
+            ),
         }
         for name, version in secret.versions.items()
         if version["version_stages"] or response._get_param("IncludeDeprecated")
     ]
     return json.dumps({"ARN": secret.arn, "Name": secret.name, "Versions": versions})
+
+
+def show_labels(module: Any) -> None:
+    """Show the versions that have labels, in order, and move labels as AWS does (recorded)."""
+    secret, backend = module.FakeSecret, module.SecretsManagerBackend
+    reset, create = secret.reset_default_version, backend.create_secret
+    shorten = secret.to_short_dict
+
+    def labels_of(self: Any) -> dict[str, list[str]]:
+        return {
+            name: sorted(version["version_stages"])
+            for name, version in self.versions.items()
+            if version["version_stages"]
+        }
+
+    @functools.wraps(reset)
+    def reset_default_version(self: Any, secret_version: Any, version_id: str) -> None:
+        before = {name: list(one["version_stages"]) for name, one in self.versions.items()}
+        reset(self, secret_version, version_id)
+        moved = {_CURRENT, _PENDING, _PREVIOUS, *secret_version["version_stages"]}
+        for name in before.keys() - {version_id}:
+            # moto takes the labels of one's own from the version that was current; they stay until they are moved.
+            stages = self.versions[name]["version_stages"]
+            stages += [
+                label for label in before[name] if label not in moved and label not in stages
+            ]
+
+    @functools.wraps(shorten)
+    def to_short_dict(self: Any, *args: Any, **named: Any) -> str:
+        answer = json.loads(shorten(self, *args, **named))
+        if "VersionStages" in answer:
+            answer["VersionStages"].sort()
+        return json.dumps(answer)
+
+    @functools.wraps(create)
+    def create_secret(self: Any, name: str, *args: Any, **named: Any) -> Any:
+        before = self.secrets.get(name)
+        if before is not None and before.is_deleted():
+            from moto.secretsmanager.exceptions import InvalidRequestException
+
+            raise InvalidRequestException(
+                "You can't create this secret because a secret with this name is already scheduled for deletion."
+            )
+        return create(self, name, *args, **named)
+
+    secret._form_version_ids_to_stages, secret.to_short_dict = labels_of, to_short_dict
+    secret.reset_default_version, backend.create_secret = reset_default_version, create_secret
 
 
 def rotate_by_functions(module: Any) -> None:
@@ -220,7 +294,7 @@ def follow_stages(module: Any) -> None:
             raise module.ResourceNotFoundException(
                 f"Secrets Manager can't find the specified secret value for {which}"
             )
-        return answer
+        return answer | {"VersionStages": sorted(answer["VersionStages"])}
 
     backend.update_secret_version_stage = update_secret_version_stage
     backend.get_secret_value = get_secret_value

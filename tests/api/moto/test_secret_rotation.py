@@ -101,3 +101,21 @@ def test_a_function_that_secrets_manager_may_not_invoke_is_refused(server: Serve
     with pytest.raises(ClientError, match="No Lambda rotation function ARN is associated"):
         secrets.rotate_secret(SecretId="refused")
     assert len(secrets.describe_secret(SecretId="refused")["VersionIdsToStages"]) == 1
+
+
+def test_labels_of_ones_own_stay_with_their_version(server: ServerProcess) -> None:
+    secrets: Any = server.client("secretsmanager")
+    secrets.create_secret(Name="labelled", SecretString="1")
+    secrets.put_secret_value(
+        SecretId="labelled", SecretString="2", VersionStages=["AWSCURRENT", "mine"]
+    )
+    secrets.put_secret_value(SecretId="labelled", SecretString="3")
+    labels = secrets.describe_secret(SecretId="labelled")["VersionIdsToStages"].values()
+    assert sorted(labels) == [["AWSCURRENT"], ["AWSPREVIOUS", "mine"]]
+
+
+def test_a_policy_is_validated_before_it_is_put(server: ServerProcess) -> None:
+    secrets: Any = server.client("secretsmanager")
+    answer = secrets.validate_resource_policy(ResourcePolicy='{"Version": "2012-10-17"}')
+    assert answer["PolicyValidationPassed"] is False
+    assert len(answer["ValidationErrors"]) == 1
