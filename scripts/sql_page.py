@@ -104,37 +104,36 @@ def _published() -> Iterator[str]:
         by_file.setdefault(outcome.file, []).append(outcome)
     count = sum(map(len, by_file.values()))
     hold = sum(not one.problem for file in by_file.values() for one in file)
-    subjects = {file: facts[0].by_subject for file, facts in by_file.items()}
-    named = [name for names in subjects.values() if names for name in names.split(", ")]
-    read = len([one for one in subjects.values() if not one])
+    rows = sorted(row for file, facts in by_file.items() for row in _rows(file, facts))
+    read = sum(not facts[0].by_subject for facts in by_file.values())
     yield from (
         "## ksqlDB's published query tests",
         "",
         f"{count} facts, in names and values of ours (`tests/unit/sql/ksqldb_tests.yaml`): {hold} hold in the",
-        f"runner without Spark. They are of {read} files of query-validation tests that were read, and of the subjects",
-        f"of {len(named)} more, which were not read, by the names in the three folders that ksqlDB has had them in.",
-        "The newest has 232 paths, 52 of them copies (bin1 to bin14, alan); our search lists a hundred and finds",
-        "others by their name, so that some of its last files have no name here.",
+        f"runner without Spark. The table has a row for each of {len(rows)} files of query-validation tests, by their",
+        f"names in the three folders that ksqlDB has had. {read} were read; for the others stand facts of their",
+        "subject, of several files together. The newest folder has 232 paths, 52 of them copies (bin1 to bin14, alan).",
         "",
         "| file | facts | hold | what does not |",
         "|---|---|---|---|",
+        *rows,
     )
-    for file, facts in by_file.items():
-        others = [
-            f"{one.what}: {one.departs or 'refused: ' + one.sentence}"
-            for one in facts
-            if one.problem
-        ]
-        holding = len(facts) - len(others)
-        words = "; ".join(others).replace("|", "\\|")
-        subject = (
-            f" (by subject: {subjects[file]})"
-            if subjects[file] not in ("", file)
-            else " (by subject)"
-            if subjects[file]
-            else ""
-        )
-        yield f"| {file}{subject} | {len(facts)} | {holding} | {words} |"
+
+
+def _rows(file: str, facts: list[Outcome]) -> Iterator[str]:
+    """Return a row of the table for a file, or for each of those whose subjects have these facts."""
+    others = [
+        f"{one.what}: {one.departs or 'refused: ' + one.sentence}" for one in facts if one.problem
+    ]
+    counts = f"{len(facts)} | {len(facts) - len(others)}"
+    words = "; ".join(others).replace("|", "\\|")
+    if not facts[0].by_subject:
+        yield f"| {file} | {counts} | {words} |"
+        return
+    for index, name in enumerate(facts[0].by_subject.split(", ")):
+        first = facts[0].by_subject.partition(",")[0]
+        of_others = words if not index else f"see {first}" if words else ""
+        yield f"| {name} (by subject: {file}) | {counts} | {of_others} |"
 
 
 def _imported(special: dict[str, Any]) -> str:

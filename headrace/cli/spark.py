@@ -8,6 +8,7 @@ import click
 
 from headrace.cli.options import fail
 from headrace.core.extras import Minor, format_minor, minor_of
+from headrace.spark_submit.class_archive import make_archive
 from headrace.spark_submit.emr_releases import UnknownRelease, release_of, releases
 from headrace.spark_submit.environments import (
     Environment,
@@ -39,8 +40,13 @@ def install(labels: tuple[str, ...]) -> None:
         try:
             interpreter, python = python_for(version, wanted_python)
             environment = find_cached(version, python)
-            java = java_for(minor_of(version))[1]
+            java_home, java = java_for(minor_of(version))
             ensure(environment, interpreter, say=click.echo, mend=build_command(label))
+            problem = make_archive(environment, java_home, java)
+            if problem is not None:
+                click.echo(
+                    f"{label}: no archive of Spark's classes, so jobs start more slowly: {problem}"
+                )
         except JobRefused as error:
             raise fail(str(error)) from None
         click.echo(f"{label}: {_describe(environment)}")

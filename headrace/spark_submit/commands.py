@@ -46,6 +46,7 @@ from headrace.spark_submit.arguments import (
     option_values,
     properties_of,
 )
+from headrace.spark_submit.class_archive import archive_options, jars_of
 from headrace.spark_submit.configuration import spark_properties, write_configuration
 from headrace.spark_submit.emr_releases import SparkTraits
 from headrace.spark_submit.errors import JobRefused
@@ -189,6 +190,8 @@ _EARLY = Path(__file__).parent / "early"
 _FIRST_WITH_PLANNERS = (4, 0)
 
 REPLACED = frozenset({"--master", "--deploy-mode"})
+# spark-submit is a short-lived JVM that starts the job's JVM, so optimizing it is not worth the time.
+_LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def spark_command(
@@ -224,13 +227,18 @@ def spark_command(
     work = folder / "work"
     buckets = context.objects.buckets()
     require_utf8(os.environ, folder, spark.home, *buckets.values())
+    for_archive = archive_options(spark)
     properties = spark_properties(
         buckets=buckets,
         cores=context.cores,
         spark=spark.traits,
         file_system=context.file_system,
         hdfs=hdfs,
+        java_options=for_archive,
     )
+    if for_archive:
+        # The archive is for a class path that begins with Spark's jars; Spark begins it with the folder of settings.
+        properties["spark.driver.extraClassPath"] = jars_of(spark.home)
     submission = write_configuration(
         submission, folder, spark, properties, defaults=defaults, logging=logging
     )
@@ -281,8 +289,7 @@ def _spark_environment(
         "SPARK_HOME": str(spark.home),
         "SPARK_CONF_DIR": str(folder / "conf"),
         "SPARK_LOCAL_DIRS": str(folder / "tmp"),
-        # spark-submit is a short-lived JVM that starts the job's JVM, so optimizing it is not worth the time.
-        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "SPARK_LAUNCHER_OPTS": " ".join((_LAUNCHER_OPTIONS, *archive_options(spark))),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": str(spark.python),
         "PYSPARK_DRIVER_PYTHON": str(spark.python),

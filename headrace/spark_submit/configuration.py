@@ -8,7 +8,7 @@ ids.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -134,11 +134,13 @@ def spark_properties(
     spark: SparkTraits,
     file_system: str = "",
     hdfs: Path | None = None,
+    java_options: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return the settings that map `s3://` and `hdfs:///` to files, and settings for a small machine.
 
     `file_system` is the class for `s3://`, a subclass of Hadoop's ViewFileSystem, which also finds buckets that are
     created after the job has begun; empty for Hadoop's own class. `hdfs` is the folder of `hdfs:///`; None without one.
+    `java_options` are more options of the driver's JVM.
     """
     return {
         **{
@@ -146,7 +148,7 @@ def spark_properties(
             for name, value in _file_systems(buckets, file_system, hdfs).items()
         },
         "spark.sql.streaming.checkpointFileManagerClass": spark.checkpoint_manager,
-        "spark.driver.defaultJavaOptions": _JAVA_OPTIONS,
+        "spark.driver.defaultJavaOptions": " ".join((_JAVA_OPTIONS, *java_options)),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.showConsoleProgress": "false",

@@ -33,6 +33,7 @@ from headrace.core.clock import SystemClock
 from headrace.core.extras import Minor, format_minor, minor_of
 from headrace.spark_submit.access import Command
 from headrace.spark_submit.arguments import Submission, job_sources, option_values
+from headrace.spark_submit.class_archive import make_archive
 from headrace.spark_submit.emr_releases import release_of
 from headrace.spark_submit.environments import (
     CACHE_VARIABLE,
@@ -46,7 +47,7 @@ from headrace.spark_submit.environments import (
 )
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.logs import CONTROLLER, note
-from headrace.spark_submit.sparks import JobSpark, facts_of
+from headrace.spark_submit.sparks import JobSpark, facts_of, java_for
 
 # Documented: jobs-spark-streaming-connectors.html (EMR Serverless), from 7.1.0 on.
 FOLDER_ON_EMR = "/usr/share/aws/kinesis/"
@@ -312,12 +313,16 @@ def main() -> None:
     try:
         interpreter, version = python_for(spark, [minor_of(python)])
         environment = find_cached(spark, version)
+        was_there = environment.whole
         ensure(
             environment,
             interpreter,
             say=lambda text: _note(Path(controller), text),
             mend=f"{build_command(label)}.",
         )
+        # Linking takes half a second, and the archive 20: it is worth the wait only beside a download of minutes.
+        if not was_there and not environment.home.is_symlink():
+            _archive_classes(environment, Path(controller))
         if wants_connector:
             make_packages(environment)
         for line in facts_of(release_of(label), environment):
@@ -326,6 +331,12 @@ def main() -> None:
         _note(Path(controller), str(error))
         sys.exit(str(error))
     os.execvpe(command[0], command, environ)
+
+
+def _archive_classes(environment: Environment, controller: Path) -> None:
+    problem = make_archive(environment, *java_for(minor_of(environment.spark)))
+    if problem is not None:
+        _note(controller, f"no archive of Spark's classes, so jobs start more slowly: {problem}")
 
 
 def _note(controller: Path, text: str) -> None:

@@ -91,6 +91,11 @@ class Relation:
         """Return the key's columns."""
         return tuple(column for column in self.columns if column.is_key)
 
+    def needs_key(self) -> bool:
+        """Return whether a row needs its whole key: a table's, and a stream's of one column, which any text may be."""
+        keys = self.key_columns()
+        return self.is_table or (len(keys) == 1 and not keys[0].type.of)
+
 
 @dataclass(frozen=True)
 class Input:

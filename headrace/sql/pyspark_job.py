@@ -162,7 +162,7 @@ class _Compiler:
             f"    records = {reader}(spark, arguments, {literal(relation.stream)})",
             f"    rows = read_{relation.format.lower()}(",
             f"        records, {literal(relation.name)}, {self._schema(relation)}{self._sep(relation)},",
-            f"        keys={self._keys(relation)!r}, is_table={relation.is_table},",
+            f"        keys={self._keys(relation)!r}, needs_key={relation.needs_key()}, is_table={relation.is_table},",
             f"        rowtime={literal(self._rowtime(relation))},",
             *self._times(relation),
             "    )",
@@ -198,10 +198,18 @@ class _Compiler:
         return f", {literal(relation.delimiter)}, {keys!r}"
 
     def _keys(self, relation: Relation) -> dict[str, str]:
+        """Return what reads each of the key's columns of a record's partition key, such as a|b of two."""
         keys = relation.key_columns()
+        parts, count = "split(_key, '[|]')", len(keys)
+        texts = [
+            "_key" if count == 1 else f"CASE WHEN size({parts}) = {count} THEN {parts}[{index}] END"
+            for index in range(count)
+        ]
         # A partition key is text: no STRUCT, ARRAY or MAP is read of it.
-        is_of_text = len(keys) == 1 and not keys[0].type.of
-        return {keys[0].name: keys[0].type.spark()} if is_of_text else {}
+        return {
+            one.name: f"{'cast(NULL' if one.type.of else f'try_cast({text}'} AS {one.type.spark()})"
+            for one, text in zip(keys, texts, strict=True)
+        }
 
     def _rowtime(self, relation: Relation) -> str:
         if not relation.timestamp:

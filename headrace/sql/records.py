@@ -15,9 +15,8 @@ from typing import Any
 from headrace.sql import conversions
 from headrace.sql.avro import BAD, avro_decoder, avro_encoder
 from headrace.sql.operators import moment
-from headrace.sql.plan import (
-    Relation,
-)
+from headrace.sql.plan import Relation
+from headrace.sql.types import SqlType
 
 # A field may be as long as a record.
 csv.field_size_limit(1 << 25)
@@ -67,21 +66,40 @@ def read_record(relation: Relation, record: Record) -> Row | None:
     if isinstance(data, bytes) and relation.format != "AVRO":
         data = data.decode("utf-8", "replace")
     if relation.is_table and data in (None, "", "null", b"", b"null"):
-        columns = {column.name: None for column in relation.columns}
-        for column in relation.key_columns():
-            columns[column.name] = conversions.cast(record.key, column.type)
+        of_key = _key_values(relation, record.key)
+        if None in of_key.values():
+            # What it deletes is not known.
+            return None
+        columns = dict.fromkeys([column.name for column in relation.columns]) | of_key
         return Row(columns, record.key, record.arrival, deleted=True, number=record.number)
     try:
         columns = _columns(relation, data)
-        keys = relation.key_columns()
-        if len(keys) == 1 and not keys[0].type.of and columns[keys[0].name] is None:
-            columns[keys[0].name] = conversions.cast(record.key, keys[0].type)
+        of_key = _key_values(relation, record.key)
+        columns |= {name: value for name, value in of_key.items() if columns[name] is None}
+        if relation.needs_key() and None in [columns[name] for name in of_key]:
+            return None
         time = _time(relation, columns, record.arrival)
     except BAD:
         return None
     if time is None:
         return None
     return Row(columns, record.key, time, number=record.number, arrival=record.arrival)
+
+
+def _key_values(relation: Relation, key: str) -> dict[str, Any]:
+    """Return what a partition key says of the key's columns: each one's part of it; None of what says nothing."""
+    keys = relation.key_columns()
+    parts = [key] if len(keys) == 1 else key.split("|")
+    if len(parts) != len(keys):
+        return dict.fromkeys([one.name for one in keys])
+    return {one.name: _key_value(part, one.type) for one, part in zip(keys, parts, strict=True)}
+
+
+def _key_value(text: str, type_: SqlType) -> Any:
+    try:
+        return None if type_.of else conversions.cast(text, type_)
+    except BAD:
+        return None
 
 
 def error_of(relation: Relation, record: Record) -> dict[str, Any]:

@@ -5,14 +5,14 @@ query's batches, and the time of each part from the query's own progress; beside
 boto3 (on Spark 3.5 a foreachBatch). Then a query writes rows with every key in order, beside a foreachBatch over boto3.
 AWS's read limits are off, because they restrict a shard to 2 MiB per second.
 
-Without `--spark` it also measures single records in a running query (the time from the put to the row, without and with
-state) and an EMR step (the time from AddJobFlowSteps to the job's first line, beside a bare `spark-submit` of the same
-job).
+With `--start` it measures a step from its request to its end, by part (`spark_start.py`).
+Without `--spark` and `--start` it also measures single records in a running query (the time from the put to the row,
+without and with state) and an EMR step (the time from AddJobFlowSteps to the job's first line, beside a bare
+`spark-submit` of the same job).
 """
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import statistics
@@ -22,7 +22,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import boto3
 import click
 from rich.console import Console
 from rich.table import Table
@@ -38,12 +37,12 @@ from headrace.spark_submit.sparks import find_spark_home
 from scripts.benchmarks.servers import running
 from scripts.benchmarks.spark_measures import (
     REGION,
-    WAIT_S,
     Bench,
     Run,
     counts,
     session,
 )
+from scripts.benchmarks.spark_start import run_step, start_table
 from scripts.spark_matrix import MATRIX, environment_of
 
 ROOT = Path(__file__).parents[2]
@@ -101,41 +100,9 @@ def bare_s(folder: Path) -> tuple[float, float]:
 
 def step_s(endpoint_url: str) -> tuple[float, float, float]:
     """Return a step's seconds from AddJobFlowSteps to RUNNING, to the job's first line, and to its session."""
-
-    def client(service: str) -> Any:
-        return boto3.client(service, region_name=REGION, endpoint_url=endpoint_url)
-
-    s3, emr = client("s3"), client("emr")
-    s3.create_bucket(Bucket="bench")
-    s3.put_object(Bucket="bench", Key="job.py", Body=JOB.encode())
-    cluster = emr.run_job_flow(
-        Name="bench",
-        LogUri="s3://bench/logs/",
-        ReleaseLabel=DEFAULT_LABEL,
-        ServiceRole="EMR_DefaultRole",
-        JobFlowRole="EMR_EC2_DefaultRole",
-        Instances={
-            "MasterInstanceType": "m5.xlarge",
-            "InstanceCount": 1,
-            "KeepJobFlowAliveWhenNoSteps": True,
-        },
-    )["JobFlowId"]
-    emr.get_waiter("cluster_running").wait(ClusterId=cluster, WaiterConfig={"Delay": 1})
-    jar = {"Jar": "command-runner.jar", "Args": ["spark-submit", "s3://bench/job.py"]}
-    began, running_s, state = time.monotonic(), 0.0, "PENDING"
-    step = emr.add_job_flow_steps(
-        JobFlowId=cluster,
-        Steps=[{"Name": "job", "ActionOnFailure": "CONTINUE", "HadoopJarStep": jar}],
-    )["StepIds"][0]
-    while state in ("PENDING", "RUNNING") and time.monotonic() - began < WAIT_S:
-        state = emr.describe_step(ClusterId=cluster, StepId=step)["Step"]["Status"]["State"]
-        running_s = running_s or (time.monotonic() - began if state != "PENDING" else 0.0)
-        time.sleep(0.02)
-    if state != "COMPLETED":
-        raise click.ClickException(f"the step is {state}")
-    log = s3.get_object(Bucket="bench", Key=f"logs/{cluster}/steps/{step}/stdout.gz")["Body"].read()
-    first, session = _moments(gzip.decompress(log).decode())
-    return running_s, first - began, session - began
+    began, running, _, output = run_step(endpoint_url, DEFAULT_LABEL, JOB)
+    first, session = _moments(output)
+    return running - began, first - began, session - began
 
 
 def measured(python: Path, asked: dict[str, Any]) -> dict[str, float]:
@@ -208,15 +175,28 @@ def sink_rows(bench: Bench, records: int) -> list[tuple[str, float, str, str, bo
     "which",
     help=f"Compare Sparks, installed on first use: all, or, comma-separated, some of {', '.join(MATRIX)}.",
 )
+@click.option(
+    "--start",
+    "labels",
+    help="Measure the parts of a step's start on comma-separated release labels.",
+)
+@click.option("--rounds", default=3, show_default=True, help="Rounds of --start; the least counts.")
 def main(
     records: int,
     slow_records: int,
     sink_records: int,
     puts: int,
     which: str | None,
+    labels: str | None,
+    rounds: int,
 ) -> None:
     """Measure the Kinesis source and sink on two local cores."""
     console = Console()
+    if labels is not None:
+        with running("headrace") as cloud:
+            endpoint_url = f"http://127.0.0.1:{cloud.port}"
+            console.print(start_table(endpoint_url, labels.split(","), rounds))
+        return
     if which is not None:
         versions: list[str] = [*MATRIX] if which == "all" else which.split(",")
         if unknown := set(versions) - set(MATRIX):

@@ -156,3 +156,27 @@ def test_a_queries_own_function_is_read_beside_it_and_a_cloud_is_not_asked(tmp_p
         ValueError, match="INFER reads the records of x, and no cloud is asked here"
     ):
         synthesize(tmp_path, inferred)
+
+
+def test_late_rows_of_a_join_have_a_stream_that_the_nodes_may_write(tmp_path: Path) -> None:
+    text = """CREATE STREAM a (id VARCHAR KEY, k INT) WITH (stream = 'a');
+    CREATE STREAM b (id VARCHAR KEY, k INT) WITH (stream = 'b');
+    SET 'late.stream' = 'lates';
+    CREATE STREAM met AS SELECT a.id, b.id AS other FROM a JOIN b WITHIN 1 HOUR GRACE PERIOD 1 MINUTE ON a.k = b.k;"""
+    stack = Stack(App(outdir=str(tmp_path / "out")), "sql")
+    (tmp_path / "met.sql").write_text(text)
+    source = {one: kinesis.Stream(stack, one.upper(), stream_name=one) for one in ("a", "b")}
+    StreamingSql(stack, "Met", sql=tmp_path / "met.sql", source=source)
+    template = Template.from_stack(stack)
+    template.resource_count_is("AWS::Kinesis::Stream", 4)
+    (step,) = template.find_resources("AWS::EMR::Step").values()
+    args = step["Properties"]["HadoopJarStep"]["Args"]
+    names = [args[i + 1]["Fn::Join"][1] for i, word in enumerate(args) if word == "--stream"]
+    (lates,) = (one[1]["Ref"] for one in names if one[0] == "lates=")
+    policies = template.find_resources("AWS::IAM::Policy").values()
+    statements = [
+        one for policy in policies for one in policy["Properties"]["PolicyDocument"]["Statement"]
+    ]
+    assert any(
+        lates in json.dumps(one) and "kinesis:PutRecords" in one["Action"] for one in statements
+    )

@@ -31,6 +31,7 @@ CREATE TABLE makers (id INT PRIMARY KEY, title VARCHAR) WITH (stream = 'makers')
 CREATE STREAM ticks (symbol VARCHAR, price DOUBLE, sold BIGINT)
   WITH (stream = 'ticks', format = 'DELIMITED', timestamp = 'sold');
 CREATE STREAM keyed_ticks (id INT KEY, symbol VARCHAR, price DOUBLE) WITH (stream = 'keyed_ticks', format = 'DELIMITED');
+CREATE TABLE pairs (a INT PRIMARY KEY, b VARCHAR PRIMARY KEY, n INT) WITH (stream = 'pairs');
 CREATE STREAM binary (id VARCHAR, at TIMESTAMP, cents DECIMAL(9,2), day DATE, raw BYTES, tags ARRAY<VARCHAR>,
   counts MAP<VARCHAR, BIGINT>, inner_part STRUCT<x DOUBLE, y BOOLEAN>)
   WITH (stream = 'binary', format = 'AVRO', timestamp = 'at');
@@ -68,6 +69,7 @@ CREATE STREAM side_by_side AS SELECT EXPLODE(tags) AS tag, origin, EXPLODE(GENER
   WHERE dep_delay < 5 OR dep_delay IS NULL;
 CREATE TABLE few AS SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier HAVING COUNT(*) < 2;
 CREATE STREAM keyed AS SELECT * FROM keyed_ticks;
+CREATE TABLE of_pairs AS SELECT * FROM pairs;
 CREATE STREAM joined AS SELECT f.event_id, w.temp, f.origin, w.ROWPARTITION AS shard, f.ROWOFFSET AS number FROM flights f LEFT JOIN weather w
   WITHIN 1 HOURS GRACE PERIOD 2 HOURS ON f.origin = w.origin;
 CREATE STREAM seated AS SELECT f.event_id, p.seats, p.ROWPARTITION AS shard, p.ROWOFFSET AS number FROM flights f LEFT JOIN planes p ON f.carrier = p.carrier;
@@ -135,6 +137,9 @@ def build_records() -> list[tuple[Any, Any, Any]]:
         ("ticks", "k", f'"L \\"I\\"",5,{at_ms(4)}\nLINES,6,{at_ms(5)}'),
         ("ticks", "k", f'"IN\nQUOTES",5,{at_ms(4)}'),
         *(("keyed_ticks", "7", text) for text in ("A,1.5", "8,B,", "x,C,1", "D,x", "E", ",")),
+        ("keyed_ticks", "seven", "A,1.5"),
+        *(("pairs", key, {"n": 1}) for key in ("7|x", "8|x", "9|y", "9|y|z", "x|9")),
+        *(("pairs", key, None) for key in ("8|x", "9", "x|9")),
         (
             "binary",
             "k",

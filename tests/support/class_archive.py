@@ -14,10 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from headrace.spark_submit.class_archive import JOB
 from headrace.spark_submit.zip_compiler import compile_modules
 from tests.support.java import ARCHIVES, archive_of, make_java, real_java
-
-JOB = Path(__file__).with_name("class_archive_job.py")
 
 
 def make(home: Path, python: Path) -> None:

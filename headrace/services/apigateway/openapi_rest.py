@@ -29,6 +29,12 @@ from headrace.services.apigateway.openapi import (
 
 _PLACES = {"path": "path", "query": "querystring", "header": "header"}
 _PREFIX = "x-amazon-apigateway-"
+# AWS's quota of an API's resources can be raised; here it bounds the parts of one path, which moto climbs recursively.
+_MOST_RESOURCES = 300
+_TOO_MANY = (
+    "Maximum number of resources for this API has been reached."
+    " Please contact AWS if you need additional resources."
+)
 _NAMES_OF_INTEGRATION = {
     "credentials": "credentials",
     "requestTemplates": "request_templates",
@@ -129,6 +135,14 @@ class _Import:
         self._backend, self._api, self._definition = backend, api, definition
         self._authorizers: dict[str, tuple[str, str]] = {}
         self._validators: dict[str, str] = {}
+        resources = list(api.resources.values())
+        self._ids: dict[str, str] = {resource.get_path(): resource.id for resource in resources}
+        # Of each resource, the part of its child that is a variable.
+        self._variable_parts: dict[str, str] = {
+            resource.parent_id: resource.path_part
+            for resource in resources
+            if resource.path_part.startswith("{")
+        }
 
     def run(self, query: Mapping[str, str]) -> None:
         """Make everything. Raises BadDefinition."""
@@ -243,26 +257,31 @@ class _Import:
 
     def _resource(self, path: str) -> str:
         """Return the id of a path's resource; it and its parents are made if they are missing."""
-        known = self._api.get_resource_for_path(path)
-        if known is not None:
-            return str(known.id)
-        parent_path, _, part = path.rpartition("/")
-        parent = self._resource(parent_path or "/")
+        missing: list[str] = []
+        while path not in self._ids:
+            missing.append(path)
+            if len(missing) > _MOST_RESOURCES:
+                raise BadDefinition(f"Unable to create resource at path '{path}': {_TOO_MANY}")
+            path = path.rpartition("/")[0] or "/"
+        for child in reversed(missing):
+            self._ids[child] = self._child(self._ids[path], child)
+            path = child
+        return self._ids[path]
+
+    def _child(self, parent: str, path: str) -> str:
+        part = path.rpartition("/")[2]
         if part.startswith("{"):
-            self._check_siblings(parent, part, path)
+            other = self._variable_parts.setdefault(parent, part)
+            if other != part:
+                raise BadDefinition(
+                    f"Unable to create resource at path '{path}': A sibling ({other}) of this resource"
+                    " already has a variable path part -- only one is allowed"
+                )
         resource = _make(
             f"create resource at path '{path}'",
             lambda: self._backend.create_resource(self._api.id, parent, part),
         )
         return str(resource.id)
-
-    def _check_siblings(self, parent: str, part: str, path: str) -> None:
-        for other in self._api.resources.values():
-            if other.parent_id == parent and other.path_part.startswith("{"):
-                raise BadDefinition(
-                    f"Unable to create resource at path '{path}': A sibling ({other.path_part}) of this resource"
-                    " already has a variable path part -- only one is allowed"
-                )
 
     def _method(self, operation: Operation) -> None:
         resource, members = self._resource(operation.path), operation.members

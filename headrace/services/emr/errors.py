@@ -25,6 +25,8 @@ LONGEST_IDLE_S = 604_800
 DEFAULT_IDLE_S = 3600
 # Documented: API_ListReleaseLabels, "The default is 100"; the model's maximum too.
 RELEASE_LABELS_PER_PAGE = 100
+# Documented: emr-plan-bootstrap, "up to 16 bootstrap actions per cluster".
+MOST_BOOTSTRAP_ACTIONS = 16
 # Documented: a cluster has one master or three (emr-plan-ha).
 MASTERS_OF_HIGH_AVAILABILITY = 3
 # Documented: API_DescribeJobFlows, job flows created within the last two weeks.
@@ -68,6 +70,11 @@ def unknown_release(error: UnknownRelease) -> str:
 def unknown_job_flow() -> AwsError:
     """No cluster with that id: the error of older operations."""
     return validation("Specified job flow ID does not exist.")
+
+
+def unknown_security_configuration(name: str) -> str:
+    """No security configuration of that name; the sentence is assumed."""
+    return f"Security configuration with name '{name}' does not exist."
 
 
 def ended_job_flow() -> AwsError:

@@ -17,6 +17,10 @@ DEFAULT_FAILED_ATTEMPTS_PER_HOUR = 5
 DEFAULT_TIMEOUT_MINUTES = 720
 # Documented: API_AutoStopConfig, "Defaults to 15 minutes".
 DEFAULT_IDLE_MINUTES = 15
+# Documented: API_SchedulerConfiguration, the default of an application that has a scheduler, and the valid ranges.
+DEFAULT_CONCURRENT_RUNS = 15
+CONCURRENT_RUNS = (1, 1000)
+QUEUE_TIMEOUT_MINUTES = (15, 720)
 # Documented: State details have at most 256 characters (String256).
 LONGEST_DETAILS = 256
 # From AWS's answer to a shorter timeout: "RunTimeout must be at least 5 minutes."

@@ -15,6 +15,7 @@ import msgspec
 from headrace.core.arn import make_arn
 from headrace.core.values import get_mapping
 from headrace.services.emr_serverless.errors import (
+    DEFAULT_CONCURRENT_RUNS,
     DEFAULT_FAILED_ATTEMPTS_PER_HOUR,
     DEFAULT_IDLE_MINUTES,
     DEFAULT_TIMEOUT_MINUTES,
@@ -149,7 +150,8 @@ class Application:
     @property
     def most_runs(self) -> int | None:
         """How many job runs may run at a time; None for no limit."""
-        return get_mapping(self.request, "schedulerConfiguration").get("maxConcurrentRuns")
+        scheduler = get_mapping(self.request, "schedulerConfiguration")
+        return scheduler.get("maxConcurrentRuns", DEFAULT_CONCURRENT_RUNS) if scheduler else None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -102,6 +102,7 @@ STEP = {"Name": "s", "ActionOnFailure": "CONTINUE", "HadoopJarStep": {"Jar": "s3
 
 ROLE = "arn:aws:iam::000000000000:role/steps"
 MONITORING = {
+    "SecurityConfiguration": "kept",
     "StepExecutionRoleArn": ROLE,
     "MonitoringConfiguration": {
         "CloudWatchLogConfiguration": {
@@ -414,7 +415,9 @@ CASES = [
 @pytest.fixture(scope="module")
 def emr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with InProcessCloud(tmp_path_factory.mktemp("emr"), spark="installed") as cloud:
-        yield cloud.client("emr")
+        client = cloud.client("emr")
+        client.create_security_configuration(Name="kept", SecurityConfiguration="{}")
+        yield client
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,10 @@ NO_CAPACITY = (
 )
 
 
+def bootstrap_action(name: str) -> dict[str, Any]:
+    return {"Name": name, "ScriptBootstrapAction": {"Path": "s3://scripts/a.sh"}}
+
+
 def groups(*some: dict[str, Any]) -> dict[str, Any]:
     return {"Instances": {"InstanceGroups": list(some)}}
 
@@ -56,6 +60,14 @@ def volume(**specification: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (
+            {"SecurityConfiguration": "none"},
+            "Security configuration with name 'none' does not exist.",
+        ),
+        (
+            {"BootstrapActions": [bootstrap_action(f"b{n}") for n in range(17)]},
+            "Maximum number of bootstrap actions for cluster exceeded. The maximum is 16.",
+        ),
         ({"ServiceRole": None}, "ServiceRole is required for creating cluster."),
         ({"JobFlowRole": None}, "InstanceProfile is required for creating cluster."),
         (
@@ -212,6 +224,7 @@ def test_what_aws_refuses_is_refused_in_its_words(
     "change",
     [
         {},
+        {"BootstrapActions": [bootstrap_action(f"b{n}") for n in range(16)]},
         groups(MASTER, CORE, TASK, TASK),
         groups({**MASTER, "InstanceCount": 3}),
         spot("0.125"),

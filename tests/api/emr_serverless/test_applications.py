@@ -86,6 +86,27 @@ def test_bad_applications_are_refused(lab: Lab, request_: dict[str, object]) -> 
         lab.emr.create_application(**{**good, **request_})
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "words"),
+    [
+        ({"maxConcurrentRuns": 0}, "maxConcurrentRuns must be between 1 and 1000."),
+        ({"maxConcurrentRuns": 1001}, "maxConcurrentRuns must be between 1 and 1000."),
+        ({"queueTimeoutMinutes": 14}, "queueTimeoutMinutes must be between 15 and 720."),
+        ({"queueTimeoutMinutes": 721}, "queueTimeoutMinutes must be between 15 and 720."),
+    ],
+)
+def test_a_scheduler_outside_the_documented_ranges_is_refused(
+    lab: Lab, scheduler: dict[str, int], words: str
+) -> None:
+    made = lab.application(schedulerConfiguration={"maxConcurrentRuns": 1000})
+    with pytest.raises(ClientError, match=words):
+        lab.application(schedulerConfiguration=scheduler)
+    with pytest.raises(ClientError, match=words):
+        lab.emr.update_application(
+            applicationId=made, clientToken="u", schedulerConfiguration=scheduler
+        )
+
+
 def test_lists_come_in_pages_newest_first(lab: Lab) -> None:
     made = [lab.application() for _ in range(3)]
     pages = lab.emr.get_paginator("list_applications").paginate(PaginationConfig={"PageSize": 2})

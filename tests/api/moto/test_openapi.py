@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from botocore.exceptions import ClientError
+from moto.apigateway import models as moto_models
 
 from headrace.aws.calls.http import HttpRequest
 from tests.api.apigateway.test_invocation import Lab
@@ -118,7 +119,7 @@ def ask(lab: Lab, api_id: str, path: str, method: str = "GET", **headers: str) -
 
 
 def resources_of(lab: Lab, api_id: str) -> dict[str, Any]:
-    items = lab.rest.get_resources(restApiId=api_id, embed=["methods"], limit=100)["items"]
+    items = lab.rest.get_resources(restApiId=api_id, embed=["methods"], limit=500)["items"]
     return {item["path"]: item for item in items}
 
 
@@ -254,6 +255,7 @@ BAD: list[tuple[Any, str]] = [
     ({"paths": {"/a": {"$ref": "http://x.example/y"}}}, "is not in the definition"),
     ({"paths": {"/a": {"$ref": "#/paths/~1a"}}}, "refers to itself"),
     ({"paths": {"/a b": {"get": {}}}}, "Errors found during import:\n\tUnable to create resource at path '/a b': "),
+    ({"paths": {"/a" * 2000: {"get": {}}}}, "Maximum number of resources for this API has been reached."),
     ({"paths": {"/{a}": {"get": {}}, "/{b}": {"get": {}}}}, "already has a variable path part -- only one is allowed"),
     ({"paths": {"/a": {"get": {"x-amazon-apigateway-integration": {"type": "http", "httpMethod": "GET", "uri": "x"}}}}},
      "Unable to put integration on 'GET' for resource at path '/a': Invalid HTTP endpoint specified for URI"),
@@ -282,6 +284,24 @@ def test_a_bad_definition_is_refused_and_changes_nothing(lab: Lab, body: Any, sa
     for answer in (kept[0], after[0]):
         answer.pop("ResponseMetadata")
     assert after == kept
+
+
+def test_no_path_of_a_definition_is_looked_for_among_all_others(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    looks = 0
+    get_path = moto_models.Resource.get_path
+
+    def count_and_get(resource: Any) -> str:
+        nonlocal looks
+        looks += 1
+        return get_path(resource)
+
+    monkeypatch.setattr(moto_models.Resource, "get_path", count_and_get)
+    paths = {f"a{i}/{{b}}": None for i in range(100)}
+    made = lab.rest.import_rest_api(body=json.dumps(openapi(lab, **paths)))
+    assert looks < 100
+    assert len(resources_of(lab, made["id"])) == 201
 
 
 # --- HTTP APIs --------------------------------------------------------------------------------

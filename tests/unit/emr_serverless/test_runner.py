@@ -50,6 +50,20 @@ def application(store: Store, clock: FakeClock, **request: Any) -> Application:
     return made
 
 
+@pytest.mark.parametrize(
+    ("request_", "most"),
+    [
+        ({}, None),
+        ({"schedulerConfiguration": {"maxConcurrentRuns": 2}}, 2),
+        ({"schedulerConfiguration": {"queueTimeoutMinutes": 20}}, 15),
+    ],
+)
+def test_a_scheduler_lets_fifteen_runs_at_a_time_by_default(
+    store: Store, request_: dict[str, Any], most: int | None
+) -> None:
+    assert application(store, FakeClock(), **request_).most_runs == most
+
+
 def job_run(store: Store, clock: FakeClock, **request: Any) -> JobRun:
     now_ms = clock.now_ms()
     run = JobRun(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -177,3 +178,40 @@ def test_a_query_that_fails_ends_the_job_while_those_before_it_go_on():
     names["wait_for"]([Started(True), Started(True)])
     with pytest.raises(RuntimeError, match="no stream"):
         names["wait_for"]([Started(False), Started(RuntimeError("no stream"))])
+
+
+def test_a_list_in_a_store_of_objects_is_written_anew_in_one_put() -> None:
+    """A store of objects shows what is written when it is whole, and renames by copying: no part, no rename, no sum."""
+    source = compile_script(read_script(RELATIONS + TABLE_JOIN), "A test.")
+    written: dict[str, bytes] = {}
+
+    class Files:
+        def create(self, path: str, overwrite: bool) -> Stream:
+            assert overwrite
+            return Stream(path)
+
+    class Stream:
+        def __init__(self, path: str) -> None:
+            self.path, self.data = path, b""
+
+        def write(self, data: bytes) -> None:
+            self.data += bytes(data)
+
+        def close(self) -> None:
+            written[self.path] = self.data
+
+    class Path(str):
+        __slots__ = ()
+
+        def toUri(self) -> Path:
+            return self
+
+        def getScheme(self) -> str:
+            return self.partition(":")[0]
+
+    names: dict[str, Any] = {"file_system": lambda _spark, path: (Files(), Path(path))}
+    text = source[source.index("def replace_file(") :]
+    exec(text[: text.index("\n\n\n")], names)
+    names["replace_file"](None, "s3://bucket/puts/9.compact", "s3://bucket/part", "v1\nline")
+    # Without a session: nothing of it was asked for.
+    assert written == {"s3://bucket/puts/9.compact": b"v1\nline"}

@@ -101,3 +101,25 @@ def test_a_query_of_several_joins_has_the_rows_of_one_join_after_the_other(
         row.columns for row in fold.results["rest"]
     ]
     assert latest("of_tables") == latest("rest_of")
+
+
+def test_a_tombstone_whose_key_says_not_which_row_is_unreadable() -> None:
+    text = """CREATE TABLE one (a INT PRIMARY KEY, n INT) WITH (stream = 'one');
+    CREATE TABLE two (a INT PRIMARY KEY, b VARCHAR PRIMARY KEY, n INT) WITH (stream = 'two');
+    CREATE TABLE of_one AS SELECT * FROM one; CREATE TABLE of_two AS SELECT * FROM two;"""
+    records = [
+        ("one", Record({"n": 1}, "7")),
+        ("one", Record({"n": 1}, "seven")),
+        ("one", Record(None, "seven")),
+        ("two", Record({"a": 7, "b": "x", "n": 1}, "7|x")),
+        ("two", Record({"n": 2}, "8|x")),
+        ("two", Record({"a": 9, "n": 2}, "9")),
+        ("two", Record(None, "7")),
+        ("two", Record(None, "7|x|y")),
+        ("two", Record(None, "7|x")),
+    ]
+    fold = run(read_script(text), records)
+    assert [(row.key, row.deleted) for row in fold.results["of_one"]] == [("7", False)]
+    rows = [(row.columns["a"], row.columns["b"], row.deleted) for row in fold.results["of_two"]]
+    assert rows == [(7, "x", False), (8, "x", False), (7, "x", True)]
+    assert fold.unreadable == {"one": 2, "two": 3}

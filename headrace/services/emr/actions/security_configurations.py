@@ -13,7 +13,11 @@ from headrace.core.arn import make_arn
 from headrace.core.values import moment
 from headrace.services.emr.actions.common import page, present
 from headrace.services.emr.backend import Emr
-from headrace.services.emr.errors import CLUSTERS_PER_PAGE, invalid_request
+from headrace.services.emr.errors import (
+    CLUSTERS_PER_PAGE,
+    invalid_request,
+    unknown_security_configuration,
+)
 from headrace.services.emr.state import SecurityConfiguration
 
 # On by default, with an exception for SSH (documented: emr-block-public-access).
@@ -68,7 +72,7 @@ def put_block_public_access_configuration(
 def _find(emr: Emr, call: Call, name: str) -> SecurityConfiguration:
     security_configuration = emr.store.security_configurations(call.account, call.region).get(name)
     if security_configuration is None:
-        raise invalid_request(f"Security configuration with name '{name}' does not exist.")
+        raise invalid_request(unknown_security_configuration(name))
     return security_configuration
 
 

@@ -24,6 +24,7 @@ from headrace.services.emr.actions.common import (
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import (
     MOST_ACTIVE_STEPS,
+    MOST_BOOTSTRAP_ACTIONS,
     MOST_CANCELLED_STEPS,
     MOST_CONCURRENT_STEPS,
     MOST_STEP_IDS,
@@ -31,6 +32,7 @@ from headrace.services.emr.errors import (
     ended_job_flow,
     invalid_request,
     unknown_release,
+    unknown_security_configuration,
     unknown_step,
     validation,
 )
@@ -52,6 +54,7 @@ def run_job_flow(emr: Emr, call: Call, request: shapes.RunJobFlowInput) -> shape
     _check_roles(request)
     _check_images(request)
     _check_release(request.get("ReleaseLabel"))
+    _check_additions(emr, call, request)
     check_instances(instances)
     idle, scaling = request.get("AutoTerminationPolicy"), request.get("ManagedScalingPolicy")
     if scaling is not None:
@@ -92,6 +95,17 @@ def _check_roles(request: shapes.RunJobFlowInput) -> None:
     for member, name in (("ServiceRole", "ServiceRole"), ("JobFlowRole", "InstanceProfile")):
         if not request.get(member):
             raise validation(f"{name} is required for creating cluster.")
+
+
+def _check_additions(emr: Emr, call: Call, request: shapes.RunJobFlowInput) -> None:
+    """Raise AwsError for a security configuration that is not there, or too many bootstrap actions (assumed words)."""
+    name = request.get("SecurityConfiguration")
+    if name and name not in emr.store.security_configurations(call.account, call.region):
+        raise validation(unknown_security_configuration(name))
+    if len(request.get("BootstrapActions") or []) > MOST_BOOTSTRAP_ACTIONS:
+        raise validation(
+            f"Maximum number of bootstrap actions for cluster exceeded. The maximum is {MOST_BOOTSTRAP_ACTIONS}."
+        )
 
 
 def _check_images(request: shapes.RunJobFlowInput) -> None:

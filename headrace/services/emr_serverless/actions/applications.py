@@ -14,7 +14,9 @@ from headrace.core.system_tags import count_tags
 from headrace.core.values import BadMarker, moment, page_of, present
 from headrace.services.emr_serverless.backend import EmrServerless
 from headrace.services.emr_serverless.errors import (
+    CONCURRENT_RUNS,
     LONGEST_PAGE,
+    QUEUE_TIMEOUT_MINUTES,
     check_tag_keys,
     conflict,
     not_found,
@@ -77,6 +79,14 @@ def _check_release(label: str) -> None:
         raise validation(f"Unsupported release label {label}{hint}") from None
 
 
+def _check_scheduler(scheduler: shapes.SchedulerConfiguration) -> None:
+    """Raise AwsError for values outside the documented ranges; the sentence is assumed."""
+    ranges = {"maxConcurrentRuns": CONCURRENT_RUNS, "queueTimeoutMinutes": QUEUE_TIMEOUT_MINUTES}
+    for name, (least, most) in ranges.items():
+        if not least <= scheduler.get(name, least) <= most:
+            raise validation(f"{name} must be between {least} and {most}.")
+
+
 @operation("CreateApplication")
 def create_application(
     emr: EmrServerless, call: Call, request: shapes.CreateApplicationRequest
@@ -87,6 +97,7 @@ def create_application(
     if engine is None:
         raise validation(f"Unsupported engine {request['type']}")
     _check_release(request["releaseLabel"])
+    _check_scheduler(request.get("schedulerConfiguration") or {})
     digest = fingerprint(request)
     with emr.store.lock:
         application = next(
@@ -164,6 +175,7 @@ def update_application(
             raise wrong_state(f"Application {application_id}", _AT_REST, application.state)
         if "releaseLabel" in request:
             _check_release(request["releaseLabel"])
+        _check_scheduler(request.get("schedulerConfiguration") or {})
         changes = {k: v for k, v in request.items() if k not in ("applicationId", "clientToken")}
         application.request = {**application.request, **changes}
         application.updated_ms = call.now_ms

@@ -1,4 +1,4 @@
-"""Loads the classes that most jobs load: SQL, files, a Python function, and a streaming query with state."""
+"""A job that loads the classes that most jobs load: SQL, files, a Python function, a streaming query with state."""
 
 # Runs in each Spark's own Python, also 3.9.
 from __future__ import annotations
@@ -13,7 +13,7 @@ WORK = Path(sys.argv[1])
 
 spark = (
     SparkSession.builder.master("local[2]")
-    .config("spark.ui.enabled", "false")
+    .config("spark.ui.port", "0")
     .config("spark.sql.shuffle.partitions", "2")
     .config("spark.sql.warehouse.dir", str(WORK / "warehouse"))
     .getOrCreate()
