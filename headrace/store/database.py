@@ -289,10 +289,16 @@ class Database:
             except sqlite3.OperationalError as error:
                 raise _system_error(error) from error
 
-    def query(self, sql: str, args: Sequence[_SQLITE_VARIABLE] = ()) -> list[tuple[Any, ...]]:
-        """Return all rows of a SELECT."""
-        with self._lock:
+    def query(
+        self, sql: str, args: Sequence[_SQLITE_VARIABLE] = (), *, waits: bool = True
+    ) -> list[tuple[Any, ...]]:
+        """Return all rows of a SELECT. Without `waits`, raises BlockingIOError instead of waiting for a thread."""
+        if not self._lock.acquire(blocking=waits):
+            raise BlockingIOError
+        try:
             return self._run(sql, args).fetchall()
+        finally:
+            self._lock.release()
 
     def rows_within(
         self, sql: str, args: Sequence[_SQLITE_VARIABLE], most_cpu_s: float

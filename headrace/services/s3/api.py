@@ -28,6 +28,7 @@ from headrace.services.s3.files import ObjectFiles
 from headrace.services.s3.history import Histories
 from headrace.services.s3.notification_rules import Targets
 from headrace.services.s3.notifications import Notifications
+from headrace.services.s3.object_reads import may_be_quick
 from headrace.services.s3.store import Buckets, HistoryIndex, ObjectIndex
 from headrace.services.s3.uploads import Uploads
 from headrace.store.database import Database
@@ -126,6 +127,7 @@ def s3_api(s3: S3, *, strict: bool = False) -> ServiceApi:
         profile=PROFILE,
         fidelity=FIDELITY,
         raw=RawRequests(s3, ACTIONS, strictness).answer_raw,
+        may_be_quick=may_be_quick,
         policy_of=s3.policy_of,
         key_of=functools.partial(find_key, s3),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,6 +21,7 @@ from headrace.services.s3 import (
     encryption,
     lifecycle,
     object_headers,
+    object_reads,
     post_form,
     website,
 )
@@ -34,7 +34,6 @@ from headrace.services.s3.errors import (
     not_allowed,
     translate,
 )
-from headrace.services.s3.object_headers import read_customer_key_params
 from headrace.services.s3.routing import (
     Target,
     check_key,
@@ -42,7 +41,7 @@ from headrace.services.s3.routing import (
     parse_target,
     parse_website_host,
 )
-from headrace.services.s3.state import EmptyAnswer, StoredObject
+from headrace.services.s3.state import EmptyAnswer
 
 log = logging.getLogger(__name__)
 
@@ -133,134 +132,6 @@ def _build_written_headers(
     ]
 
 
-# GetObject and HeadObject over HTTP: the headers of an object, and its bytes or a part or range of them.
-
-_CUSTOMER_KEY = "x-amz-server-side-encryption-customer-algorithm"
-# An object up to this size is read into memory; the server sends a larger one from its file.
-READ_WHOLE_BELOW_BYTES = 1024 * 1024
-
-
-def get_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
-    """Answer GetObject. Raises AwsError, BucketNotFound, ObjectNotFound."""
-    stored = _find_object(s3, target)
-    object_headers.check_readable(stored)
-    _check_key(s3, stored)
-    if object_headers.is_not_modified(stored, target.headers, _read_now_ms(request)):
-        return HttpResponse(304, _build_identity_headers(stored))
-    _, length = _find_slice(stored, target)
-    if length >= READ_WHOLE_BELOW_BYTES:
-        file = stored.path.open("rb")
-        if os.fstat(file.fileno()).st_mtime_ns != stored.mtime_ns:
-            # Another write replaced the object. Start again, so that headers and bytes belong to one write.
-            file.close()
-            return get_object(s3, request, target)
-        body = FileSlice(stored.path, *_find_slice(stored, target), file)
-        return _build_response(s3, stored, target, body)
-    stored, data = s3.read(
-        target.bucket,
-        target.key,
-        lambda latest: _find_slice(latest, target),
-        target.query.get("versionId"),
-    )
-    if object_headers.is_not_modified(stored, target.headers, _read_now_ms(request)):
-        return HttpResponse(304, _build_identity_headers(stored))
-    return _build_response(s3, stored, target, data)
-
-
-def head_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
-    """Answer HeadObject. Raises AwsError, BucketNotFound, ObjectNotFound."""
-    stored = _find_object(s3, target)
-    if object_headers.is_not_modified(stored, target.headers, _read_now_ms(request)):
-        return HttpResponse(304, _build_identity_headers(stored))
-    answer = _build_response(s3, stored, target, b"")
-    answer.headers.append(("Content-Length", str(_find_slice(stored, target)[1])))
-    return answer
-
-
-def _find_object(s3: S3, target: Target) -> StoredObject:
-    version_id = target.query.get("versionId")
-    if version_id == "":
-        raise invalid_argument("Version id cannot be the empty string", "versionId", "")
-    stored = s3.object(target.bucket, target.key, version_id)
-    if "customer_md5" in stored.encryption or _CUSTOMER_KEY in target.headers:
-        encryption.check_read(stored, read_customer_key_params(target.headers))
-    return stored
-
-
-def _check_key(s3: S3, stored: StoredObject) -> None:
-    """Refuse to read an object whose KMS key cannot be used. Raises AwsError."""
-    if "key" in stored.encryption:
-        holder = s3.bucket(stored.bucket)
-        s3.keys.usable(stored.encryption["key"], holder.account, holder.region)
-
-
-def _build_response(
-    s3: S3, stored: StoredObject, target: Target, body: bytes | FileSlice
-) -> HttpResponse:
-    first, length = _find_slice(stored, target)
-    headers = _answer_headers(stored, target, is_whole=length == stored.size_bytes)
-    holder = s3.bucket(target.bucket)
-    if "versionId" not in target.query and lifecycle.NAME in holder.configurations:
-        headers += lifecycle.expiration_header(stored, holder)
-    if holder.versioning:
-        headers.append(("x-amz-version-id", stored.version_id))
-    whole = "partNumber" not in target.query and _find_range(stored, target) is None
-    if "partNumber" in target.query and stored.parts:
-        headers.append(("x-amz-mp-parts-count", str(stored.parts)))
-    if whole or not stored.size_bytes:
-        return HttpResponse(200, headers, body)
-    headers.append(("Content-Range", f"bytes {first}-{first + length - 1}/{stored.size_bytes}"))
-    return HttpResponse(206, headers, body)
-
-
-def _find_slice(stored: StoredObject, target: Target) -> tuple[int, int]:
-    """Return (first byte, length) of the requested part or range. Raises AwsError."""
-    number = target.query.get("partNumber")
-    if number is None:
-        return _find_range(stored, target) or (0, stored.size_bytes)
-    if "range" in target.headers:
-        raise AwsError(
-            "InvalidRequest", "Cannot specify both Range header and partNumber query parameter"
-        )
-    return object_headers.find_part(stored, parse_part_number(number))
-
-
-def _find_range(stored: StoredObject, target: Target) -> tuple[int, int] | None:
-    if target.headers.get("if-range", f'"{stored.etag}"').strip('"') != stored.etag:
-        return None
-    return object_headers.parse_range(target.headers.get("range"), stored.size_bytes)
-
-
-def _read_now_ms(request: HttpRequest) -> int:
-    assert request.call is not None
-    return request.call.now_ms
-
-
-def _build_identity_headers(stored: StoredObject) -> list[tuple[str, str]]:
-    return [
-        ("ETag", f'"{stored.etag}"'),
-        ("Last-Modified", object_headers.format_http_date(stored.last_modified_ms)),
-    ]
-
-
-def _answer_headers(
-    stored: StoredObject, target: Target, *, is_whole: bool
-) -> list[tuple[str, str]]:
-    headers = object_headers.build_object_headers(stored)
-    asks_checksum = target.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED"
-    # A part has a checksum too. A range has none, unless it is the whole object.
-    if asks_checksum and (is_whole or "range" not in target.headers):
-        number = target.query.get("partNumber")
-        headers += object_headers.build_checksum_headers(
-            stored, None if number is None else int(number)
-        )
-    for name, header in object_headers.OVERRIDES.items():
-        if name in target.query:
-            headers = [(h, v) for h, v in headers if h != header]
-            headers.append((header, target.query[name].replace("\r", "").replace("\n", "")))
-    return headers
-
-
 # Query parameters that name a sub-resource: a GET or PUT with one of them is not about the object's bytes.
 _SUBRESOURCES = (
     "acl",
@@ -334,7 +205,7 @@ class RawRequests:
         def get(target: Target) -> HttpResponse:
             check_key(bucket, target.key)
             try:
-                return get_object(self._s3, request, target)
+                return object_reads.get_object(self._s3, request, target)
             except Exception as error:
                 raise (translate(error) or error) from error
 
@@ -352,6 +223,11 @@ class RawRequests:
 
     def _answer(self, request: HttpRequest, target: Target) -> HttpResponse:
         query = target.query
+        if request.at_once:
+            known = object_reads.read_at_once(self._s3, target)
+            self._check_owners(target)
+            self._begin("GetObject", request, target)
+            return object_reads.answer_read(self._s3, request, target, *known)
         if request.method == "OPTIONS":
             return website.answer_options(self._s3, request, target)
         self._check_owners(target)
@@ -362,10 +238,10 @@ class RawRequests:
             uploading = "uploadId" in query
             if request.method == "GET" and not uploading:
                 self._begin("GetObject", request, target)
-                return get_object(self._s3, request, target)
+                return object_reads.get_object(self._s3, request, target)
             if request.method == "HEAD":
                 self._begin("HeadObject", request, target)
-                return head_object(self._s3, request, target)
+                return object_reads.head_object(self._s3, request, target)
             if request.method == "PUT" and "x-amz-copy-source" not in target.headers:
                 self._begin("UploadPart" if uploading else "PutObject", request, target)
                 put = upload_part if uploading else put_object

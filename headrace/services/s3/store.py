@@ -123,12 +123,12 @@ class ObjectIndex:
             ],
         )
 
-    def get(self, bucket: str, key: str) -> ObjectRow | None:
-        """Return a key's row, or None."""
-        return self.many(bucket, [key]).get(key)
+    def get(self, bucket: str, key: str, *, waits: bool = True) -> ObjectRow | None:
+        """Return a key's row, or None. Raises as `many`."""
+        return self.many(bucket, [key], waits=waits).get(key)
 
-    def many(self, bucket: str, keys: Sequence[str]) -> dict[str, ObjectRow]:
-        """Return the rows of the `keys` that have a row."""
+    def many(self, bucket: str, keys: Sequence[str], *, waits: bool = True) -> dict[str, ObjectRow]:
+        """Return the rows of the `keys` that have a row. Without `waits`, raises BlockingIOError instead."""
         rows: dict[str, ObjectRow] = {}
         for start in range(0, len(keys), _MOST_VARIABLES):
             some = keys[start : start + _MOST_VARIABLES]
@@ -136,6 +136,7 @@ class ObjectIndex:
             for row in self._database.query(
                 f"SELECT {_COLUMNS} FROM s3_objects WHERE bucket = ? AND key IN ({marks})",
                 (bucket, *some),
+                waits=waits,
             ):
                 rows[row[0]] = ObjectRow(row[0], bool(row[1]), *row[2:])
         return rows
