@@ -19,6 +19,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
+from headrace.core.evaluation import Budget
+
 # A placeholder without quotes is replaced by this, to see whether a template is JSON.
 _ANY_VALUE = "0"
 Piece = tuple[str, str, bool]
@@ -104,6 +106,7 @@ def _is_json(pieces: list[Piece]) -> bool:
 
 
 MOST_CHARACTERS = 1024
+_BYTES_A_CHILD = 16
 ANY = None
 Step = str | int | None
 
@@ -112,35 +115,42 @@ class NoValue(LookupError):
     """The path matches nothing, or EventBridge does not accept it."""
 
 
-def first_value(path: str, document: Any) -> Any:
-    """Return the first value that a path matches. Raises NoValue."""
+def first_value(path: str, document: Any, budget: Budget | None = None) -> Any:
+    """Return the first value that a path matches. Raises NoValue; TooMuch when there is a budget."""
     steps = _steps(path)
     pending: list[tuple[Any, int]] = [(document, 0)]
     while pending:
         value, depth = pending.pop()
+        if budget is not None:
+            budget.step()
         if depth == len(steps):
             return value
         # Pushed in reverse, so that the first child is popped first.
-        pending += [(child, depth + 1) for child in reversed(_children(value, steps[depth]))]
+        children = _children(value, steps[depth])
+        if budget is not None:
+            budget.read(_BYTES_A_CHILD * len(children))
+        pending += [(child, depth + 1) for child in reversed(children)]
     raise NoValue(path)
 
 
-def fill_paths(parameters: Any, event: Any) -> Any:
+def fill_paths(parameters: Any, event: Any, budget: Budget) -> Any:
     """Return a target's parameters with the event's values in place of their paths, such as `$.detail.id`.
 
-    Raises NoValue with the path that has none.
+    Raises NoValue with the path that has none; TooMuch.
     """
     if isinstance(parameters, dict):
         members = cast("dict[str, Any]", parameters)
-        return {name: fill_paths(value, event) for name, value in members.items()}
+        return {name: fill_paths(value, event, budget) for name, value in members.items()}
     if isinstance(parameters, list):
-        return [fill_paths(value, event) for value in cast("list[Any]", parameters)]
+        return [fill_paths(value, event, budget) for value in cast("list[Any]", parameters)]
     if not isinstance(parameters, str) or not parameters.startswith("$."):
         return parameters
-    value = first_value(parameters, event)
+    value = first_value(parameters, event, budget)
     if value is None:
         raise NoValue(parameters)
-    return value if isinstance(value, str) else compact(value)
+    text = value if isinstance(value, str) else compact(value)
+    budget.make(len(text))
+    return text
 
 
 def _children(value: Any, step: Step) -> list[Any]:

@@ -174,6 +174,7 @@ ALLOWED = {
     "aws/signatures/credential_scopes.py ServiceNames.add": "the paths in our own profiles",
     "services/stepfunctions/jsonata_child.py _engine": "a process of its own, ended after five seconds",
     "services/apigateway/rest_stages.py <module>": "the paths of a stage's settings, which stand in the file",
+    "services/iam/entities.py <module>": "moto's sentences, which stand in the file",
     "moto/storage/shells.py _compile": "patterns of the state that the cloud itself wrote",
     "moto/requests/preparation.py _import_url_table": "moto's own table of URLs",
     "permissions/requests/table.py _resource_type": "the forms of ARNs in our own table",

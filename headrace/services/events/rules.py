@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any, cast
 
+from headrace.core.evaluation import Budget, TooMuch
 from headrace.core.event_patterns import BadEventPattern, compile_pattern, matches_event
 from headrace.deliveries.input_templates import NoValue, compact, fill, first_value
 
@@ -181,12 +182,14 @@ def fill_template(
     """
     is_string = template.lstrip().startswith('"')
     size = len(template)
+    # moto's engine is held meanwhile.
+    budget = Budget("events", may_wait=False)
 
     def value_of(name: str) -> Any:
         if name not in paths:
             return reserved[name.removeprefix(_RESERVED)]
         try:
-            return first_value(str(paths[name]), event)
+            return first_value(str(paths[name]), event, budget)
         except NoValue:
             return ""  # observed: in JSON, too, an empty string
 
@@ -198,14 +201,19 @@ def fill_template(
                 f"The input of a target would be larger than {MOST_INPUT_BYTES} bytes"
             )
 
-    return fill(
-        template,
-        lambda name: name in paths or name.removeprefix(_RESERVED) in reserved,
-        value_of,
-        # Observed: a string loses the quotes of objects and lists, as in `{id:x}`; within JSON they stay.
-        in_quotes=lambda value: compact(value).replace('"', "") if is_string else compact(value),
-        count=count,
-    )
+    try:
+        return fill(
+            template,
+            lambda name: name in paths or name.removeprefix(_RESERVED) in reserved,
+            value_of,
+            # Observed: a string loses the quotes of objects and lists, as in `{id:x}`; within JSON they stay.
+            in_quotes=lambda value: (
+                compact(value).replace('"', "") if is_string else compact(value)
+            ),
+            count=count,
+        )
+    except TooMuch as error:
+        raise InputTooLarge(f"A path of a target's input asks for too much: {error}") from error
 
 
 def at_path(event: Mapping[str, Any], path: str) -> Any:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, cast
 
+from headrace.core.evaluation import Budget, TooMuch
 from headrace.core.ports import CallerIdentity
 from headrace.deliveries.input_templates import NoValue, fill_paths
 from headrace.deliveries.outbox import MOST_AGE_S, MOST_RETRIES, OUTBOX, Delivery, send_to_queue
@@ -115,24 +116,28 @@ def _to_machine(rule: Any, target: Mapping[str, Any], parts: list[str], event: A
     _queue(rule, target, parts, data, "stepfunctions", "StartExecution", params)
 
 
-def _parameters(target: Mapping[str, Any], name: str, event: Any) -> dict[str, Any]:
+def _parameters(rule: Any, target: Mapping[str, Any], name: str, event: Any) -> dict[str, Any]:
     """Return a target's parameters with the event's values for their paths. Raises TargetFailed.
 
     Documented ("Dynamic path parameters" of EventBridge's targets): a whole text may be a path; it refers to the event
     itself. What happens to a path without a value is assumed: the event fails.
     """
     try:
-        return fill_paths(target.get(name) or {}, whole_event(event))
+        # moto's engine is held meanwhile.
+        with Budget(str(rule.arn), may_wait=False) as budget:
+            return fill_paths(target.get(name) or {}, whole_event(event), budget)
     except NoValue as error:
         raise TargetFailed(
             "INVALID_PARAMETER", f"the event has no value at the path {error}"
         ) from error
+    except TooMuch as error:
+        raise TargetFailed("INVALID_PARAMETER", f"{name} asks for too much: {error}") from error
 
 
 def _to_http(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
     data = input_of(target, event, rule)
     arn = str(target["Arn"])
-    call = http_call(arn, _parameters(target, "HttpParameters", event))
+    call = http_call(arn, _parameters(rule, target, "HttpParameters", event))
     if role := str(target.get("RoleArn") or ""):
         action = "execute-api:Invoke" if call.api else "events:InvokeApiDestination"
         sentence = CURRENT.guard.denial(
@@ -144,7 +149,7 @@ def _to_http(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any)
 
 
 def _to_warehouse(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
-    redshift_data_parameters = _parameters(target, "RedshiftDataParameters", event)
+    redshift_data_parameters = _parameters(rule, target, "RedshiftDataParameters", event)
     data = input_of(target, event, rule)
     is_workgroup = parts[2] == "redshift-serverless"
     named = "WorkgroupName" if is_workgroup else "ClusterIdentifier"

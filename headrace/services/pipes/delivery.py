@@ -113,7 +113,7 @@ def deliver(batch: Batch, events: list[dict[str, Any]], control: ControlPlane, n
         _send(batch, _join_inputs(inputs), parameters, control, now_ms)
         return
     for event, text in zip(kept, inputs, strict=True):
-        _send(batch, text, _fill_paths(parameters, _readable(event)), control, now_ms)
+        _send(batch, text, _fill_paths(parameters, event, batch), control, now_ms)
 
 
 def _send(
@@ -214,9 +214,7 @@ def _enrich_events(
     elif is_http(batch.enrichment):
         parameters = dict(batch.enrichment_parameters.get("HttpParameters") or {})
         # Documented: a pipe with such an enrichment has no batches on AWS, so there is one event.
-        answer = _post_payload(
-            batch.enrichment, payload, _fill_paths(parameters, _readable(events[0]))
-        )
+        answer = _post_payload(batch.enrichment, payload, _fill_paths(parameters, events[0], batch))
     else:
         raise PipeFailed(f"headrace's pipes do not enrich by {batch.enrichment}")
     try:
@@ -272,16 +270,19 @@ def _json(text: str) -> Any:
         return text
 
 
-def _fill_paths(parameters: Any, event: Any) -> Any:
+def _fill_paths(parameters: Any, event: Any, batch: Batch) -> Any:
     """Return parameters with the event's values for their paths. Raises PipeFailed.
 
     Documented: paths refer to the event itself, never to what a template made of it. That a path without a value fails
     the event is assumed.
     """
     try:
-        return fill_paths(parameters, event)
+        with Budget(batch.arn) as budget:
+            return fill_paths(parameters, _readable(event), budget)
     except NoValue as error:
         raise PipeFailed(f"The event has no value at the path {error}", may_pass=True) from error
+    except TooMuch as error:
+        raise PipeFailed(f"The parameters ask for too much: {error}") from error
 
 
 def _inputs(template: Any, events: list[Any], batch: Batch, now_ms: int) -> list[str]:
@@ -312,7 +313,7 @@ def _input(template: str, event: Any, batch: Batch, budget: Budget, now_ms: int)
         if name in reserved:
             return reserved[name]
         try:
-            return first_value(name, readable)
+            return first_value(name, readable, budget)
         except NoValue:
             return ""
 
