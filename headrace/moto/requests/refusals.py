@@ -11,7 +11,7 @@ from botocore.model import ListShape, OperationNotFoundError, StructureShape
 
 from headrace.aws.calls.errors import AwsError, unknown_operation
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.calls.operation import operation_model
+from headrace.aws.calls.operation import operation_model, protocol_of
 from headrace.aws.gateway.documents import error_answer
 from headrace.aws.protocols import codec_json, codec_moto
 from headrace.aws.protocols.validate import sentence, validate
@@ -353,6 +353,15 @@ def is_json(request: HttpRequest) -> bool:
     return "x-amz-target" in request.headers
 
 
+def _is_of_a_rest_api(service: str, request: HttpRequest) -> bool:
+    """Whether a request without a target is of a REST API that signs as a service whose own protocol is JSON.
+
+    Personalize's events and recommendations do, and SageMaker's feature store. Forms may be of SQS's query protocol.
+    """
+    is_form = b"Action=" in request.body or "Action=" in request.query
+    return protocol_of(service) == "json" and request.path != "/" and not is_form
+
+
 def error_response(service: str, request: HttpRequest, error: AwsError) -> HttpResponse:
     """Return an error in the form of the request's protocol."""
     service = _model_of(service, request)
@@ -361,7 +370,8 @@ def error_response(service: str, request: HttpRequest, error: AwsError) -> HttpR
         return error_answer(request, service, error, request_id)
     if not is_json(request):
         try:
-            return codec_moto.serialize_error(service, None, error, request_id)
+            protocol = "rest-json" if _is_of_a_rest_api(service, request) else ""
+            return codec_moto.serialize_error(service, None, error, request_id, protocol)
         except Exception:
             log.debug("the protocol of %s has no form for errors", service, exc_info=True)
     content_type = request.headers.get("content-type", codec_json.JSON_1_1)

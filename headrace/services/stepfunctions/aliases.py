@@ -19,6 +19,7 @@ def patch(response: Any, backend: Any) -> None:
     response._validate_routing_configuration = _check_routes
     backend.create_state_machine_alias = _create_checked(backend.create_state_machine_alias)
     backend.update_state_machine_alias = _update_checked(backend.update_state_machine_alias)
+    backend.delete_state_machine_alias = _delete_if_there(backend.delete_state_machine_alias)
 
 
 def _create_checked(create: Any) -> Any:
@@ -65,6 +66,16 @@ def _update_checked(update: Any) -> Any:
         return update(self, arn, description, routing_configuration)
 
     return update_state_machine_alias
+
+
+def _delete_if_there(delete: Any) -> Any:
+    def delete_state_machine_alias(self: Any, arn: str) -> None:
+        machine = find_machine(self, arn.rpartition(":")[0])
+        # Recorded: an alias that its state machine does not have is deleted all the same.
+        if machine is None or arn.rpartition(":")[2] in machine.aliases:
+            delete(self, arn)
+
+    return delete_state_machine_alias
 
 
 def _check_routes(self: Any, routes: list[dict[str, Any]]) -> None:

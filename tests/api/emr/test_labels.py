@@ -151,6 +151,10 @@ def test_an_environment_is_made_on_first_need_and_the_step_goes_on(
     controller = log_of(lab, *step, "controller")
     assert "installing pyspark==3.5.6 numpy<2 with Python 3.9" in controller
     assert f"Spark 3.5.6 with Python 3.9 is in {cache / '3.5.6-py3.9'}" in controller
+    # It was tried: this spark-submit leaves none.
+    assert (
+        "no archive of Spark's classes, so jobs start more slowly: spark-submit ended" in controller
+    )
 
 
 def test_a_step_whose_spark_cannot_be_fetched_fails_with_what_mends_it(
