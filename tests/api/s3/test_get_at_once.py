@@ -77,7 +77,11 @@ def test_it_answers_what_a_thread_answers(
             s3.put_object(Bucket=BUCKET, Key=name, Body=DATA, **more)
         s3.put_object(Bucket=BUCKET, Key="empty", Body=b"")
         s3.put_object(
-            Bucket=BUCKET, Key="secret", Body=DATA, SSECustomerAlgorithm="AES256", SSECustomerKey="k" * 32
+            Bucket=BUCKET,
+            Key="secret",
+            Body=DATA,
+            SSECustomerAlgorithm="AES256",
+            SSECustomerKey="k" * 32,
         )
         s3.put_object(Bucket=BUCKET, Key="A", Body=b"letter")
         s3.put_object(Bucket=BUCKET, Key="cold", Body=DATA, StorageClass="GLACIER")
