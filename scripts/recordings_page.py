@@ -32,7 +32,7 @@ Written by `python -m scripts.recordings_page` from `tests/conformance`; do not 
 LocalStack's tests (v4.9.2), made on AWS. *Replayed* scenarios pass in the default suite, each answer compared whole; a
 recording without content compares nothing with AWS; those with many functions or subnets run nightly.
 API Gateway's, IAM's, SSM's and STS's are those of later versions, up to 2026; those of KMS and Secrets Manager are of
-2022 to 2024.
+2022 to 2024, CloudWatch's of 2023 and January 2024.
 Those of Step Functions are of its main branch in 2026: only the files that scenarios replay are counted, of 83.
 Kinesis, Firehose, EMR and the mappings of streams and queues to functions have more
 scenarios, from other sources: see their own pages. On the morning of 27 November 2026 these were replayed: scheduler

@@ -15,6 +15,8 @@ import logging
 from datetime import datetime
 from typing import Any
 
+from botocore.loaders import create_loader
+
 from headrace.deliveries.outbox import OUTBOX, Delivery, queue_service_event
 from headrace.moto.current_cloud import CURRENT
 
@@ -128,6 +130,17 @@ def _event(alarm: Any, before: dict[str, Any], account: str, region: str) -> dic
     }
 
 
+@functools.cache
+def _region_names() -> dict[str, str]:
+    """Return the names in words that AWS gives to its regions, such as US East (N. Virginia), by their ids."""
+    partitions: Any = create_loader().load_data("partitions")
+    return {
+        region: about["description"]
+        for partition in partitions["partitions"]
+        for region, about in partition["regions"].items()
+    }
+
+
 def _message(alarm: Any, before: dict[str, Any], account: str, region: str) -> dict[str, Any]:
     return {
         "AlarmName": alarm.name,
@@ -135,8 +148,9 @@ def _message(alarm: Any, before: dict[str, Any], account: str, region: str) -> d
         "AWSAccountId": account,
         "NewStateValue": alarm.state_value,
         "NewStateReason": alarm.state_reason,
+        "AlarmConfigurationUpdatedTimestamp": _time(alarm.configuration_updated_timestamp),
         "StateChangeTime": _state(alarm)["timestamp"],
-        "Region": region,
+        "Region": _region_names().get(region, region),
         "AlarmArn": alarm.alarm_arn,
         "OldStateValue": before["value"],
         "OKActions": list(alarm.ok_actions or []),
@@ -156,6 +170,7 @@ def _message(alarm: Any, before: dict[str, Any], account: str, region: str) -> d
             "ComparisonOperator": alarm.comparison_operator,
             "Threshold": alarm.threshold,
             "TreatMissingData": alarm.treat_missing_data or "",
+            "EvaluateLowSampleCountPercentile": alarm.evaluate_low_sample_count_percentile or "",
         },
     }
 

@@ -132,16 +132,20 @@ def _dimensions(items: Iterable[Any]) -> tuple[tuple[str, str], ...]:
 def points_of(alarm: Any, data: _Data, now_s: float) -> list[tuple[int, float | None]]:
     """Return the points of an alarm's evaluation range, the oldest first. Raises MathRefused."""
     if not alarm.metric_data_queries:
-        metric = _Metric(
-            alarm.namespace, alarm.metric_name, _dimensions(alarm.dimensions),
-            alarm.statistic or alarm.extended_statistic or "Average", alarm.unit,
-        )  # fmt: skip
-        period_s = int(alarm.period)
-        series, times = data.series(
-            metric, _end(now_s, period_s), int(alarm.evaluation_periods) + EXTRA_PERIODS, period_s
-        )
+        stat = alarm.statistic or alarm.extended_statistic or "Average"
+        series, times = _series_of(alarm, stat, data, now_s)
         return [(at, series.get(at)) for at in times]
     return _points_of_math(alarm, data, now_s)
+
+
+def _series_of(alarm: Any, stat: str, data: _Data, now_s: float) -> tuple[Series, list[int]]:
+    """Return a statistic of an alarm's one metric in its evaluation range, and the beginnings of the periods."""
+    metric = _Metric(
+        alarm.namespace, alarm.metric_name, _dimensions(alarm.dimensions), stat, alarm.unit
+    )
+    period_s = int(alarm.period)
+    periods = int(alarm.evaluation_periods) + EXTRA_PERIODS
+    return data.series(metric, _end(now_s, period_s), periods, period_s)
 
 
 def _points_of_math(alarm: Any, data: _Data, now_s: float) -> list[tuple[int, float | None]]:
@@ -327,13 +331,25 @@ def _judge(alarm: Any, data: _Data, now_s: float) -> _Change | None:
     if verdict.state in (None, alarm.state_value):
         return None
     reason = _reason(alarm, verdict, words, threshold, to_alarm)
-    return _Change(alarm.name, str(verdict.state), reason, _reason_data(alarm, verdict, now_s))
+    times = [at for at, _ in points[-periods:]]
+    counts: Series = {}
+    if not alarm.metric_data_queries:
+        counts, _ = _series_of(alarm, "SampleCount", data, now_s)
+    told = _reason_data(alarm, _evaluated(verdict, times, counts), verdict, now_s)
+    return _Change(alarm.name, str(verdict.state), reason, told)
 
 
 def _reason(alarm: Any, verdict: Verdict, words: str, threshold: float, to_alarm: int) -> str:
     if verdict.state == "INSUFFICIENT_DATA":
         count = verdict.missing
         return f"Insufficient Data: {count} datapoint{'s were' if count > 1 else ' was'} unknown."
+    if not verdict.points:
+        count = verdict.missing
+        treated = "Breaching" if verdict.state == "ALARM" else "NonBreaching"
+        return (
+            f"Threshold Crossed: no datapoints were received for {count} period{'s' if count > 1 else ''} and "
+            f"{count} missing datapoint{'s were' if count > 1 else ' was'} treated as [{treated}]."
+        )
     breaching = [
         (at, value)
         for at, value in verdict.points
@@ -356,6 +372,12 @@ def _reason(alarm: Any, verdict: Verdict, words: str, threshold: float, to_alarm
         if missing
         else ""
     )
+    if not alarm.datapoints_to_alarm:
+        return (
+            f"Threshold Crossed: {count} datapoint{'s' if plural else ''} [{shown}] "
+            f"{'were' if plural else 'was'} {'' if verdict.state == 'ALARM' else 'not '}{words} "
+            f"the threshold ({threshold}).{unknown}"
+        )
     return (
         f"Threshold Crossed: {count} out of the last {of} datapoint{'s' if of != 1 else ''} [{shown}] "
         f"{'were' if plural else 'was'} {'' if verdict.state == 'ALARM' else 'not '}{words} "
@@ -369,13 +391,32 @@ def _moment(at_s: float) -> datetime:
     return datetime.fromtimestamp(at_s, UTC)
 
 
-def _reason_data(alarm: Any, verdict: Verdict, now_s: float) -> str:
-    def text(at_s: float) -> str:
-        return f"{_moment(at_s):%Y-%m-%dT%H:%M:%S}.000+0000"
+def _text_of(at_s: float) -> str:
+    return f"{_moment(at_s):%Y-%m-%dT%H:%M:%S}.000+0000"
 
-    data: dict[str, Any] = {"version": "1.0", "queryDate": text(now_s)}
+
+def _evaluated(verdict: Verdict, times: Sequence[int], counts: Series) -> list[dict[str, Any]]:
+    """Return the points that decided, the latest first; without any, the periods that had none."""
+    if not verdict.points:
+        return [{"timestamp": _text_of(at)} for at in reversed(times)]
+    return [
+        {
+            "timestamp": _text_of(at),
+            **({"sampleCount": counts[at]} if at in counts else {}),
+            "value": value,
+        }
+        for at, value in reversed(verdict.points)
+    ]
+
+
+def _reason_data(
+    alarm: Any, evaluated: list[dict[str, Any]], verdict: Verdict, now_s: float
+) -> str:
+    data: dict[str, Any] = {"version": "1.0", "queryDate": _text_of(now_s)}
     if verdict.points:
-        data["startDate"] = text(verdict.points[0][0])
+        data["startDate"] = _text_of(verdict.points[0][0])
+    if alarm.unit:
+        data["unit"] = alarm.unit
     if alarm.statistic:
         data["statistic"] = alarm.statistic
     return json.dumps(
@@ -384,9 +425,7 @@ def _reason_data(alarm: Any, verdict: Verdict, now_s: float) -> str:
             "period": alarm.period,
             "recentDatapoints": [value for _, value in verdict.points],
             "threshold": alarm.threshold,
-            "evaluatedDatapoints": [
-                {"timestamp": text(at), "value": value} for at, value in reversed(verdict.points)
-            ],
+            "evaluatedDatapoints": evaluated,
         }
     )
 
@@ -413,8 +452,10 @@ def patch() -> None:
         name = str(named.get("name") or (args[0] if args else ""))
         before = self.alarms.get(name)
         alarm = put(self, *args, **named)
+        alarm.metric_data_queries = alarm.metric_data_queries or None  # AWS shows no empty Metrics
         if before is None:
             alarm.state_value = "INSUFFICIENT_DATA"
+            alarm.state_reason_data = None
         else:
             for member in (
                 "state_value",

@@ -48,10 +48,11 @@ def add_calls(module: Any) -> None:
             "AnomalyDetectorId": id_,
             **metric,
             **(metric.get("SingleMetricAnomalyDetector") or {}),
-            "Configuration": self._get_param("Configuration") or {},
-            "MetricCharacteristics": self._get_param("MetricCharacteristics") or {},
+            "Configuration": {"ExcludedTimeRanges": []} | (self._get_param("Configuration") or {}),
             "StateValue": "PENDING_TRAINING",
         }
+        if characteristics := self._get_param("MetricCharacteristics"):
+            detectors(self)[id_]["MetricCharacteristics"] = characteristics
         return ActionResult({"AnomalyDetectorId": id_})
 
     def describe_anomaly_detectors(self: Any) -> Any:

@@ -20,6 +20,7 @@ from typing import Any
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
 from headrace.moto.storage.stored_names import stored_as
+from headrace.services.cloudwatch.labels import labelled, with_messages
 from headrace.services.cloudwatch.metric_math import MathRefused, Metrics, evaluate_all
 from headrace.services.cloudwatch.metric_streams import MINUTES
 from headrace.services.cloudwatch.statistics import (
@@ -71,9 +72,10 @@ def patch() -> None:
     backend.__init__ = with_data
     backend.put_metric_data = _join_repetitions(CloudWatchBackend.put_metric_data)
     backend.get_metric_data = _with_math(
-        _within_data(_of_wanted(CloudWatchBackend.get_metric_data))
+        labelled(_within_data(_of_wanted(CloudWatchBackend.get_metric_data)))
     )
     backend.get_metric_statistics = _get_metric_statistics
+    response.get_metric_data = with_messages(CloudWatchResponse.get_metric_data)
     response.get_metric_statistics = _with_extended(CloudWatchResponse.get_metric_statistics)
     points: Any = Statistics
     points.get_statistics_for_type = _statistic_for_type
@@ -415,17 +417,18 @@ def _get_metric_statistics(
             "You may reduce the datapoints requested by increasing Period, or decreasing the time range."
         )
     start = _aware(_floor(start_time, min(60, period)))
-    points: dict[int, Any] = {}
+    points: dict[tuple[int, str], Any] = {}
     wanted = _Wanted(backend, {_series_of(namespace, metric_name, dimensions or ())})
     for datum in wanted.get_all_metrics():
         at = _aware(datum.timestamp)
-        if start <= at < _aware(end_time) and unit in (None, datum.unit):
+        if start <= at < _aware(end_time) and unit in (None, datum.unit or "None"):
             number = int((at - start).total_seconds() // period)
-            if number not in points:
+            key = number, datum.unit or "None"
+            if key not in points:
                 begins = start + timedelta(seconds=number * period)
-                points[number] = Statistics(stats, begins, datum.unit)
-            points[number].metric_data.append(datum)
-    return [points[number] for number in sorted(points)]
+                points[key] = Statistics(stats, begins, key[1])
+            points[key].metric_data.append(datum)
+    return [points[key] for key in sorted(points, key=lambda key: key[0])]
 
 
 def _with_extended(get: Any) -> Any:

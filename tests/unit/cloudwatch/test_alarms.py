@@ -209,7 +209,7 @@ def test_an_alarm_rings_and_falls_silent_by_the_clock(cloud: InProcessCloud, clo
     )  # fmt: skip
     watch.put_metric_alarm(
         AlarmName="a", Namespace="n", MetricName="m", Dimensions=[{"Name": "d", "Value": "1"}], Statistic="Sum",
-        Period=60, EvaluationPeriods=1, Threshold=5, ComparisonOperator="GreaterThanThreshold",
+        Period=60, EvaluationPeriods=1, DatapointsToAlarm=1, Threshold=5, ComparisonOperator="GreaterThanThreshold",
         TreatMissingData="notBreaching", AlarmActions=[topic], OKActions=[topic],
     )  # fmt: skip
     watch.put_metric_alarm(
