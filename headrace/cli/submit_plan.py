@@ -309,12 +309,12 @@ class JobLogs:
         """Whether every log has been found, or there is no bucket for them."""
         return len(self._etags) == len(self._shown_bytes)
 
-    def show_new(self, *, ended: bool = False) -> None:
-        """Print new output; at the end, report missing logs."""
-        for name in self._shown_bytes:
+    def show_new(self, *, ended: bool = False, cancelled: bool = False) -> None:
+        """Print new output; at the end, report missing logs; not what a cancelled job's stderr says of its death."""
+        for name in ["stdout"] if cancelled and self._shown_bytes else self._shown_bytes:
             key = f"{self._prefix}{name}.gz"
             etag = _etag(self._s3, self._bucket, key)
-            if etag is None and ended:
+            if etag is None and ended and not cancelled:
                 click.echo(f"there is no s3://{self._bucket}/{key}", err=True)
             elif etag is not None and etag != self._etags.get(name):
                 self._etags[name] = etag
@@ -355,14 +355,14 @@ class DriverLogs:
             return not self._bucket or (self._report_etag is not None and self._application is None)
         return self._driver.complete
 
-    def show_new(self, *, ended: bool = False) -> None:
+    def show_new(self, *, ended: bool = False, cancelled: bool = False) -> None:
         """Print new output; at the end, the step's own logs if the driver has none."""
         if self._driver is None and self._bucket:
             self._driver = self._find()
         if self._driver is not None:
-            self._driver.show_new(ended=ended)
+            self._driver.show_new(ended=ended, cancelled=cancelled)
         elif ended:
-            self._own.show_new(ended=True)
+            self._own.show_new(ended=True, cancelled=cancelled)
 
     def _find(self) -> JobLogs | None:
         """Return the logs of the driver's container, once they exist."""
@@ -393,7 +393,7 @@ class Logs(Protocol):
         """Whether there is nothing to wait for."""
         ...
 
-    def show_new(self, *, ended: bool = False) -> None:
+    def show_new(self, *, ended: bool = False, cancelled: bool = False) -> None:
         """Print new output."""
         ...
 
@@ -422,10 +422,11 @@ def follow(
             click.echo(f"{job} {shown}", err=True)
         if shown in ended:
             break
-        logs.show_new()
+        logs.show_new(cancelled=cancelled)
         time.sleep(_LOOK_S)
     wait_for(logs, wait_s, asked)
-    logs.show_new(ended=True)
+    # A job that ended before it could be cancelled says why.
+    logs.show_new(ended=True, cancelled=cancelled and shown == "CANCELLED")
     return shown
 
 

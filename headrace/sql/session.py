@@ -12,7 +12,7 @@ from headrace.sql.explain import explain
 from headrace.sql.fold import Fold, ResultRow, result_of
 from headrace.sql.functions import FUNCTIONS, find_function
 from headrace.sql.parsing import parse
-from headrace.sql.plan import QueryPlan, Relation, Scope, Script
+from headrace.sql.plan import WINDOW_START, QueryPlan, Relation, Scope, Script
 from headrace.sql.records import Record, record_of
 from headrace.sql.statements import (
     Cast,
@@ -26,7 +26,14 @@ from headrace.sql.statements import (
     Terminate,
     walk,
 )
-from headrace.sql.types import NULL, SqlError, common, near, result_word, signature
+from headrace.sql.types import (
+    NULL,
+    SqlError,
+    common,
+    near,
+    result_word,
+    signature,
+)
 from headrace.sql.typing import resolve
 from headrace.sql.values import evaluator
 from headrace.sql.views import View, pull, push
@@ -220,10 +227,14 @@ class Session:
         return None if maker is None else self._views.open(relation, maker.name)
 
     def _fold_rows(self, query: QueryPlan, *, follows: bool) -> Iterator[ResultRow]:
-        """Return a query's rows as they come of the streams, by the fold; of tables each key's last one."""
+        """Return a query's rows as they come of the streams, by the fold.
+
+        Of tables and of groups that are not followed, each key's last one: its changes depend on the parts.
+        """
         script = self._analysis.script()
         fold, count = Fold(replace(script, queries=(*script.queries, query)).needed_by([query])), 0
-        latest: dict[str, ResultRow] = {}
+        is_state = not follows and (query.is_of_tables() or query.corrects())
+        latest: dict[tuple[Any, ...], ResultRow] = {}
         inputs = [source for one in fold.script.queries for source in one.inputs()]
         if any(source.relation.is_object for source in inputs):
             raise SqlError(
@@ -235,10 +246,10 @@ class Session:
             fold.take_batch(part)
             fold.settle()
             rows = fold.results[query.name]
-            if follows or not query.is_of_tables():
-                yield from rows[count:]
+            if is_state:
+                latest |= {(row.key, row.columns.get(WINDOW_START)): row for row in rows[count:]}
             else:
-                latest |= {row.key: row for row in rows[count:]}
+                yield from rows[count:]
             count = len(rows)
             if query.limit is not None and count >= query.limit:
                 break

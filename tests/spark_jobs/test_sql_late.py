@@ -134,10 +134,10 @@ def test_late_rows_are_the_same_ones_in_every_order(
         script = replace(script, queries=tuple(q for q in script.queries if q.name in names))
 
     @settings(
-        max_examples=20,
+        max_examples=10,
         deadline=None,
         database=None,
-        # A run takes half a minute: a failing one is not shrunk.
+        # A run takes a minute or two: a failing one is not shrunk.
         phases=(Phase.explicit, Phase.generate) if nightly else (Phase.explicit,),
         suppress_health_check=list(HealthCheck),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shlex
@@ -13,7 +14,8 @@ from pathlib import Path
 import boto3
 import pytest
 
-from headrace.cli.submit_plan import DriverLogs
+from headrace.cli.interrupts import StopSignals
+from headrace.cli.submit_plan import DriverLogs, JobLogs, follow
 from tests.api.emr.conftest import is_running
 from tests.support.command import INTERRUPTED, begin
 from tests.support.emr import cluster_request
@@ -255,3 +257,36 @@ def test_a_step_that_names_no_application_has_its_own_logs_shown(
     assert b"there is no such object" in shown.err
     assert shown.out == b""
     assert logs.complete
+
+
+@pytest.mark.parametrize("last", ["CANCELLED", "FAILED"])
+def test_a_cancelled_jobs_stderr_is_not_shown_after_ctrl_c(
+    server: ServerProcess, capsysbinary: pytest.CaptureFixture[bytes], last: str
+) -> None:
+    s3 = server.client("s3")
+    s3.create_bucket(Bucket="cancelled")
+    states = iter(["RUNNING", "CANCEL_PENDING", last])
+
+    def write(name: str, text: bytes) -> None:
+        s3.put_object(Bucket="cancelled", Key=f"{name}.gz", Body=gzip.compress(text))
+
+    def cancel() -> None:
+        write("stdout", b"rows\n")
+        write("stderr", b"a warning\njava.io.EOFException\n")
+
+    write("stderr", b"a warning\n")
+    with StopSignals(signal.SIGINT) as asked:
+
+        def state() -> str:
+            now = next(states)
+            if now == "RUNNING":
+                signal.raise_signal(signal.SIGINT)
+            return now
+
+        logs = JobLogs(s3, "cancelled", "")
+        assert follow("s-1", state, cancel, logs, ended={last}, wait_s=0, asked=asked) == last
+    shown = capsysbinary.readouterr()
+    assert shown.out == b"rows\n"
+    assert b"a warning" in shown.err
+    # One that failed before it was cancelled says why.
+    assert (b"java.io" in shown.err) == (last == "FAILED")

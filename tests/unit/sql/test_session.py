@@ -159,3 +159,27 @@ def test_values_are_put_as_a_record_of_their_stream() -> None:
         with pytest.raises(SqlError, match=message):
             list(session.answer(text))
     assert len(put) == 5
+
+
+def test_a_group_has_its_last_row_however_the_records_are_cut(session: Session) -> None:
+    def read(_streams: Sequence[str]) -> Iterator[list[tuple[str, Record]]]:
+        for stream, key, value in [*PARTS[0], *PARTS[2]]:
+            yield [(stream, Record(value, key))]
+        yield []
+
+    session = Session(Analysis(KSQL), read)
+    list(session.answer(DECLARED))
+    count = "SELECT origin, COUNT(*) AS n FROM flights"
+    assert list(session.answer(f"{count} GROUP BY origin;")) == [
+        '{"origin": "EWR", "n": 2}',
+        '{"origin": "JFK", "n": 1}',
+    ]
+    followed = list(session.answer(f"{count} GROUP BY origin EMIT CHANGES;"))
+    assert followed[0] == '{"origin": "EWR", "n": 1}'
+    assert len(followed) == 3
+    windowed = list(
+        session.answer(
+            f"{count} WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY origin HAVING COUNT(*) < 2;"
+        )
+    )
+    assert [row[:26] for row in windowed] == ['{"origin": "JFK", "n": 1, ']
