@@ -1,6 +1,8 @@
 """A job that loads the classes that most jobs load: SQL, files, a Python function, a streaming query with state."""
 
 # Runs in each Spark's own Python, also 3.9.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 from __future__ import annotations
 
 import sys

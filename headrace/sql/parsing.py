@@ -1,10 +1,9 @@
 """Reads SQL text: statements as values, or an error with its line and column."""
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# Of lark, whose errors have no types.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from lark import Lark, Token
-from lark.parsers.lalr_analysis import Shift
+from lark import Token
 from lark.tree import Meta
 
 from headrace.sql.building import Builder
@@ -158,7 +156,7 @@ class _Rule(NamedTuple):
 class _Tables(NamedTuple):
     """The grammar as tables: for each state what follows a terminal or rule: a state, or a rule to reduce."""
 
-    states: dict[int, dict[str, int | _Rule]]
+    states: list[dict[str, int | _Rule]]
     first: int
     last: int
     words: dict[str, tuple[str, ...]]
@@ -168,66 +166,35 @@ class _Tables(NamedTuple):
 
 @cache
 def _tables() -> _Tables:
-    """Return the tables, which lark takes a quarter of a second to make; its own loop over them is ten times slower.
+    """Return the tables of grammar.lark, which `scripts.sql_grammar` has made of it: lark takes a second to make them.
 
-    Its contextual lexer's rule is kept: a word is a keyword where the grammar takes it, and else a name.
+    Lark's own loop over them is ten times slower than ours. Its contextual lexer's rule is kept: a word is a keyword
+    where the grammar takes it, and else a name.
     """
-    grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
-    lark = Lark(grammar, parser="lalr", start="script", maybe_placeholders=True)
-    table = lark.parser.parser._parse_table  # noqa: SLF001 - lark has no other way to it
-    rules: dict[Any, _Rule] = {}
-    states: dict[int, dict[str, int | _Rule]] = {}
-    for state, actions in table.states.items():
-        states[state] = {
-            name: argument if action is Shift else rules.setdefault(argument, _rule(argument))
-            for name, (action, argument) in actions.items()
+    text = Path(__file__).with_name("grammar.json").read_text(encoding="utf-8")
+    written: dict[str, Any] = json.loads(text)
+    names: list[str] = written["names"]
+    rules = [
+        _Rule(
+            names[origin],
+            size,
+            tuple((index, bool(is_list)) for index, is_list in parts),
+            method,
+            bool(passes),
+        )
+        for origin, size, method, passes, *parts in written["rules"]
+    ]
+    # A state is pairs of a name's index and what follows: a state, or below zero a rule.
+    states: list[dict[str, int | _Rule]] = [
+        {
+            names[name]: to if to >= 0 else rules[-1 - to]
+            for name, to in zip(row[::2], row[1::2], strict=True)
         }
-    words: dict[str, tuple[str, ...]] = {}
-    symbols: dict[str, str] = {}
-    patterns: list[tuple[str, str]] = []
-    for terminal in sorted(lark.terminals, key=lambda one: -one.priority):
-        word = terminal.pattern.value.removesuffix(r"\b")
-        if word.replace("_", "").isalpha():
-            words[word.upper()] = (*words.get(word.upper(), ()), terminal.name)
-        elif terminal.pattern.type == "str":
-            symbols[terminal.pattern.value] = terminal.name
-        elif terminal.name not in lark.ignore_tokens:
-            patterns.append((terminal.name, terminal.pattern.value))
-    ignored = "|".join(t.pattern.value for t in lark.terminals if t.name in lark.ignore_tokens)
-    longest_first = sorted(symbols, key=len, reverse=True)
-    lexer = re.compile(
-        f"(?P<IGNORED>(?:{ignored})+)|"
-        + "|".join(f"(?P<{name}>{pattern})" for name, pattern in patterns)
-        + f"|(?P<SYMBOL>{'|'.join(map(re.escape, longest_first))})"
-    )
-    return _Tables(
-        states, table.start_states["script"], table.end_states["script"], words, symbols, lexer
-    )
-
-
-def _rule(rule: Any) -> _Rule:
-    keeps_all = rule.options.keep_all_tokens
-    parts: list[tuple[int, bool]] = []
-    index = 0
-    # Lark marks the place of each option that is not there, before the part that follows it.
-    for is_missing in rule.options.empty_indices or [False] * len(rule.expansion):
-        if is_missing:
-            parts.append((-1, False))
-            continue
-        symbol = rule.expansion[index]
-        if keeps_all or not (symbol.is_term and symbol.filter_out):
-            parts.append((index, not symbol.is_term and symbol.name.startswith("_")))
-        index += 1
-    name = rule.alias or rule.options.template_source or rule.origin.name
-    is_list = rule.origin.name.startswith("_")
-    passes = rule.options.expand1 and rule.alias is None and len(parts) == 1 and not parts[0][1]
-    return _Rule(
-        rule.origin.name,
-        len(rule.expansion),
-        tuple(parts),
-        "" if is_list else f"build_{name}",
-        passes,
-    )
+        for row in written["states"]
+    ]
+    words = {word: tuple(terminals) for word, terminals in written["words"].items()}
+    lexer = re.compile(written["lexer"])
+    return _Tables(states, written["first"], written["last"], words, written["symbols"], lexer)
 
 
 class _Parse:

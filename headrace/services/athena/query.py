@@ -74,7 +74,6 @@ class Query:
         import duckdb
 
         from headrace.services.athena.functions import MACROS
-        from headrace.services.athena.tables import define, define_information
 
         self.duckdb = duckdb
         self.statement, self.request = statement, request
@@ -108,12 +107,19 @@ class Query:
             connection.execute(macro)
         self.sql = statement.sql
         with self.errors():
-            for table in self.tables:
-                define(connection, table, self.open_iceberg)
-            if self.catalogue:
-                define_information(connection, self.catalogue)
+            if self.tables or self.catalogue:
+                self._define_tables()
             self._create_views()
         connection.execute("SET lock_configuration = true")
+
+    def _define_tables(self) -> None:
+        # A query without tables starts without pyarrow and NumPy, which take as long to load as DuckDB.
+        from headrace.services.athena.tables import define, define_information
+
+        for table in self.tables:
+            define(self.connection, table, self.open_iceberg)
+        if self.catalogue:
+            define_information(self.connection, self.catalogue)
 
     def _describe(self, names: list[tuple[str, str]]) -> None:
         """Get the descriptions of tables, and of those that views read."""

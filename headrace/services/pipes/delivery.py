@@ -29,6 +29,7 @@ from headrace.core.values import moment
 from headrace.deliveries.input_templates import NoValue, compact, fill, fill_paths, first_value
 from headrace.deliveries.outbox import NOT_RETRYABLE
 from headrace.deliveries.targets import http_call, is_final, is_http, send, target_call
+from headrace.services.pipes.execution_log import ExecutionLog
 
 SESSION = "headrace-pipes"
 # Targets that get a whole batch; the others get each event.
@@ -55,6 +56,7 @@ class Batch:
     enrichment: str = ""
     filters: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     target_parameters: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    log_configuration: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     enrichment_parameters: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
 
 
@@ -96,13 +98,33 @@ def event_of_record(record: StreamRecord, shard_id: str, source: str, kind: str)
 
 
 def deliver(batch: Batch, events: list[dict[str, Any]], control: ControlPlane, now_ms: int) -> None:
-    """Filter, enrich and deliver. Raises PipeFailed."""
+    """Filter, enrich and deliver; log that. Raises PipeFailed."""
     kept: list[Any] = [event for event in events if _passes(batch.filters, event)]
-    if kept and batch.enrichment:
-        kept = _enrich_events(batch, kept, control, now_ms)
     if not kept:
         return
-    inputs = _inputs(batch.target_parameters.get("InputTemplate"), kept, batch, now_ms)
+    execution = ExecutionLog(batch.arn, batch.log_configuration, control, now_ms)
+    try:
+        with execution.step("EXECUTION", payload=kept):
+            if batch.enrichment:
+                with execution.step("ENRICHMENT_STAGE", "ENTERED") as stage:
+                    kept = _enrich_events(batch, kept, control, now_ms, execution)
+                    stage["payload"] = kept
+            if not kept:
+                execution.add("TARGET_STAGE_SKIPPED")
+                return
+            with execution.step("TARGET_STAGE", "ENTERED") as stage:
+                inputs = _deliver_events(batch, kept, control, now_ms, execution)
+                stage["payload"] = lambda: _join_inputs(inputs)
+    finally:
+        execution.flush()
+
+
+def _deliver_events(
+    batch: Batch, events: list[Any], control: ControlPlane, now_ms: int, execution: ExecutionLog
+) -> list[str]:
+    """Send events to the target; return their inputs. Raises PipeFailed."""
+    template = batch.target_parameters.get("InputTemplate")
+    inputs = _transform("TARGET", template, events, batch, now_ms, execution)
     parameters = {
         name: value
         for kind, members in batch.target_parameters.items()
@@ -110,10 +132,29 @@ def deliver(batch: Batch, events: list[dict[str, Any]], control: ControlPlane, n
         for name, value in members.items()
     }
     if batch.target.split(":")[2] in _WHOLE:
-        _send(batch, _join_inputs(inputs), parameters, control, now_ms)
-        return
-    for event, text in zip(kept, inputs, strict=True):
-        _send(batch, text, _fill_paths(parameters, event, batch), control, now_ms)
+        _send(batch, _join_inputs(inputs), parameters, control, now_ms, execution)
+    else:
+        for event, text in zip(events, inputs, strict=True):
+            filled = _fill_paths(parameters, event, batch)
+            _send(batch, text, filled, control, now_ms, execution)
+    return inputs
+
+
+def _transform(
+    stage: str,
+    template: Any,
+    events: list[Any],
+    batch: Batch,
+    now_ms: int,
+    execution: ExecutionLog,
+) -> list[str]:
+    """Return the inputs for events; a step of the log if there is a template. Raises PipeFailed."""
+    if not template:
+        return _inputs(template, events, batch, now_ms)
+    with execution.step(f"{stage}_TRANSFORMATION") as step:
+        inputs = _inputs(template, events, batch, now_ms)
+        step["payload"] = lambda: _join_inputs(inputs)
+    return inputs
 
 
 def _send(
@@ -122,28 +163,33 @@ def _send(
     parameters: dict[str, Any],
     control: ControlPlane,
     now_ms: int,
+    execution: ExecutionLog,
 ) -> None:
-    if is_http(batch.target):
-        _post_payload(batch.target, payload, parameters)
-        return
-    try:
-        call = target_call(
-            batch.target,
-            payload,
-            {"DetailType": f"Event from aws:{batch.source.split(':')[2]}", **parameters},
-            source=f"Pipe {batch.arn.rpartition('/')[2]}",
-            now_ms=now_ms,
-            waits=parameters.get("InvocationType") != "FIRE_AND_FORGET",
-        )
-    except AwsError as error:
-        raise PipeFailed(error.message) from error
-    if call.service == "logs":
-        _make_log_stream(batch, call.params, control)
-    output = _call_service(batch, call.service, call.operation, call.params, control)
-    if output.get("FunctionError"):
-        raise PipeFailed(f"{batch.target} failed: {output['FunctionError']}", may_pass=True)
-    if call.operation == "StartSyncExecution":
-        _check_execution(batch.target, output)
+    with execution.step("TARGET_INVOCATION") as step:
+        if is_http(batch.target):
+            step["awsRequest"] = payload
+            step["awsResponse"] = _post_payload(batch.target, payload, parameters)
+            return
+        try:
+            call = target_call(
+                batch.target,
+                payload,
+                {"DetailType": f"Event from aws:{batch.source.split(':')[2]}", **parameters},
+                source=f"Pipe {batch.arn.rpartition('/')[2]}",
+                now_ms=now_ms,
+                waits=parameters.get("InvocationType") != "FIRE_AND_FORGET",
+            )
+        except AwsError as error:
+            raise PipeFailed(error.message) from error
+        step["awsRequest"] = call.params
+        if call.service == "logs":
+            _make_log_stream(batch, call.params, control)
+        output = _call_service(batch, call.service, call.operation, call.params, control)
+        step["awsResponse"] = output
+        if output.get("FunctionError"):
+            raise PipeFailed(f"{batch.target} failed: {output['FunctionError']}", may_pass=True)
+        if call.operation == "StartSyncExecution":
+            _check_execution(batch.target, output)
 
 
 def _check_execution(arn: str, output: Mapping[str, Any]) -> None:
@@ -194,29 +240,13 @@ def _post_payload(arn: str, payload: str, parameters: Mapping[str, Any]) -> byte
 
 
 def _enrich_events(
-    batch: Batch, events: list[Any], control: ControlPlane, now_ms: int
+    batch: Batch, events: list[Any], control: ControlPlane, now_ms: int, execution: ExecutionLog
 ) -> list[Any]:
     """Return the result of the enrichment: a function, an express state machine or an HTTP endpoint."""
     template = batch.enrichment_parameters.get("InputTemplate")
-    payload = _join_inputs(_inputs(template, events, batch, now_ms))
-    kind = batch.enrichment.split(":")[2]
-    if kind == "lambda":
-        params: dict[str, Any] = {"FunctionName": batch.enrichment, "Payload": payload.encode()}
-        output = _call_service(batch, "lambda", "Invoke", params, control)
-        if output.get("FunctionError"):
-            raise PipeFailed(f"{batch.enrichment} failed: {output['FunctionError']}", may_pass=True)
-        answer = output.get("Payload") or b"null"
-    elif kind == "states":
-        params = {"stateMachineArn": batch.enrichment, "input": payload}
-        output = _call_service(batch, "stepfunctions", "StartSyncExecution", params, control)
-        _check_execution(batch.enrichment, output)
-        answer = output.get("output") or "null"
-    elif is_http(batch.enrichment):
-        parameters = dict(batch.enrichment_parameters.get("HttpParameters") or {})
-        # Documented: a pipe with such an enrichment has no batches on AWS, so there is one event.
-        answer = _post_payload(batch.enrichment, payload, _fill_paths(parameters, events[0], batch))
-    else:
-        raise PipeFailed(f"headrace's pipes do not enrich by {batch.enrichment}")
+    payload = _join_inputs(_transform("ENRICHMENT", template, events, batch, now_ms, execution))
+    with execution.step("ENRICHMENT_INVOCATION") as step:
+        answer = _ask_enrichment(batch, payload, events, control, step)
     try:
         enriched: Any = json.loads(answer or b"null")
     except ValueError:
@@ -224,6 +254,35 @@ def _enrich_events(
     if isinstance(enriched, list):
         return cast("list[Any]", enriched)
     return [] if enriched is None else [enriched]
+
+
+def _ask_enrichment(
+    batch: Batch, payload: str, events: list[Any], control: ControlPlane, step: dict[str, Any]
+) -> Any:
+    """Return the enrichment's answer; put the request and the answer into the log's `step`. Raises PipeFailed."""
+    kind = batch.enrichment.split(":")[2]
+    if kind == "lambda":
+        params: dict[str, Any] = {"FunctionName": batch.enrichment, "Payload": payload.encode()}
+        step["awsRequest"] = params
+        output = step["awsResponse"] = _call_service(batch, "lambda", "Invoke", params, control)
+        if output.get("FunctionError"):
+            raise PipeFailed(f"{batch.enrichment} failed: {output['FunctionError']}", may_pass=True)
+        return output.get("Payload")
+    if kind == "states":
+        params = {"stateMachineArn": batch.enrichment, "input": payload}
+        step["awsRequest"] = params
+        output = _call_service(batch, "stepfunctions", "StartSyncExecution", params, control)
+        step["awsResponse"] = output
+        _check_execution(batch.enrichment, output)
+        return output.get("output")
+    if is_http(batch.enrichment):
+        parameters = dict(batch.enrichment_parameters.get("HttpParameters") or {})
+        # Documented: a pipe with such an enrichment has no batches on AWS, so there is one event.
+        filled = _fill_paths(parameters, events[0], batch)
+        step["awsRequest"] = payload
+        step["awsResponse"] = answer = _post_payload(batch.enrichment, payload, filled)
+        return answer
+    raise PipeFailed(f"headrace's pipes do not enrich by {batch.enrichment}")
 
 
 def _passes(filters: Mapping[str, Any], event: dict[str, Any]) -> bool:

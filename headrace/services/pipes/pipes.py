@@ -84,6 +84,7 @@ class Pipe:
     source_parameters: dict[str, Any] = field(hash=False)
     target_parameters: dict[str, Any] = field(hash=False)
     enrichment_parameters: dict[str, Any] = field(hash=False)
+    log_configuration: dict[str, Any] = field(hash=False)
 
 
 class Positions:
@@ -198,6 +199,7 @@ def _pipes() -> Iterator[tuple[str, Pipe | None]]:
                         source_parameters=dict(pipe.source_parameters or {}),
                         target_parameters=dict(pipe.target_parameters or {}),
                         enrichment_parameters=dict(pipe.enrichment_parameters or {}),
+                        log_configuration=dict(pipe.log_configuration or {}),
                     ),
                 )
 
@@ -262,6 +264,7 @@ class PipeWorker:
             filters=pipe.source_parameters.get("FilterCriteria") or {},
             target_parameters=pipe.target_parameters,
             enrichment_parameters=pipe.enrichment_parameters,
+            log_configuration=pipe.log_configuration,
         )
         deliver(batch, events, self._parts.control, self._parts.clock.now_ms())
 
@@ -429,14 +432,20 @@ def patch(module: Any) -> None:
 
     @functools.wraps(create)
     def create_pipe(self: Any, name: str, *args: Any, **named: Any) -> Any:
-        request = {"Name": name, "RoleArn": named["role_arn"]}
+        request: dict[str, Any] = {"Name": name, "RoleArn": named["role_arn"]}
         request.update({"Source": named["source"], "Target": named["target"]})
+        if named.get("log_configuration") is not None:
+            request["LogConfiguration"] = named["log_configuration"]
         validate("pipes", "CreatePipe", request, code="ValidationException")
         _check_filters(named.get("source_parameters"))
         return create(self, name, *args, **named)
 
     @functools.wraps(update)
     def update_pipe(self: Any, name: str, *args: Any, **named: Any) -> Any:
+        if named.get("log_configuration") is not None:
+            request = {"Name": name, "RoleArn": named["role_arn"]}
+            request["LogConfiguration"] = named["log_configuration"]
+            validate("pipes", "UpdatePipe", request, code="ValidationException")
         source_parameters = named.get("source_parameters")
         _check_filters(source_parameters)
         if source_parameters is not None and name in self.pipes:

@@ -236,6 +236,14 @@ def _functions(services: RegionServices) -> Iterator[TaggedResource]:
         yield TaggedResource(
             arn, get_mapping(services.call("lambda", "ListTags", Resource=arn), "Tags")
         )
+    token = "NextMarker>Marker"
+    for mapping in services.pages(
+        "lambda", "ListEventSourceMappings", "EventSourceMappings", token
+    ):
+        arn = mapping["EventSourceMappingArn"]
+        yield TaggedResource(
+            arn, get_mapping(services.call("lambda", "ListTags", Resource=arn), "Tags")
+        )
 
 
 def _delivery_streams(services: RegionServices) -> Iterator[TaggedResource]:
@@ -306,15 +314,105 @@ def _log_groups(services: RegionServices) -> Iterator[TaggedResource]:
         yield TaggedResource(arn, get_mapping(answer, "tags"))
 
 
+def _keys(services: RegionServices) -> Iterator[TaggedResource]:
+    for key in services.pages("kms", "ListKeys", "Keys", "NextMarker>Marker"):
+        tags = services.call("kms", "ListResourceTags", KeyId=key["KeyId"])["Tags"]
+        yield TaggedResource(key["KeyArn"], {tag["TagKey"]: tag["TagValue"] for tag in tags})
+
+
+def _key_pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"TagKey": key, "TagValue": value} for key, value in tags.items()]
+
+
+_PARAMETER = {"ResourceType": "Parameter"}
+
+
+def _parameters(services: RegionServices) -> Iterator[TaggedResource]:
+    for parameter in services.pages("ssm", "DescribeParameters", "Parameters", "NextToken"):
+        name = parameter["Name"]
+        answer = services.call("ssm", "ListTagsForResource", **_PARAMETER, ResourceId=name)
+        arn = services.arn("ssm", f"parameter/{name.removeprefix('/')}")
+        yield TaggedResource(arn, _tags(answer["TagList"]))
+
+
+def _parameter_name(services: RegionServices, arn: str) -> str:
+    """Return the name of a parameter: its ARN does not show a slash at the name's begin."""
+    name = Arn.parse(arn).resource.removeprefix("parameter/")
+    if "/" in name:
+        return f"/{name}"
+    found = services.call("ssm", "GetParameters", Names=[name])["Parameters"]
+    return name if found else f"/{name}"
+
+
+def _rules(services: RegionServices) -> Iterator[TaggedResource]:
+    for bus in services.pages("events", "ListEventBuses", "EventBuses", "NextToken"):
+        where = {"EventBusName": bus["Name"]}
+        for rule in services.pages("events", "ListRules", "Rules", "NextToken", **where):
+            answer = services.call("events", "ListTagsForResource", ResourceARN=rule["Arn"])
+            yield TaggedResource(rule["Arn"], _tags(answer["Tags"]))
+
+
+def _alarms(services: RegionServices) -> Iterator[TaggedResource]:
+    for kind in ("MetricAlarm", "CompositeAlarm"):
+        params = {"AlarmTypes": [kind]}
+        for alarm in services.pages(
+            "cloudwatch", "DescribeAlarms", f"{kind}s", "NextToken", **params
+        ):
+            arn = alarm["AlarmArn"]
+            answer = services.call("cloudwatch", "ListTagsForResource", ResourceARN=arn)
+            yield TaggedResource(arn, _tags(answer["Tags"]))
+
+
 KINDS = {
     kind.service: kind
     for kind in (
+        Kind(
+            "cloudwatch",
+            "alarm",
+            _alarms,
+            lambda p, a, t: p.call("cloudwatch", "TagResource", ResourceARN=a, Tags=_pairs(t)),
+            lambda p, a, k: p.call("cloudwatch", "UntagResource", ResourceARN=a, TagKeys=list(k)),
+        ),
+        Kind(
+            "events",
+            "rule",
+            _rules,
+            lambda p, a, t: p.call("events", "TagResource", ResourceARN=a, Tags=_pairs(t)),
+            lambda p, a, k: p.call("events", "UntagResource", ResourceARN=a, TagKeys=list(k)),
+        ),
+        Kind(
+            "kms",
+            "key",
+            _keys,
+            lambda p, a, t: p.call("kms", "TagResource", KeyId=a, Tags=_key_pairs(t)),
+            lambda p, a, k: p.call("kms", "UntagResource", KeyId=a, TagKeys=list(k)),
+        ),
+        Kind(
+            "ssm",
+            "parameter",
+            _parameters,
+            lambda p, a, t: p.call(
+                "ssm",
+                "AddTagsToResource",
+                **_PARAMETER,
+                ResourceId=_parameter_name(p, a),
+                Tags=_pairs(t),
+            ),
+            lambda p, a, k: p.call(
+                "ssm",
+                "RemoveTagsFromResource",
+                **_PARAMETER,
+                ResourceId=_parameter_name(p, a),
+                TagKeys=list(k),
+            ),
+        ),
         # Streams, queues and channels: their ARNs say which.
         Kind("kinesis", "", _streams, _tag_stream, _untag_stream),
         Kind("s3", "bucket", _buckets, _tag_bucket, _untag_bucket),
+        # Functions and event source mappings: their ARNs say which.
         Kind(
             "lambda",
-            "function",
+            "",
             _functions,
             lambda p, a, t: p.call("lambda", "TagResource", Resource=a, Tags=dict(t)),
             lambda p, a, k: p.call("lambda", "UntagResource", Resource=a, TagKeys=list(k)),

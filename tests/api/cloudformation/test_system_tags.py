@@ -240,3 +240,107 @@ def test_a_stack_has_no_tags_of_aws_s_own(cfn: Any):
         more = {} if call == cfn.create_stack else {"ChangeSetName": "c", "ChangeSetType": "CREATE"}
         with pytest.raises(ClientError, match=f"ValidationError.*: {sentence}"):
             call(StackName="s", TemplateBody=body, Tags=tags, **more)
+
+
+_KEY_POLICY = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Principal": {"AWS": "arn:aws:iam::000000000000:root"},
+            "Action": "kms:*",
+            "Resource": "*",
+        }
+    ],
+}
+_MORE: dict[str, Any] = {
+    "Alarm": {
+        "Type": "AWS::CloudWatch::Alarm",
+        "Properties": {
+            "AlarmName": "a",
+            "ComparisonOperator": "GreaterThanThreshold",
+            "EvaluationPeriods": 1,
+            "MetricName": "m",
+            "Namespace": "n",
+            "Period": 60,
+            "Statistic": "Sum",
+            "Threshold": 1,
+        },
+    },
+    "Key": {"Type": "AWS::KMS::Key", "Properties": {"KeyPolicy": _KEY_POLICY}},
+    "Mapping": {
+        "Type": "AWS::Lambda::EventSourceMapping",
+        "Properties": {
+            "FunctionName": {"Ref": "Function"},
+            "EventSourceArn": {"Fn::GetAtt": ["Stream", "Arn"]},
+            "StartingPosition": "LATEST",
+        },
+    },
+    "Parameter": {
+        "Type": "AWS::SSM::Parameter",
+        "Properties": {"Name": "/a/b", "Type": "String", "Value": "v"},
+    },
+    "Rule": {
+        "Type": "AWS::Events::Rule",
+        "Properties": {"Name": "r", "EventPattern": {"source": ["a"]}},
+    },
+}
+
+
+def test_tags_follow_the_template_and_the_stack(cloud: InProcessCloud, cfn: Any):
+    """Of the types whose updates are code: what goes from the template or the stack goes from the resource."""
+    resources = {name: RESOURCES[name] for name in ("Stream", "Role", "Function")} | _MORE
+    ids: dict[str, str] = {}
+
+    def tags_of(name: str) -> dict[str, str]:
+        listed: Any
+        match name:
+            case "Key":
+                listed = cloud.client("kms").list_resource_tags(KeyId=ids["Key"])["Tags"]
+                return {tag["TagKey"]: tag["TagValue"] for tag in listed}
+            case "Mapping":
+                arn = f"arn:aws:lambda:us-east-1:000000000000:event-source-mapping:{ids['Mapping']}"
+                return cloud.client("lambda").list_tags(Resource=arn)["Tags"]
+            case "Parameter":
+                listed = cloud.client("ssm").list_tags_for_resource(
+                    ResourceType="Parameter", ResourceId="/a/b"
+                )["TagList"]
+            case "Role":
+                listed = cloud.client("iam").list_role_tags(RoleName="r")["Tags"]
+            case "Rule":
+                arn = cloud.client("events").describe_rule(Name="r")["Arn"]
+                listed = cloud.client("events").list_tags_for_resource(ResourceARN=arn)["Tags"]
+            case _:
+                arn = "arn:aws:cloudwatch:us-east-1:000000000000:alarm:a"
+                listed = cloud.client("cloudwatch").list_tags_for_resource(ResourceARN=arn)["Tags"]
+        return {tag["Key"]: tag["Value"] for tag in listed}
+
+    def deploy(call: Any, waiter: str, own: dict[str, str], of_stack: dict[str, str]) -> None:
+        pairs = [{"Key": key, "Value": value} for key, value in own.items()]
+        body = {
+            name: {
+                **one,
+                "Properties": {
+                    **one["Properties"],
+                    "Tags": own if name == "Parameter" else pairs,
+                },
+            }
+            for name, one in resources.items()
+        }
+        tags = [{"Key": key, "Value": value} for key, value in of_stack.items()]
+        call(
+            StackName="s",
+            TemplateBody=json.dumps({"Resources": body}),
+            Tags=tags,
+            Capabilities=["CAPABILITY_NAMED_IAM"],
+        )
+        cfn.get_waiter(waiter).wait(StackName="s", WaiterConfig=FAST)
+        listed = cfn.describe_stack_resources(StackName="s")["StackResources"]
+        ids.update({one["LogicalResourceId"]: one["PhysicalResourceId"] for one in listed})
+        for name in ("Alarm", "Key", "Mapping", "Parameter", "Role", "Rule"):
+            seen = {k: v for k, v in tags_of(name).items() if not k.startswith("aws:")}
+            assert seen == {**of_stack, **own}, name
+
+    deploy(cfn.create_stack, "stack_create_complete", {"a": "1", "b": "2"}, {"s": "x"})
+    deploy(cfn.update_stack, "stack_update_complete", {"a": "9", "c": "3"}, {"s": "x"})
+    deploy(cfn.update_stack, "stack_update_complete", {"a": "9", "c": "3"}, {"t": "y"})

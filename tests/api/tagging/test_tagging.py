@@ -45,8 +45,11 @@ def made(cloud: InProcessCloud) -> dict[str, str]:
     """Make a resource of each type, untagged; return their ARNs by service."""
     clients = {
         name: cloud.client(name)
-        for name in ("kinesis", "s3", "sqs", "sns", "dynamodb", "logs", "emr", "emr-serverless")
-    }
+        for name in (
+            "cloudwatch", "dynamodb", "emr", "emr-serverless", "events", "kinesis", "kms", "logs", "s3", "sns", "sqs",
+            "ssm",
+        )
+    }  # fmt: skip
     clients["kinesis"].create_stream(StreamName="in", ShardCount=1)
     clients["s3"].create_bucket(Bucket="lake")
     clients["sqs"].create_queue(QueueName="q")
@@ -85,7 +88,20 @@ def made(cloud: InProcessCloud) -> dict[str, str]:
         DeliveryStreamName="f",
         ExtendedS3DestinationConfiguration={"RoleARN": role, "BucketARN": "arn:aws:s3:::lake"},
     )
+    clients["cloudwatch"].put_metric_alarm(
+        AlarmName="a", Namespace="n", MetricName="m", Period=60, Statistic="Sum", Threshold=1,
+        ComparisonOperator="GreaterThanThreshold", EvaluationPeriods=1,
+    )  # fmt: skip
+    clients["events"].create_event_bus(Name="b")
+    rule = clients["events"].put_rule(Name="r", EventBusName="b", EventPattern='{"source": ["a"]}')
+    clients["ssm"].put_parameter(Name="/a/b", Type="String", Value="v")
+    clients["ssm"].put_parameter(Name="plain", Type="String", Value="v")
     return {
+        "cloudwatch": _ARN.format("cloudwatch", "alarm:a"),
+        "events": rule["RuleArn"],
+        "kms": clients["kms"].create_key()["KeyMetadata"]["Arn"],
+        "ssm": _ARN.format("ssm", "parameter/a/b"),
+        "ssm plain": _ARN.format("ssm", "parameter/plain"),
         "kinesis": _ARN.format("kinesis", "stream/in"),
         "kinesis queue": queue["QueueDescription"]["QueueARN"],
         "kinesis channel": channel["ChannelDescription"]["ChannelARN"],
@@ -101,6 +117,11 @@ def made(cloud: InProcessCloud) -> dict[str, str]:
 
 
 TYPES = {
+    "cloudwatch": "cloudwatch:alarm",
+    "events": "events:rule",
+    "kms": "kms:key",
+    "ssm": "ssm:parameter",
+    "ssm plain": "ssm:parameter",
     "kinesis": "kinesis:stream",
     "kinesis queue": "kinesis:queue",
     "kinesis channel": "kinesis:channel",

@@ -15,11 +15,13 @@ from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.state import Resource, Stack
 
-# The types whose tags the tagging API changes, with the attribute that holds the ARN; empty: the physical id gives it.
+# The types whose tags the tagging API changes, with the attribute that holds the ARN.
 _ARNS = {
+    "AWS::CloudWatch::Alarm": "Arn",
     "AWS::DynamoDB::Table": "Arn",
-    "AWS::EMR::Cluster": "",
     "AWS::EMRServerless::Application": "Arn",
+    "AWS::Events::Rule": "Arn",
+    "AWS::KMS::Key": "Arn",
     "AWS::Kinesis::Stream": "Arn",
     "AWS::KinesisFirehose::DeliveryStream": "Arn",
     "AWS::Lambda::Function": "Arn",
@@ -28,13 +30,22 @@ _ARNS = {
     "AWS::SNS::Topic": "TopicArn",
     "AWS::SQS::Queue": "Arn",
 }
+# Those of which the physical id gives the ARN: the service in it, and what precedes the id.
+_IDS = {
+    "AWS::EMR::Cluster": ("elasticmapreduce", "cluster/"),
+    "AWS::Lambda::EventSourceMapping": ("lambda", "event-source-mapping:"),
+    "AWS::SSM::Parameter": ("ssm", "parameter/"),
+}
+
+# The tagging API does not know roles (documented).
+_ROLE = "AWS::IAM::Role"
 
 # The types for which AWS was recorded to show only the template's tags.
 _WITHOUT = {
     "AWS::DynamoDB::Table",
     "AWS::EC2::TransitGateway",
     "AWS::EC2::TransitGatewayAttachment",
-    "AWS::IAM::Role",
+    _ROLE,
     "AWS::OpenSearchService::Domain",
     "AWS::SNS::Topic",
     "AWS::SQS::Queue",
@@ -44,7 +55,7 @@ _WITHOUT = {
 
 def follows(kind: str) -> bool:
     """Whether resources of a type follow changes of the stack's tags."""
-    return kind in _ARNS
+    return kind in _ARNS or kind in _IDS or kind == _ROLE
 
 
 def differ(stack: Stack, tags: Mapping[str, str]) -> bool:
@@ -77,36 +88,53 @@ def retag(
     """Change a resource's tags from `before` to `after`. Raises ResourceFailed, AwsError."""
     changed = {key: value for key, value in after.items() if before.get(key) != value}
     gone = sorted(set(before) - set(after))
+    if resource.type == _ROLE:
+        _retag_role(ports, stack, resource.physical_id, changed, gone)
+        return
     for operation, params in (
         ("TagResources", {"Tags": changed}),
         ("UntagResources", {"TagKeys": gone}),
     ):
         if not any(params.values()):
             continue
+        arns = {"ResourceARNList": [_arn_of(stack, resource)]}
         with may_set(changed):
-            answer = ports.control.call(
-                "resourcegroupstaggingapi",
-                operation,
-                {"ResourceARNList": [_arn_of(stack, resource)], **params},
-                account=stack.account,
-                region=stack.region,
-            )
+            answer = _call(ports, stack, "resourcegroupstaggingapi", operation, {**arns, **params})
         for failure in answer["FailedResourcesMap"].values():
             raise ResourceFailed(str(failure["ErrorMessage"]))
 
 
+def _retag_role(
+    ports: Ports, stack: Stack, name: str, changed: Mapping[str, str], gone: list[str]
+) -> None:
+    role = {"RoleName": name}
+    if gone:
+        _call(ports, stack, "iam", "UntagRole", {**role, "TagKeys": gone})
+    if changed:
+        tags = [{"Key": key, "Value": value} for key, value in changed.items()]
+        _call(ports, stack, "iam", "TagRole", {**role, "Tags": tags})
+
+
 def tags_now(ports: Ports, stack: Stack, resource: Resource) -> dict[str, str]:
     """Return a resource's tags, without AWS's own. Raises AwsError."""
-    answer = ports.control.call(
-        "resourcegroupstaggingapi",
-        "GetResources",
-        {"ResourceARNList": [_arn_of(stack, resource)]},
-        account=stack.account,
-        region=stack.region,
-    )
-    entries: list[dict[str, Any]] = answer["ResourceTagMappingList"]
+    entries: list[dict[str, Any]]
+    if resource.type == _ROLE:
+        role = {"RoleName": resource.physical_id}
+        entries = [_call(ports, stack, "iam", "ListRoleTags", role)]
+    else:
+        arns = {"ResourceARNList": [_arn_of(stack, resource)]}
+        answer = _call(ports, stack, "resourcegroupstaggingapi", "GetResources", arns)
+        entries = answer["ResourceTagMappingList"]
     tags = [tag for entry in entries for tag in get_list(entry, "Tags")]
     return {tag["Key"]: str(tag["Value"]) for tag in tags if not is_system(tag["Key"])}
+
+
+def _call(
+    ports: Ports, stack: Stack, service: str, operation: str, params: Mapping[str, Any]
+) -> dict[str, Any]:
+    return ports.control.call(
+        service, operation, params, account=stack.account, region=stack.region
+    )
 
 
 def all_tags(properties: Mapping[str, Any], of_stack: Mapping[str, str]) -> dict[str, str]:
@@ -122,8 +150,8 @@ def all_tags(properties: Mapping[str, Any], of_stack: Mapping[str, str]) -> dict
 
 
 def _arn_of(stack: Stack, resource: Resource) -> str:
-    name = _ARNS[resource.type]
-    if not name:
-        scope = stack.region, stack.account
-        return make_arn("elasticmapreduce", *scope, f"cluster/{resource.physical_id}")
-    return str(resource.attributes[name]).removesuffix(":*")
+    if resource.type in _IDS:
+        service, before = _IDS[resource.type]
+        name = before + resource.physical_id.removeprefix("/")
+        return make_arn(service, stack.region, stack.account, name)
+    return str(resource.attributes[_ARNS[resource.type]]).removesuffix(":*")

@@ -17,6 +17,7 @@ from headrace.services.cloudformation.resources.base import (
     ResourceType,
     enforced,
     stored,
+    tag_list,
     value_at,
 )
 from headrace.services.cloudformation.resources.declaration import (
@@ -95,7 +96,7 @@ def _put(context: Context, name: str, properties: Properties) -> ResourceResult:
         pattern = properties["EventPattern"]
         params["EventPattern"] = pattern if isinstance(pattern, str) else json.dumps(pattern)
     arn = context.call("events", "PutRule", {"Name": name, **params})["RuleArn"]
-    if tags := get_list(properties, "Tags"):
+    if tags := tag_list(properties, context):
         context.call("events", "TagResource", {"ResourceARN": arn, "Tags": tags})
     physical_id = _build_physical_id(name, properties)
     context.note_made(physical_id)
@@ -143,12 +144,7 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
     gone = [target["Id"] for target in get_list(old, "Targets") if target["Id"] not in kept]
     if gone:
         context.call("events", "RemoveTargets", {"Rule": name, "Ids": gone, **_bus(old)})
-    result = _put(context, name, new)
-    keys = {tag["Key"] for tag in get_list(new, "Tags")}
-    if lost := [tag["Key"] for tag in get_list(old, "Tags") if tag["Key"] not in keys]:
-        params = {"ResourceARN": result.attributes["Arn"], "TagKeys": lost}
-        context.call("events", "UntagResource", params)
-    return result
+    return _put(context, name, new)
 
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:

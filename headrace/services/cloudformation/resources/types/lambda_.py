@@ -192,7 +192,8 @@ def _mapping_params(properties: Properties) -> dict[str, Any]:
 
 
 def _create_mapping(context: Context, properties: Properties) -> ResourceResult:
-    mapping = context.call("lambda", "CreateEventSourceMapping", _mapping_params(properties))
+    params = {**_mapping_params(properties), "Tags": tag_map(properties, context)}
+    mapping = context.call("lambda", "CreateEventSourceMapping", params)
     context.note_made(mapping["UUID"])
     _wait_for_mapping(context, mapping["UUID"])
     return _mapping_made(mapping)

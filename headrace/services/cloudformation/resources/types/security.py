@@ -123,9 +123,12 @@ def _update_key(
         "UpdateKeyDescription",
         {"KeyId": physical_id, "Description": new.get("Description", "")},
     )
-    # The rotation of a disabled key cannot be changed.
-    context.call("kms", "EnableKey", {"KeyId": physical_id})
-    _set_rotation(context, physical_id, new)
+    if not boolean(old.get("Enabled", True)):
+        # The rotation of a disabled key cannot be changed.
+        context.call("kms", "EnableKey", {"KeyId": physical_id})
+    rotation = ("EnableKeyRotation", "RotationPeriodInDays")
+    if any(old.get(name) != new.get(name) for name in rotation):
+        _set_rotation(context, physical_id, new)
     if not boolean(new.get("Enabled", True)):
         context.call("kms", "DisableKey", {"KeyId": physical_id})
     key = context.call("kms", "DescribeKey", {"KeyId": physical_id})["KeyMetadata"]

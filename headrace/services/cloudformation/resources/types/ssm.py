@@ -19,6 +19,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Values,
     declare_sources,
     list_removed_tags,
+    tags_of,
 )
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
@@ -52,8 +53,9 @@ def _put(context: Context, name: str, properties: Properties, *, overwrite: bool
         "Description": properties.get("Description", ""),
         "Overwrite": overwrite,
     }
-    if "AllowedPattern" in properties:
-        params["AllowedPattern"] = properties["AllowedPattern"]
+    for key in ("AllowedPattern", "Tier"):
+        if key in properties:
+            params[key] = properties[key]
     context.call("ssm", "PutParameter", params)
     return ResourceResult(name, {"Type": properties["Type"], "Value": str(properties["Value"])})
 
@@ -62,7 +64,14 @@ def _create(context: Context, properties: Properties) -> ResourceResult:
     name = properties.get("Name") or context.made_up(
         lambda: f"CFN-{context.logical_id}-{context.ids.alnum(12)}"
     )
-    return _put(context, name, properties, overwrite=False)
+    result = _put(context, name, properties, overwrite=False)
+    context.note_made(name)
+    tags = context.merge_tags(tags_of(properties.get("Tags") or {}))
+    if tags:
+        params = {"ResourceType": "Parameter", "ResourceId": name}
+        listed = [{"Key": key, "Value": value} for key, value in tags.items()]
+        context.call("ssm", "AddTagsToResource", {**params, "Tags": listed})
+    return result
 
 
 def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
@@ -77,8 +86,8 @@ TYPES = [
     ResourceType(
         "AWS::SSM::Parameter",
         {
-            **enforced("Name", "Type", "Value", "AllowedPattern"),
-            **stored("Description", "Tier", "Tags"),
+            **enforced("Name", "Type", "Value", "AllowedPattern", "Tags"),
+            **stored("Description", "Tier"),
         },
         _create,
         _delete,
