@@ -66,8 +66,10 @@ def make_archive(environment: Environment, java_home: Path | None, java: int | N
             part.unlink(missing_ok=True)
             problem = _run_job(environment, java_home, part)
             if problem is None:
-                said.write_text(version)
+                # Last: after a kill in between, the archive is made once more. The other way an old one would stay.
                 part.rename(archive)
+                said.write_text(version)
+            part.unlink(missing_ok=True)
             return problem
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)

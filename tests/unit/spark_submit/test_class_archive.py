@@ -74,6 +74,29 @@ def test_it_is_made_once_for_each_java(tmp_path: Path) -> None:
     assert runs(environment) == 2
 
 
+def test_it_is_made_once_more_after_an_end_before_it_was_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment, java = environment_in(tmp_path / "env"), java_in(tmp_path / "java", "17.0.1")
+    assert make_archive(environment, java, 17) is None
+    java_in(java, "17.0.2")
+
+    def fail(*_: object) -> None:
+        raise OSError("ended here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", fail)
+        assert make_archive(environment, java, 17) == "ended here"
+    assert make_archive(environment, java, 17) is None
+    assert runs(environment) == 3
+
+
+def test_a_part_of_an_archive_is_not_left(tmp_path: Path) -> None:
+    environment = environment_in(tmp_path / "env", f"{LEAVES}echo no room >&2; exit 1")
+    assert make_archive(environment, java_in(tmp_path / "java", "17.0.1"), 17) == "no room"
+    assert not [one for one in environment.folder.iterdir() if one.name.endswith(".part")]
+
+
 @pytest.mark.parametrize(
     ("submit", "java", "words"),
     [
