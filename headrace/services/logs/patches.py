@@ -69,7 +69,8 @@ def patch() -> None:
     stream._send_log_events = _send_to_subscriber
     backend: Any = models.LogsBackend
     checks.run_insights()
-    backend.put_subscription_filter = _without_looking(backend.put_subscription_filter)
+    backend.put_subscription_filter = _to_own_services(backend.put_subscription_filter)
+    backend.put_destination = _to_present_target(backend.put_destination)
     backend.filter_log_events = _without_searched(backend.filter_log_events)
     metric_filters.patch()
     checks.patch()
@@ -293,7 +294,55 @@ def trim_all() -> None:
 # --- subscriptions ----------------------------------------------------------------------------------
 
 
-def _without_looking(put: Any) -> Any:
+# What AWS says when its test message does not arrive. Observed by users of all three.
+_NOT_DELIVERED = {
+    "lambda": (
+        "Could not execute the lambda function. Make sure you have given CloudWatch Logs permission to execute your"
+        " function."
+    ),
+    "kinesis": (
+        "Could not deliver test message to specified Kinesis stream. Check if the given kinesis stream is in ACTIVE"
+        " state."
+    ),
+    "firehose": (
+        "Could not deliver test message to specified Firehose stream. Check if the given Firehose stream is in ACTIVE"
+        " state."
+    ),
+}
+
+
+def _check_target(arn: str) -> None:
+    """Refuse a target that does not exist, or is being made. Raises AwsError."""
+    parts = arn.split(":", 5)
+    if CURRENT.control is None or len(parts) < 6 or parts[2] not in _NOT_DELIVERED:
+        return
+    service, name = parts[2], parts[5].partition("/")[2]
+    operation, params = {
+        "lambda": ("GetFunctionConfiguration", {"FunctionName": arn}),
+        "kinesis": ("DescribeStreamSummary", {"StreamName": name}),
+        "firehose": ("DescribeDeliveryStream", {"DeliveryStreamName": name}),
+    }[service]
+    try:
+        answer = CURRENT.control.call(service, operation, params, account=parts[4], region=parts[3])
+    except AwsError as error:
+        raise AwsError("InvalidParameterException", _NOT_DELIVERED[service]) from error
+    described: Any = next(iter(answer.values()), None)
+    if isinstance(described, dict) and "CREATING" in described.values():
+        raise AwsError("InvalidParameterException", _NOT_DELIVERED[service])
+
+
+def _to_present_target(put: Any) -> Any:
+    @functools.wraps(put)
+    def put_destination(
+        self: Any, destination_name: str, role_arn: str, target_arn: str, tags: Any
+    ) -> Any:
+        _check_target(str(target_arn or ""))
+        return put(self, destination_name, role_arn, target_arn, tags)
+
+    return put_destination
+
+
+def _to_own_services(put: Any) -> Any:
     """Accept a subscription to a resource that headrace owns: moto looks only among its own."""
 
     @functools.wraps(put)
@@ -321,6 +370,7 @@ def _without_looking(put: Any) -> Any:
         if group is None or service not in ("lambda", "kinesis", "firehose", "logs"):
             put(self, log_group_name, filter_name, filter_pattern, destination_arn, role_arn)
             return
+        _check_target(destination_arn)
         group.put_subscription_filter(filter_name, filter_pattern, destination_arn, role_arn)
 
     return put_subscription_filter

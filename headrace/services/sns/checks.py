@@ -242,10 +242,26 @@ def _differs(present: Any, value: str) -> bool:
     return present != value
 
 
+_NO_ARCHIVE = (
+    "headrace does not archive the messages of FIFO topics: it replays none to a subscription."
+)
+
+
+def _check_archive(policy: Any) -> None:
+    """Refuse to archive; an empty policy ends what never began."""
+    if policy and str(policy).strip() not in ("", "{}"):
+        raise AwsError("NotImplemented", _NO_ARCHIVE, 501)
+
+
+def _check_topic_attribute(response: Any) -> None:
+    check_topic_of_region(response)
+    if response._get_param("AttributeName") == "ArchivePolicy":
+        _check_archive(response._get_param("AttributeValue"))
+
+
 def _check_value(name: str, value: str, topic: Any, prefix: str) -> None:
     if name == "ReplayPolicy":
-        sentence = "headrace does not archive the messages of FIFO topics: it replays none to a subscription."
-        raise AwsError("NotImplemented", sentence, 501)
+        raise AwsError("NotImplemented", _NO_ARCHIVE, 501)
     if name == "RawMessageDelivery" and value not in ("true", "false"):
         raise invalid(f"{prefix}{name}: Invalid value [{value}]. Must be true or false.")
     if not name.endswith("Policy") or not value:
@@ -392,9 +408,10 @@ def _check_tags(response: Any) -> None:
         raise invalid("Duplicated keys are not allowed.")
 
 
-def _check_same_tags(response: Any) -> None:
-    """Refuse to create an existing topic with other tags."""
+def _check_new_topic(response: Any) -> None:
+    """Refuse to create an existing topic with other tags, and a topic with an archive."""
     _check_tags(response)
+    _check_archive((response._get_attributes() or {}).get("ArchivePolicy"))
     name = str(response._get_param("Name"))
     there = next((one for one in response.backend.topics.values() if one.name == name), None)
     tags = {tag["Key"]: tag["Value"] for tag in response._get_param("Tags") or []}
@@ -410,11 +427,11 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "confirm_subscription": check_confirmation,
     "set_subscription_attributes": _check_attribute,
     "get_topic_attributes": check_topic_of_region,
-    "set_topic_attributes": check_topic_of_region,
+    "set_topic_attributes": _check_topic_attribute,
     "list_subscriptions_by_topic": check_topic_of_region,
     "delete_topic": check_topic_of_region,
     "tag_resource": _check_tags,
-    "create_topic": _check_same_tags,
+    "create_topic": _check_new_topic,
 }
 
 

@@ -383,6 +383,28 @@ def test_a_log_destination_delivers_to_its_stream(cloud: InProcessCloud):
     wait_until(arrived, within_s=20, what="the log's record")
 
 
+@pytest.mark.parametrize(
+    ("target", "sentence"),
+    [
+        ("lambda:{}:function:no", "Could not execute the lambda function"),
+        ("kinesis:{}:stream/no", "Check if the given kinesis stream is in ACTIVE state."),
+        ("firehose:{}:deliverystream/no", "Check if the given Firehose stream is in ACTIVE state."),
+    ],
+)
+def test_logs_do_not_go_to_what_is_not_there(cloud: InProcessCloud, target: str, sentence: str):
+    logs, arn = cloud.client("logs"), "arn:aws:" + target.format(f"{REGION}:{ACCOUNT}")
+    group = f"to-{target.partition(':')[0]}"
+    logs.create_log_group(logGroupName=group)
+    role = {} if "lambda" in target else {"roleArn": ROLE}
+    with pytest.raises(ClientError, match=f"InvalidParameterException.*{sentence}"):
+        logs.put_subscription_filter(
+            logGroupName=group, filterName="f", filterPattern="", destinationArn=arn, **role
+        )
+    assert logs.describe_subscription_filters(logGroupName=group)["subscriptionFilters"] == []
+    with pytest.raises(ClientError, match=f"InvalidParameterException.*{sentence}"):
+        logs.put_destination(destinationName=group, targetArn=arn, roleArn=ROLE)
+
+
 def test_a_message_of_a_topic_is_a_line_in_a_delivery_stream(cloud: InProcessCloud):
     cloud.client("s3").create_bucket(Bucket="lines")
     cloud.client("firehose").create_delivery_stream(

@@ -243,6 +243,17 @@ def test_topics_of_another_region(cloud: InProcessCloud) -> None:
         assert refusal(call, TopicArn=arn) == ("InvalidParameter", "Invalid parameter: TopicArn")
 
 
+def test_an_archive_policy_is_refused_by_name(cloud: InProcessCloud) -> None:
+    sns, policy = cloud.client("sns"), json.dumps({"MessageRetentionPeriod": "30"})
+    fifo = {"FifoTopic": "true", "ArchivePolicy": policy}
+    code, message = refusal(sns.create_topic, Name="archived.fifo", Attributes=fifo)
+    assert code == "NotImplemented"
+    assert message.startswith("headrace does not archive the messages of FIFO topics")
+    to = {"TopicArn": FIFO, "AttributeName": "ArchivePolicy"}
+    assert refusal(sns.set_topic_attributes, **to, AttributeValue=policy)[1] == message
+    sns.set_topic_attributes(**to, AttributeValue="{}")
+
+
 def test_a_replay_policy_is_refused_by_name(cloud: InProcessCloud) -> None:
     sns = cloud.client("sns")
     cloud.client("sqs").create_queue(QueueName="replayed.fifo", Attributes={"FifoQueue": "true"})
