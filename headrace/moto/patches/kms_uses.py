@@ -144,6 +144,8 @@ def _decrypt(self: Any, key: Any, blob: bytes, algorithm: str, context: Any) -> 
                 "IncorrectKeyException",
                 "The key ID in the request does not identify a CMK that can perform this operation.",
             )
+        if used.key_spec == _SYMMETRIC:
+            _check_algorithm(used, algorithm)
         return plaintext, used
     _check_algorithm(key, algorithm)
     try:

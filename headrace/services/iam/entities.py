@@ -87,6 +87,8 @@ def refuse_and_keep(module: Any) -> None:
         self: Any, path_prefix: str | None = None, marker: Any = None, max_items: Any = None
     ) -> tuple[list[Any], str | None]:
         everything, _ = list_roles(self, path_prefix, None, len(self.roles) or 1)
+        if marker and not str(marker).isdecimal():
+            raise ValidationError("Invalid Marker.")  # assumed
         start, most = int(marker or 0), int(max_items or 100)
         rows = sorted(everything, key=lambda role: role.name)
         end = start + most

@@ -119,6 +119,14 @@ def test_what_was_encrypted_with_a_public_key_is_decrypted(kms: Any) -> None:
     )
 
 
+def test_a_text_is_decrypted_by_its_own_algorithm(kms: Any) -> None:
+    key = kms.create_key()["KeyMetadata"]["KeyId"]
+    blob = kms.encrypt(KeyId=key, Plaintext=b"x")["CiphertextBlob"]
+    for named in ({}, {"KeyId": key}):
+        with pytest.raises(ClientError, match=r"InvalidKeyUsageException.*is incompatible"):
+            kms.decrypt(CiphertextBlob=blob, EncryptionAlgorithm="RSAES_OAEP_SHA_256", **named)
+
+
 def test_encrypted_again_for_another_key(kms: Any) -> None:
     key, other = _key(kms), _key(kms, KeySpec="RSA_2048", KeyUsage="ENCRYPT_DECRYPT")
     blob = kms.encrypt(KeyId=key, Plaintext=b"x")["CiphertextBlob"]
