@@ -309,7 +309,9 @@ class Http1Connection(asyncio.Protocol):
         """
         server, reader = self._server, self._reader
         self._since_s = server.now_s
-        request = None if reader.is_arriving or self._held else usual_request(data, self._kept)
+        request = None
+        if not reader.is_arriving and not self._held:
+            request = usual_request(data, self._kept, self._bounds.small_body_bytes)
         if request is None:
             if len(data) > max(self._bounds.turn_bytes, reader.body_left_bytes):
                 self._held += data

@@ -110,10 +110,16 @@ def _cut_of(names: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
     return re.compile("\r\n".join(f"{re.escape(name)}: {_VALUE}" for name in names)).fullmatch
 
 
-def usual_request(data: bytes, kept: KeptHead | None = None) -> HttpRequest | None:
+def usual_request(
+    data: bytes, kept: KeptHead | None = None, most_body_bytes: int = 16 * 1024
+) -> HttpRequest | None:
     """Return the request when `data` is exactly one complete usual request, else None.
 
-    `kept`: of the connection that `data` came from; it changes nothing but the time that this takes.
+    Args:
+        data: what came in one piece.
+        kept: of the connection that `data` came from; it changes nothing but the time that this takes.
+        most_body_bytes: a longer body is usual only of a POST to `/`: those of REST services wait for room in memory,
+            or lie in files.
     """
     method, path, query = "POST", "/", ""
     if data.startswith(_POST):
@@ -128,6 +134,8 @@ def usual_request(data: bytes, kept: KeptHead | None = None) -> HttpRequest | No
         start, headers, cut = first + len(kept.begin), kept.headers.copy(), kept.cut
     head, end, body = data.partition(b"\r\n\r\n")
     if not end or not start <= len(head) <= _MOST_BYTES:
+        return None
+    if len(body) > most_body_bytes and (path != "/" or method != "POST"):
         return None
     text = head[start:].decode("latin-1")
     found = None if cut is None else cut(text)

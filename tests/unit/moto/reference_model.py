@@ -18,7 +18,7 @@ from tests.support.policies import TRUST_TEXT
 UNSTABLE = re.compile(
     r"(Date|Time|Timestamp|Modified|LastUsed|Expiration|SessionToken|ReceiptHandle|Ciphertext|Created"
     r"|Signature|SequenceNumber|SigningCertURL|creationTime|createdAt|RestorableDateTime|NextShardIterator|storedBytes"
-    r"|StreamLabel|StreamArn|ShardIterator|LastUpdated|IngestionTime|ingestionTime|eventId|EventId|date)",
+    r"|StreamLabel|StreamArn|ShardIterator|LastUpdated|IngestionTime|ingestionTime|eventId|EventId|date|KeyMaterialId)",
 )
 KEYS = ["a", "b", "c"]
 
