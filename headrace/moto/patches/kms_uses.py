@@ -59,12 +59,17 @@ def _check_key_id(self: Any, key_id: str) -> None:
 # --- which key, and whether it may be used so ---------------------------------------------------
 
 
-def _key_for(self: Any, usage: str, operation: str, member: str = "KeyId") -> Any:
-    """Return the key that a request names. Raises AwsError when it cannot be used so, now or at all."""
-    key_id = self._get_param(member)
+def _find_usable(self: Any, key_id: Any) -> Any:
+    """Return a key. Raises AwsError when there is none, or when nobody may use it now."""
     self._validate_key_id(key_id)
     key = self.kms_backend.describe_key(key_id)
     check_usable(key)
+    return key
+
+
+def _key_for(self: Any, usage: str, operation: str, member: str = "KeyId") -> Any:
+    """Return the key that a request names. Raises AwsError when it cannot be used so, now or at all."""
+    key = _find_usable(self, self._get_param(member))
     if usage_of(key) != usage:
         raise AwsError(
             "InvalidKeyUsageException",
@@ -171,11 +176,8 @@ def encrypt(self: Any) -> str:
 
 def decrypt(self: Any) -> str:
     """Answer Decrypt."""
-    key = None
-    if key_id := self._get_param("KeyId"):
-        self._validate_key_id(key_id)
-        key = self.kms_backend.describe_key(key_id)
-        check_usable(key)
+    key_id = self._get_param("KeyId")
+    key = _find_usable(self, key_id) if key_id else None
     algorithm = self._get_param("EncryptionAlgorithm", _SYMMETRIC)
     context = self._get_param("EncryptionContext", {})
     plaintext, used = _decrypt(self, key, self._get_param("CiphertextBlob"), algorithm, context)
@@ -190,11 +192,8 @@ def decrypt(self: Any) -> str:
 
 def re_encrypt(self: Any) -> str:
     """Answer ReEncrypt."""
-    source = None
-    if key_id := self._get_param("SourceKeyId"):
-        self._validate_key_id(key_id)
-        source = self.kms_backend.describe_key(key_id)
-        check_usable(source)
+    source_id = self._get_param("SourceKeyId")
+    source = _find_usable(self, source_id) if source_id else None
     before = self._get_param("SourceEncryptionAlgorithm", _SYMMETRIC)
     context = self._get_param("SourceEncryptionContext", {})
     plaintext, source = _decrypt(self, source, self._get_param("CiphertextBlob"), before, context)
