@@ -231,19 +231,11 @@ def _untag_bucket(services: RegionServices, arn: str, keys: Sequence[str]) -> No
 
 
 def _functions(services: RegionServices) -> Iterator[TaggedResource]:
-    for function in services.pages("lambda", "ListFunctions", "Functions", "NextMarker>Marker"):
-        arn = function["FunctionArn"]
-        yield TaggedResource(
-            arn, get_mapping(services.call("lambda", "ListTags", Resource=arn), "Tags")
-        )
-    token = "NextMarker>Marker"
-    for mapping in services.pages(
-        "lambda", "ListEventSourceMappings", "EventSourceMappings", token
-    ):
-        arn = mapping["EventSourceMappingArn"]
-        yield TaggedResource(
-            arn, get_mapping(services.call("lambda", "ListTags", Resource=arn), "Tags")
-        )
+    for kind in ("Function", "EventSourceMapping"):
+        for one in services.pages("lambda", f"List{kind}s", f"{kind}s", "NextMarker>Marker"):
+            arn = one[f"{kind}Arn"]
+            answer = services.call("lambda", "ListTags", Resource=arn)
+            yield TaggedResource(arn, get_mapping(answer, "Tags"))
 
 
 def _delivery_streams(services: RegionServices) -> Iterator[TaggedResource]:
