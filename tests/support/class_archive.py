@@ -49,8 +49,9 @@ def make(home: Path, python: Path) -> None:
     if done.returncode or not part.is_file():
         sys.stderr.write(f"headrace: no archive of {home}: {done.stderr[-2000:]}\n")
         return
-    said.write_text(version)
+    # The archive first: after a kill in between, it is made once more. The other way an old one would stay.
     part.rename(archive)
+    said.write_text(version)
 
 
 def main(arguments: list[str]) -> None:
