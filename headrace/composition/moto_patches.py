@@ -5,38 +5,24 @@ from __future__ import annotations
 from headrace.moto.bounds import bound_loops, patch_api_documents, patch_query_parser, patch_yaml
 from headrace.moto.current_cloud import use_clock
 from headrace.moto.patches import (
-    acm,
     appconfig,
-    appregistry,
-    autoscaling,
-    backup,
-    batch,
-    budgets,
-    cloudfront,
-    codebuild,
-    codedeploy,
-    codepipeline,
-    cognito_identity,
+    containers,
+    content_delivery,
     core,
+    databases,
+    developer_tools,
     discovery,
     ec2,
-    ecr,
-    ecs,
-    elasticache,
     kafka,
     kms,
     kms_uses,
     known_names,
+    management,
     not_run,
-    rds,
-    resourcegroups,
-    s3,
-    s3tables,
     sagemaker,
     secretsmanager,
-    servicediscovery,
-    tagging,
-    wafv2,
+    storage,
+    system_tags,
 )
 from headrace.moto.patching import Patch, Patches
 from headrace.services import kinesisanalyticsv2 as kinesisanalyticsv2_patches
@@ -72,7 +58,6 @@ from headrace.services.glue import patches as glue_patches
 from headrace.services.glue import schema_versions as glue_schema_versions
 from headrace.services.iam import entities as iam_entities
 from headrace.services.iam import patches as iam_patches
-from headrace.services.iam import sts_patches as sts_patches
 from headrace.services.iam import sts_sessions as sts_sessions
 from headrace.services.iot import patches as iot_patches
 from headrace.services.iot.mqtt import shadows as iot_shadows
@@ -97,7 +82,7 @@ QUICK_CALLS = (
 
 _OWN = Patches(
     of_modules={
-        "moto.acm.models": [acm.allow_system_tags],
+        "moto.acm.models": [system_tags.allow_on_certificates],
         "moto.apigateway.models": [
             apigateway_patches.validate_without_patterns,
             apigateway_patches.patch,
@@ -124,22 +109,35 @@ _OWN = Patches(
             athena_patches.keep_statements,
             query_calls.run_queries,
         ],
-        "moto.autoscaling.models": [autoscaling.undo_partial_groups],
-        "moto.autoscaling.responses": [autoscaling.allow_updates],
-        "moto.backup.models": [backup.forget_deleted_plans],
-        "moto.batch.models": [batch.correct_environments, batch.describe_nodes, bound_loops],
+        "moto.autoscaling.models": [ec2.undo_partial_autoscaling_groups],
+        "moto.autoscaling.responses": [ec2.allow_autoscaling_updates],
+        "moto.backup.models": [storage.forget_deleted_backup_plans],
+        "moto.batch.models": [
+            containers.correct_compute_environments,
+            containers.describe_job_nodes,
+            bound_loops,
+        ],
         "moto.batch_simple.models": [bound_loops],
-        "moto.budgets.responses": [budgets.allow_updates],
-        "moto.cloudfront.responses": [cloudfront.delete_key_groups, cloudfront.keep_comments],
+        "moto.budgets.responses": [management.allow_budget_updates],
+        "moto.cloudfront.responses": [
+            content_delivery.delete_key_groups,
+            content_delivery.keep_key_comments,
+        ],
         "moto.cloudwatch.models": [use_clock],
         "moto.cloudwatch.responses": [
             anomaly_detectors.add_calls,
             metric_streams.add_calls,
         ],
-        "moto.codebuild.responses": [codebuild.allow_missing_source, codebuild.allow_updates],
-        "moto.codedeploy.responses": [codedeploy.add_missing_calls, codedeploy.allow_updates],
-        "moto.codepipeline.models": [codepipeline.allow_system_tags],
-        "moto.cognitoidentity.models": [cognito_identity.allow_renaming],
+        "moto.codebuild.responses": [
+            developer_tools.allow_projects_without_source,
+            developer_tools.allow_project_updates,
+        ],
+        "moto.codedeploy.responses": [
+            developer_tools.add_deletions_and_hooks,
+            developer_tools.allow_deployment_group_updates,
+        ],
+        "moto.codepipeline.models": [system_tags.allow_on_pipelines],
+        "moto.cognitoidentity.models": [cognito_patches.allow_pool_renaming],
         "moto.cognitoidp.models": [
             cognito_patches.share_key,
             cognito_patches.name_users_first,
@@ -159,11 +157,14 @@ _OWN = Patches(
         "moto.ec2.models.instances": [ec2.limit_instances],
         "moto.ec2.models.security_groups": [ec2.match_by_wildcards],
         "moto.ec2.models.spot_requests": [bound_loops],
-        "moto.ecr.models": [ecr.match_by_wildcards],
-        "moto.ecr.responses": [ecr.refuse_login],
-        "moto.ecs.models": [ecs.read_arns, bound_loops],
-        "moto.elasticache.models": [elasticache.show_groups, bound_loops],
-        "moto.elasticache.responses": [elasticache.allow_deletions, elasticache.allow_updates],
+        "moto.ecr.models": [containers.match_filters_by_wildcards],
+        "moto.ecr.responses": [containers.refuse_registry_login],
+        "moto.ecs.models": [containers.read_ecs_arns, bound_loops],
+        "moto.elasticache.models": [databases.show_cache_groups, bound_loops],
+        "moto.elasticache.responses": [
+            databases.allow_cache_deletions,
+            databases.allow_cache_updates,
+        ],
         "moto.events.models": [events_patches.match_in_time],
         "moto.events.responses": [events_responses.patch_responses],
         "moto.events.utils": [event_inputs.patch_event_templates],
@@ -217,27 +218,27 @@ _OWN = Patches(
         "moto.osis.models": [patch_yaml],
         "moto.pipes.models": [pipes_patches.patch],
         "moto.rds.models": [
-            rds.undo_partial_clusters,
-            rds.keep_subnet_groups,
-            rds.store_no_classes,
-            rds.replace_automatic_snapshots,
+            databases.undo_partial_clusters,
+            databases.keep_subnet_groups,
+            databases.store_no_classes,
+            databases.replace_automatic_snapshots,
         ],
         "moto.redshift.models": [redshift_patches.patch],
-        "moto.resourcegroups.models": [resourcegroups.allow_system_tags],
-        "moto.s3.models": [s3.find_own_buckets],
-        "moto.s3tables.models": [s3tables.keep_files],
-        "moto.s3tables.responses": [s3tables.write_metadata],
+        "moto.resourcegroups.models": [system_tags.allow_on_groups],
+        "moto.s3.models": [storage.find_own_buckets],
+        "moto.s3tables.models": [storage.keep_table_files],
+        "moto.s3tables.responses": [storage.write_table_metadata],
         "moto.sagemaker.models": [bound_loops],
         "moto.sagemaker.responses": [sagemaker.allow_updates],
         "moto.scheduler.models": [use_clock, scheduler_patches.patch],
         "moto.scheduler.responses": [scheduler_patches.update_actions],
         "moto.servicecatalogappregistry.urls": [
-            appregistry.add_missing_calls,
-            appregistry.add_attribute_groups,
-            appregistry.add_group_associations,
-            appregistry.associate_own_stacks,
+            management.add_missing_calls,
+            management.add_attribute_groups,
+            management.add_group_associations,
+            management.associate_own_stacks,
         ],
-        "moto.servicediscovery.models": [servicediscovery.replace_instances],
+        "moto.servicediscovery.models": [content_delivery.replace_cloud_map_instances],
         "moto.secretsmanager.exceptions": [secretsmanager.answer_as_aws],
         "moto.secretsmanager.models": [
             secretsmanager.rotate_by_functions,
@@ -250,8 +251,8 @@ _OWN = Patches(
         "moto.ssm.models": [ssm_patches.apply_bounds],
         "moto.stepfunctions.parser.asl.utils.json_path": [stepfunctions_patches.match_in_one_way],
         "moto.stepfunctions.responses": [stepfunctions_patches.patch],
-        "moto.utilities.tagging_service": [tagging.allow_system_tags],
-        "moto.wafv2.models": [wafv2.correct_web_acls],
+        "moto.utilities.tagging_service": [system_tags.allow_on_tagging_service],
+        "moto.wafv2.models": [content_delivery.correct_web_acls],
     },
     at_start=[
         alarms.patch,
@@ -268,7 +269,7 @@ _OWN = Patches(
         cloudwatch_patches.patch,
         metric_streams.patch,
         ssm_patches.patch,
-        sts_patches.patch,
+        iam_entities.patch_look_ups,
     ],
 )
 # For many modules each: what one mechanism changes.
