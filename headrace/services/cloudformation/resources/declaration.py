@@ -252,7 +252,7 @@ class Call:
         only_if: decides whether the call is made, where no single property does.
         into: the member that takes the properties, if it is not the request itself.
         tagged: whether tags are passed, if the operation has a member for them.
-        each: a list property: the call is made for each of its items, whose keys are `@item.KEY`.
+        each: a list property, or a function: the call is made for each of its items, whose keys are `@item.KEY`.
         always: for an update's call: it is made whatever changed.
         empties: for an update's call: a list or object that a template no longer has is passed empty, as text is.
     """
@@ -265,9 +265,15 @@ class Call:
     only_if: Callable[[Values], bool] | None = None
     into: str = ""
     tagged: bool = True
-    each: str = ""
+    each: str | Callable[[Values], list[Any]] = ""
     always: bool = False
     empties: bool = False
+
+    def list_items(self, values: Values) -> list[Any]:
+        """Return the items that the call is made for; a single one, None, without `each`."""
+        if not self.each:
+            return [None]
+        return (values.get(self.each) if isinstance(self.each, str) else self.each(values)) or []
 
 
 ALL = frozenset({"*"})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Generator
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
@@ -203,18 +204,25 @@ class _Maker:
         for call in self._declared.delete:
             if call.when and values.get(call.when) is None:
                 continue
-            for item in values.get(call.each) or [] if call.each else [None]:
-                values.item = item
-                self._delete(call, values)
+            with self._unless_gone(values):
+                for item in call.list_items(values):
+                    values.item = item
+                    self._delete(call, values)
 
     def _delete(self, call: Call, values: Values) -> None:
-        """Make a call that deletes; a missing resource is no error."""
+        """Make a call that deletes."""
         sources = [source for source in call.members.values() if isinstance(source, str)]
-        try:
+        with self._unless_gone(values):
             if any(source.startswith("@answer") for source in sources):
                 self._read(values)
             if call.only_if is None or call.only_if(values):
                 self._call(call, values, only_named=True)
+
+    @contextlib.contextmanager
+    def _unless_gone(self, values: Values) -> Generator[None]:
+        """Ignore the error of a missing resource."""
+        try:
+            yield
         except AwsError as error:
             if not says_gone(error) and not self._is_gone(values):
                 raise
@@ -279,7 +287,7 @@ class _Maker:
             return
         if call.only_if is not None and not call.only_if(values):
             return
-        for item in values.get(call.each) or [] if call.each else [None]:
+        for item in call.list_items(values):
             values.item = item
             values.answer.update(self._call(call, values))
 
