@@ -370,5 +370,5 @@ def test_no_type_loses_anything(lives: InProcessCloud, group: str):
 def test_every_type_is_among_the_examples():
     examples = [*GROUPS.values(), EXAMPLES[SHARED]]
     shown = {r["Type"] for example in examples for r in example["resources"].values()}
-    assert TYPES_DECLARED - shown == APART
+    assert TYPES_DECLARED - shown <= APART
     assert {kind for kind in TYPES if kind.startswith("AWS::")} <= shown

@@ -18,7 +18,13 @@ from typing import Any, cast
 
 from headrace.core.arn import make_arn
 from headrace.services.cloudformation.errors import ResourceFailed
-from headrace.services.cloudformation.resources.base import Context, Properties, boolean, value_at
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Find,
+    Properties,
+    boolean,
+    value_at,
+)
 from headrace.services.cloudformation.resources.schemas import schemas
 
 # Functions of a template that is not evaluated yet.
@@ -307,7 +313,7 @@ class DeclaredType:
             the old one could not be brought back.
         holds: for a setting of which its owner has one at most: whether it still has this resource's value. Deleting
             another leaves it alone, and a rollback creates the replaced one again.
-        may_replace, replaced_if: see `ResourceType`.
+        may_replace, replaced_if, made: see `ResourceType`.
         recreated_if: for a type with update calls: whether the properties ask for a new resource instead of a change.
         enforced: the properties that headrace acts on; `ALL` of them, or some.
         refused: properties of AWS's that headrace does not have: a template with one is refused.
@@ -343,6 +349,7 @@ class DeclaredType:
     may_replace: frozenset[str] = frozenset()
     replaced_if: Callable[[Properties, Properties], bool] | None = None
     recreated_if: Callable[[Properties], bool] | None = None
+    made: Find | None = None
 
     def new_name(self, context: Context) -> str:
         """Return a generated name."""

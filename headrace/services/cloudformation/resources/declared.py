@@ -87,6 +87,7 @@ def resource_type_of(declared: DeclaredType, reading: ReadableType | None = None
         dropped=maker.dropped,
         shared=declared.shared,
         reading=reading or (None if declared.read is None else maker),
+        made=declared.made or maker.made,
         put_back=None if declared.holds is None else maker.create,
     )
 
@@ -138,16 +139,29 @@ class _Maker:
         return any(things) if things else bool(values.answer)
 
     def create(self, context: Context, properties: Properties) -> ResourceResult:
-        declared = self._declared
-        values = Values(context, dict(properties), tags=self._tags(context, properties))
-        if declared.name and not values.properties.get(declared.name):
-            values.properties[declared.name] = declared.new_name(context)
+        declared, values = self._declared, self._new_values(context, properties)
         for at, call in enumerate(declared.create):
             self._run(call, values)
             if at == 0:
                 values.id = str(value_from(declared.id, values))
                 context.note_made(values.id)
         return self._build_result(values)
+
+    def made(self, context: Context, properties: Properties) -> str | None:
+        """Return the physical id of a resource that was created just before a kill, if no answer has to say it."""
+        if isinstance(self._declared.id, str) and self._declared.id.startswith("@answer"):
+            return None
+        with contextlib.suppress(AwsError, LookupError):  # only an answer has it
+            return str(value_from(self._declared.id, self._new_values(context, properties)))
+        return None
+
+    def _new_values(self, context: Context, properties: Properties) -> Values:
+        """Return the values of a creation, with a generated name where the template has none."""
+        declared = self._declared
+        values = Values(context, dict(properties), tags=self._tags(context, properties))
+        if declared.name and not values.properties.get(declared.name):
+            values.properties[declared.name] = declared.new_name(context)
+        return values
 
     def update(
         self, context: Context, physical_id: str, old: Properties, new: Properties

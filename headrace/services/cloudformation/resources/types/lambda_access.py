@@ -14,11 +14,11 @@ from headrace.services.cloudformation.resources.base import (
     ResourceType,
     boolean,
     enforced,
-    integers,
     stored,
     without,
 )
 from headrace.services.cloudformation.resources.declaration import (
+    ALL,
     Call,
     DeclaredType,
     Source,
@@ -192,54 +192,6 @@ def _delete_layer_permission(context: Context, physical_id: str, properties: Pro
     context.delete_if_exists("lambda", "RemoveLayerVersionPermission", params, GONE)
 
 
-# --- function URLs ----------------------------------------------------------------------------
-
-
-def _url_of(properties: Properties) -> dict[str, Any]:
-    named = {"FunctionName": properties["TargetFunctionArn"]}
-    if "Qualifier" in properties:
-        named["Qualifier"] = properties["Qualifier"]
-    return named
-
-
-def _url_params(properties: Properties) -> dict[str, Any]:
-    cors = integers(properties.get("Cors") or {}, "MaxAge")
-    if "AllowCredentials" in cors:
-        cors["AllowCredentials"] = boolean(cors["AllowCredentials"])
-    return {
-        **_url_of(properties),
-        "AuthType": properties["AuthType"],
-        "InvokeMode": properties.get("InvokeMode", "BUFFERED"),
-        "Cors": cors,
-    }
-
-
-def _url_made(url: dict[str, Any]) -> ResourceResult:
-    # Ref returns the function's ARN, as on AWS.
-    return ResourceResult(
-        url["FunctionArn"], {"FunctionArn": url["FunctionArn"], "FunctionUrl": url["FunctionUrl"]}
-    )
-
-
-def _create_url(context: Context, properties: Properties) -> ResourceResult:
-    return _url_made(context.call("lambda", "CreateFunctionUrlConfig", _url_params(properties)))
-
-
-def _update_url(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    return _url_made(context.call("lambda", "UpdateFunctionUrlConfig", _url_params(new)))
-
-
-def _url(context: Context, properties: Properties) -> str | None:
-    answer = context.call("lambda", "GetFunctionUrlConfig", _url_of(properties))
-    return str(answer["FunctionArn"])
-
-
-def _delete_url(context: Context, physical_id: str, properties: Properties) -> None:
-    context.delete_if_exists("lambda", "DeleteFunctionUrlConfig", _url_of(properties), GONE)
-
-
 TYPES = [
     ResourceType(
         "AWS::Lambda::Version",
@@ -288,16 +240,6 @@ TYPES = [
         _delete_layer_permission,
         made=_layer_permission,
     ),
-    ResourceType(
-        "AWS::Lambda::Url",
-        enforced("TargetFunctionArn", "Qualifier", "AuthType", "Cors", "InvokeMode"),
-        _create_url,
-        _delete_url,
-        update=_update_url,
-        replace_on=frozenset({"TargetFunctionArn", "Qualifier"}),
-        named_by=("TargetFunctionArn",),
-        made=_url,
-    ),
 ]
 
 
@@ -310,7 +252,35 @@ def _policies(values: Values) -> dict[str, str]:
     return values.get("CodeSigningPolicies") or {"UntrustedArtifactOnDeployment": "Warn"}
 
 
+_FUNCTION: dict[str, Source] = {"FunctionName": "TargetFunctionArn", "Qualifier": "Qualifier"}
+# Always sent, so that an update sets what the template no longer has to its default.
+_URL: dict[str, Source] = {
+    **_FUNCTION,
+    "InvokeMode": declare_sources("InvokeMode")(lambda v: v.get("InvokeMode") or "BUFFERED"),
+    "Cors": declare_sources("Cors")(lambda v: v.get("Cors") or {}),
+}
+
+
+def _url(context: Context, properties: Properties) -> str | None:
+    named = {"FunctionName": properties["TargetFunctionArn"]}
+    if "Qualifier" in properties:
+        named["Qualifier"] = properties["Qualifier"]
+    return str(context.call("lambda", "GetFunctionUrlConfig", named)["FunctionArn"])
+
+
 DECLARED = [
+    DeclaredType(
+        "AWS::Lambda::Url",
+        "lambda",
+        create=[Call("CreateFunctionUrlConfig", _URL)],
+        # Ref returns the function's ARN, as on AWS.
+        id="@answer.FunctionArn",
+        update=[Call("UpdateFunctionUrlConfig", _URL)],
+        delete=[Call("DeleteFunctionUrlConfig", _FUNCTION)],
+        name="TargetFunctionArn",
+        made=_url,
+        enforced=ALL,
+    ),
     DeclaredType(
         "AWS::Lambda::CodeSigningConfig",
         "lambda",
