@@ -57,6 +57,7 @@ UNSAID = {
 # Made from what a test cannot have in moto: principals, functions that answer, a layer's files.
 APART = {
     "AWS::Lambda::LayerVersion",
+    "AWS::Lambda::LayerVersionPermission",
     "AWS::IoT::PolicyPrincipalAttachment",
     "AWS::IoT::ThingPrincipalAttachment",
     "AWS::SecretsManager::RotationSchedule",

@@ -377,7 +377,7 @@ class DeclaredType:
     @property
     def own(self) -> list[str]:
         """The properties that a template may give."""
-        unknown = {*self.schema["readOnly"], *self.refused} - {self.name}
+        unknown = (set(self.schema["readOnly"]) - {self.name}) | self.refused
         return [name for name in self.schema["properties"] if name not in unknown]
 
     def calls(self) -> list[Call]:

@@ -12,10 +12,8 @@ from headrace.services.cloudformation.resources.base import (
     Properties,
     ResourceResult,
     ResourceType,
-    boolean,
     enforced,
     stored,
-    without,
 )
 from headrace.services.cloudformation.resources.declaration import (
     ALL,
@@ -146,52 +144,6 @@ def _delete_alias(context: Context, physical_id: str, properties: Properties) ->
     context.delete_if_exists("lambda", "DeleteAlias", params, GONE)
 
 
-# --- permissions ------------------------------------------------------------------------------
-
-
-def _create_permission(context: Context, properties: Properties) -> ResourceResult:
-    statement = context.generate_name(100)
-    params = {"StatementId": statement, **without(properties, "FunctionName")}
-    if "InvokedViaFunctionUrl" in params:
-        params["InvokedViaFunctionUrl"] = boolean(params["InvokedViaFunctionUrl"])
-    context.call("lambda", "AddPermission", {"FunctionName": properties["FunctionName"], **params})
-    return ResourceResult(statement, {"Id": statement})
-
-
-def _delete_permission(context: Context, physical_id: str, properties: Properties) -> None:
-    params = {"FunctionName": properties["FunctionName"], "StatementId": physical_id}
-    context.delete_if_exists("lambda", "RemovePermission", params, GONE)
-
-
-def _layer_of(properties: Properties) -> dict[str, Any]:
-    arn = str(properties["LayerVersionArn"])
-    layer, _, version = arn.rpartition(":")
-    if not (version.isascii() and version.isdigit()):
-        raise AwsError(
-            "InvalidParameterValueException", f"Invalid layer version ARN: {arn}"
-        )  # assumed
-    return {"LayerName": layer, "VersionNumber": int(version)}
-
-
-def _create_layer_permission(context: Context, properties: Properties) -> ResourceResult:
-    statement = context.generate_name(100)
-    params = {"StatementId": statement, **_layer_of(properties)}
-    params |= without(properties, "LayerVersionArn")
-    context.call("lambda", "AddLayerVersionPermission", params)
-    # AWS's form: the layer version's ARN and the statement.
-    physical_id = f"{properties['LayerVersionArn']}#{statement}"
-    return ResourceResult(physical_id, {"Id": physical_id})
-
-
-def _layer_permission(context: Context, properties: Properties) -> str | None:
-    return f"{properties['LayerVersionArn']}#{context.generate_name(100)}"
-
-
-def _delete_layer_permission(context: Context, physical_id: str, properties: Properties) -> None:
-    params = {"StatementId": physical_id.rpartition("#")[2], **_layer_of(properties)}
-    context.delete_if_exists("lambda", "RemoveLayerVersionPermission", params, GONE)
-
-
 TYPES = [
     ResourceType(
         "AWS::Lambda::Version",
@@ -222,24 +174,6 @@ TYPES = [
         named_by=("Name",),
         made=_alias,
     ),
-    ResourceType(
-        "AWS::Lambda::Permission",
-        {
-            # Invocations by a service (SourceArn) and through a function URL are checked against these.
-            **enforced("Action", "FunctionName", "Principal", "SourceAccount", "SourceArn"),
-            **enforced("FunctionUrlAuthType", "InvokedViaFunctionUrl"),
-            **stored("PrincipalOrgID", "EventSourceToken"),
-        },
-        _create_permission,
-        _delete_permission,
-    ),
-    ResourceType(
-        "AWS::Lambda::LayerVersionPermission",
-        {**enforced("LayerVersionArn", "Action", "Principal"), **stored("OrganizationId")},
-        _create_layer_permission,
-        _delete_layer_permission,
-        made=_layer_permission,
-    ),
 ]
 
 
@@ -268,7 +202,58 @@ def _url(context: Context, properties: Properties) -> str | None:
     return str(context.call("lambda", "GetFunctionUrlConfig", named)["FunctionArn"])
 
 
+def _layer_version(values: Values) -> int:
+    version = str(values.get("LayerVersionArn")).rpartition(":")[2]
+    if not (version.isascii() and version.isdigit()):
+        refusal = f"Invalid layer version ARN: {values.get('LayerVersionArn')}"  # assumed
+        raise AwsError("InvalidParameterValueException", refusal)
+    return int(version)
+
+
+_LAYER: dict[str, Source] = {
+    "LayerName": lambda v: str(v.get("LayerVersionArn")).rpartition(":")[0],
+    "VersionNumber": declare_sources("LayerVersionArn")(_layer_version),
+}
+
+
 DECLARED = [
+    DeclaredType(
+        "AWS::Lambda::Permission",
+        "lambda",
+        create=[Call("AddPermission", {"StatementId": "Id"})],
+        id="Id",
+        delete=[Call("RemovePermission", {"FunctionName": "FunctionName", "StatementId": "@id"})],
+        name="Id",
+        name_length=100,
+        unique=False,
+        refused=frozenset({"Id"}),
+        # Invocations by a service (SourceArn) and through a function URL are checked against these.
+        enforced=frozenset(
+            {
+                *("Action", "FunctionName", "Principal", "SourceAccount", "SourceArn"),
+                *("FunctionUrlAuthType", "InvokedViaFunctionUrl"),
+            }
+        ),
+    ),
+    DeclaredType(
+        "AWS::Lambda::LayerVersionPermission",
+        "lambda",
+        create=[Call("AddLayerVersionPermission", {**_LAYER, "StatementId": "Id"})],
+        # AWS's form: the layer version's ARN and the statement.
+        id=lambda v: f"{v.get('LayerVersionArn')}#{v.get('Id')}",
+        delete=[
+            Call(
+                "RemoveLayerVersionPermission",
+                {**_LAYER, "StatementId": lambda v: v.id.rpartition("#")[2]},
+            )
+        ],
+        name="Id",
+        name_length=100,
+        unique=False,
+        attributes={"Id": "@id"},
+        refused=frozenset({"Id"}),
+        enforced=frozenset({"LayerVersionArn", "Action", "Principal"}),
+    ),
     DeclaredType(
         "AWS::Lambda::Url",
         "lambda",
