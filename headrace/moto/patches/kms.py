@@ -160,16 +160,18 @@ def refuse_unusable_keys(module: Any) -> None:
             raise AwsError(
                 "UnsupportedOperationException", f"{key.arn} is not a multi-region primary key."
             )
-        if any(
-            one["Region"] == replica_region for one in key.multi_region_configuration["ReplicaKeys"]
-        ):
+        of_all = key.multi_region_configuration
+        if replica_region in [
+            one["Region"] for one in (of_all["PrimaryKey"], *of_all["ReplicaKeys"])
+        ]:
             # The code is documented, the sentence is assumed.
             raise AwsError(
                 "AlreadyExistsException", f"{key.id} already exists in {replica_region}."
             )
         replica = replicate(self, key_id, replica_region)
+        # Documented (multi-region-keys-overview): aliases, grants and rotations on demand are each Region's own.
+        replica.aliases, replica.grants, replica.rotations = {}, {}, []
         # moto's replica is the same to the letter, and only the primary of stored keys knows the newest replica.
-        of_all = key.multi_region_configuration
         for one in of_all["ReplicaKeys"]:
             other = module.kms_backends[self.account_id][one["Region"]].keys.get(key.id)
             if other is not None:

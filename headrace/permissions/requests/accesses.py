@@ -52,6 +52,7 @@ _TAGGING: dict[tuple[str, str], str] = {
     ("events", "PutRule"): "events:TagResource",
     ("events", "CreateEventBus"): "events:TagResource",
     ("kms", "CreateKey"): "kms:TagResource",
+    ("kms", "ReplicateKey"): "kms:TagResource",
     ("ssm", "PutParameter"): "ssm:AddTagsToResource",
     ("secretsmanager", "CreateSecret"): "secretsmanager:TagResource",
     ("ecr", "CreateRepository"): "ecr:TagResource",

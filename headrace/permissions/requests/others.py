@@ -6,6 +6,7 @@ reference/list_SERVICE.html); other sources are named where they are used.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
@@ -215,28 +216,52 @@ def kms_permissions(request: Request) -> RequiredPermissions:
     """A key is always named by its ARN; ReEncrypt needs permission on both keys."""
     context = _encryption_context(request)
     if request.operation == "ReEncrypt":
-        source = key_arn(request, request.text("SourceKeyId"))
+        source = key_arn(request, request.text("SourceKeyId")) or _key_in_text(request)
         target = key_arn(request, request.text("DestinationKeyId"))
-        both = (("kms:ReEncryptFrom", source), ("kms:ReEncryptTo", target))
-        return tuple(RequiredPermission(action, (arn,), context) for action, arn in both if arn)
+        both = (("From", "Source", source), ("To", "Destination", target))
+        return tuple(
+            RequiredPermission(f"kms:ReEncrypt{way}", (arn,), _encryption_context(request, side))
+            for way, side, arn in both
+            if arn
+        )
     if request.operation == "Decrypt" and not request.text("KeyId"):
-        arn = request.find("kms", "ciphertext", str(request.parameters.get("CiphertextBlob", "")))
-        return (RequiredPermission("kms:Decrypt", (arn,), context),) if arn else ()
+        return (RequiredPermission("kms:Decrypt", (_key_in_text(request),), context),)
     alias, target = request.text("AliasName"), request.text("TargetKeyId")
     if alias:
         of_alias = request.find("kms", "alias", alias) or ""
         key = key_arn(request, target) if target else of_alias
         resources = (request.arn("kms", alias), *((key,) if key else ()))
         return (RequiredPermission(f"kms:{request.operation}", resources),)
+    if request.operation == "ReplicateKey":
+        # Documented (multi-region-keys-auth): the caller also makes a key in the replica's Region.
+        arn = key_arn(request, request.text("KeyId"))
+        return (
+            RequiredPermission("kms:ReplicateKey", (arn,)),
+            RequiredPermission("kms:CreateKey", ("*",)),
+        )
     if request.text("KeyId"):
         arn = key_arn(request, request.text("KeyId"))
         return (RequiredPermission(f"kms:{request.operation}", (arn,), context),) if arn else ()
     return None
 
 
-def _encryption_context(request: Request) -> dict[str, tuple[str, ...]]:
+# moto's encrypted texts begin with the id of their key.
+_ID_BYTES = 36
+
+
+def _key_in_text(request: Request) -> str:
+    """Return the ARN of the key that an encrypted text names; it is none's, if the text is no such text."""
+    blob: Any = request.parameters.get("CiphertextBlob") or b""
+    try:
+        text = blob if isinstance(blob, bytes) else base64.b64decode(str(blob))
+    except ValueError:
+        text = b""
+    return request.arn("kms", f"key/{text[:_ID_BYTES].decode(errors='replace')}")
+
+
+def _encryption_context(request: Request, side: str = "") -> dict[str, tuple[str, ...]]:
     encryption_context = cast(
-        "Mapping[str, str]", request.parameters.get("EncryptionContext") or {}
+        "Mapping[str, str]", request.parameters.get(f"{side}EncryptionContext") or {}
     )
     context: dict[str, tuple[str, ...]] = {
         f"kms:encryptioncontext:{key.lower()}": (value,)

@@ -4,8 +4,6 @@ moto sends no messages and takes any confirmation code; so a custom message is a
 
 A function may call any service, moto's too: no lock is held while one runs (`headrace.moto.requests.checks`: these
 operations wait), and moto's own methods run under the lock here.
-
-Identity pools: a new name.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
@@ -287,19 +285,3 @@ _AROUND: dict[str, Callable[[Any, Callable[[], Any]], Any]] = {
     "respond_to_auth_challenge": respond,
     "admin_respond_to_auth_challenge": respond,
 }
-
-
-def allow_pool_renaming(module: Any) -> None:
-    """Allow an identity pool to change its name, which moto ignores."""
-    backend = module.CognitoIdentityBackend
-    update = backend.update_identity_pool
-
-    @functools.wraps(update)
-    def update_identity_pool(
-        self: Any, identity_pool_id: str, identity_pool_name: str, **named: Any
-    ) -> Any:
-        if identity_pool_name and identity_pool_id in self.identity_pools:
-            self.identity_pools[identity_pool_id].identity_pool_name = identity_pool_name
-        return update(self, identity_pool_id, identity_pool_name, **named)
-
-    backend.update_identity_pool = update_identity_pool

@@ -58,7 +58,8 @@ def type_names() -> list[str]:
 @functools.cache
 def _build_declared_type(name: str) -> ResourceType | None:
     """Return a declared type, built on first use, because that reads botocore's model of its service."""
+    from headrace.services.cloudformation.resources import types
     from headrace.services.cloudformation.resources.declared import resource_type_of
 
     declared = list_declared_types().get(name)
-    return None if declared is None else resource_type_of(declared)
+    return None if declared is None else resource_type_of(declared, types.READINGS.get(name))

@@ -18,10 +18,12 @@ from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
     Properties,
+    ReadableType,
     ResourceResult,
     ResourceType,
 )
 from headrace.services.cloudformation.resources.declaration import (
+    ALL,
     Call,
     Converter,
     DeclaredType,
@@ -55,35 +57,35 @@ _WITHOUT_EMPTY_TEXTS = ("ec2", "elbv2", "rds")
 _TAG_KEYS = re.compile("(?i)key|^tags")
 
 
-def resource_type_of(declared: DeclaredType) -> ResourceType:
-    """Return the resource type that the declaration describes."""
-    schema = declared.schema
-    read_only = set(schema["readOnly"])
-    own = [name for name in schema["properties"] if name not in read_only or declared.name == name]
+def resource_type_of(declared: DeclaredType, reading: ReadableType | None = None) -> ResourceType:
+    """Return the resource type that the declaration describes; `reading` reads it back instead of `declared.read`."""
+    create_only = declared.schema["createOnly"]
     used = list_kept(declared)
     levels: dict[str, FidelityLevel] = {
-        name: "stored" if name in used or (name in TAGS and takes_tags(declared)) else "ignored"
-        for name in own
+        name: "enforced"
+        if declared.enforced & {name, *ALL}
+        else "stored"
+        if name in used or (name in TAGS and takes_tags(declared))
+        else "ignored"
+        for name in declared.own
     }
-    fixed = {name for name in own if levels[name] == "stored"} - list_updatable(declared)
+    fixed = {name for name in levels if levels[name] != "ignored"} - list_updatable(declared)
     maker = _Maker(declared, fixed)
+    replacing = create_only if declared.can_be_recreated else {*fixed, *create_only}
     return ResourceType(
         declared.type,
         levels,
         maker.create,
         maker.delete,
         update=maker.update,
-        replace_on=frozenset(
-            schema["createOnly"] if declared.can_be_recreated else {*fixed, *schema["createOnly"]}
-        )
-        - declared.in_place,
+        replace_on=frozenset(replacing) - declared.in_place,
         may_replace=declared.may_replace,
         replaced_if=declared.replaced_if,
         named_by=(declared.name,) if declared.name and declared.unique else (),
         find=maker.find if _is_looked_for(declared) else None,
         dropped=maker.dropped,
         shared=declared.shared,
-        reading=None if declared.read is None else maker,
+        reading=reading or (None if declared.read is None else maker),
         put_back=None if declared.holds is None else maker.create,
     )
 
@@ -102,21 +104,23 @@ class _Maker:
         self.named = declared.is_by_name and declared.schema["primary"] == [declared.name]
         self._fixed = fixed
 
-    def read(self, context: Context, physical_id: str, wanted: Properties) -> dict[str, Any] | None:
-        """See `Readable.read`."""
-        values = self._values(context, physical_id, wanted)
+    def read(
+        self, context: Context, physical_id: str, expected: Properties
+    ) -> dict[str, Any] | None:
+        """See `ReadableType.read`."""
+        values = self._values(context, physical_id, expected)
         if not self._exists(values):
             return None
         members = list_passed(self._declared, self._declared.create[0])
         readable = {
-            name: members.get(name, "") for name in wanted if name not in self._declared.unread
+            name: members.get(name, "") for name in expected if name not in self._declared.unread
         }
-        return find_properties(values.answer, readable, wanted)
+        return find_properties(values.answer, readable, expected)
 
     def adopt(
         self, context: Context, physical_id: str, properties: Properties
     ) -> ResourceResult | None:
-        """See `Readable.adopt`."""
+        """See `ReadableType.adopt`."""
         values = self._values(context, physical_id, properties)
         return self._build_result(values) if self._exists(values) else None
 
@@ -136,10 +140,7 @@ class _Maker:
         declared = self._declared
         values = Values(context, dict(properties), tags=self._tags(context, properties))
         if declared.name and not values.properties.get(declared.name):
-            name = context.generate_name(declared.name_length, lower=declared.name_lower)
-            if declared.name_underscores:
-                name = re.sub(r"\W", "_", name)
-            values.properties[declared.name] = name
+            values.properties[declared.name] = declared.new_name(context)
         for at, call in enumerate(declared.create):
             self._run(call, values)
             if at == 0:
@@ -273,6 +274,8 @@ class _Maker:
     def _run(self, call: Call, values: Values) -> None:
         """Make a call if it applies to these properties; with `each`, once for each item."""
         if call.when and values.get(call.when) is None:
+            return
+        if call.without and values.get(call.without) not in (None, False, "false"):
             return
         if call.only_if is not None and not call.only_if(values):
             return

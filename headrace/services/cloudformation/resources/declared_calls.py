@@ -34,9 +34,12 @@ _GONE = re.compile(
 )
 # Messages that say that something is missing, under codes that do not.
 _SAID_GONE = re.compile(
-    r"^Could not find|^No \w+ \w+ found|not found|does not exist", re.IGNORECASE
+    r"^Could not find|^No \w+ \w+ found|not found|does not exist|is pending deletion", re.IGNORECASE
 )
-_SAID_BY = ("ValidationException", "InvalidDocument", "ClientException")
+_SAID_BY = (
+    *("ValidationException", "InvalidDocument", "ClientException"),
+    *("InvalidRequestException", "KMSInvalidStateException"),
+)
 
 
 def empty_of(shape: Any, *, lists: bool) -> Any:
@@ -238,7 +241,7 @@ def list_passed(declared: DeclaredType, call: Call) -> dict[str, str]:
         elif isinstance(source, ComputedProperty):
             for name in source.properties:
                 members_by_property.setdefault(name, "")
-    for path in (call.when, call.each):
+    for path in (call.when, call.without, call.each):
         if path:
             members_by_property.setdefault(path.partition(".")[0], "")
     return members_by_property

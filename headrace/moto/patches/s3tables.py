@@ -2,11 +2,9 @@
 
 Source: docs.aws.amazon.com/AmazonS3/latest/API, API_s3Buckets_CreateTable and s3-tables-buckets-delete (documented);
 the refusals' sentences are assumed.
-
-S3, as moto's services see it: headrace's buckets exist. AWS Backup: a deleted plan can be created again.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
 from __future__ import annotations
 
@@ -16,7 +14,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.aws.calls.errors import AwsError
 from headrace.core.values import get_list, get_mapping
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.iceberg_metadata import (
@@ -43,7 +40,7 @@ class Storage:
         self.name = name
 
 
-def keep_table_files(module: Any) -> None:
+def keep_files(module: Any) -> None:
     """Keep the files of tables in headrace's S3, and refuse to delete what is not empty."""
     table, backend = module.Table, module.S3TablesBackend
     delete_bucket, delete_namespace = backend.delete_table_bucket, backend.delete_namespace
@@ -88,7 +85,7 @@ def keep_table_files(module: Any) -> None:
     backend.delete_namespace = delete_empty_namespace
 
 
-def write_table_metadata(module: Any) -> None:
+def write_metadata(module: Any) -> None:
     """Let CreateTable write the metadata of a table that its request describes."""
     response = module.S3TablesResponse
     create = response.create_table
@@ -156,58 +153,3 @@ def _refuse(message: str) -> Exception:
     from moto.s3tables.exceptions import BadRequestException
 
     return BadRequestException(message)
-
-
-def _has_bucket(account: str, region: str, name: str) -> bool:
-    """Whether a bucket exists; S3 is headrace's own, and moto's has no buckets."""
-    if CURRENT.control is None:
-        return True
-    region = "us-east-1" if region == "aws" else region
-    try:
-        CURRENT.control.call("s3", "HeadBucket", {"Bucket": name}, account=account, region=region)
-    except AwsError:
-        return False
-    return True
-
-
-class _Elsewhere:
-    """Stands for one of headrace's S3 buckets: moto's services may check that it exists, and nothing more."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, attribute: str) -> Any:
-        from moto.core.exceptions import JsonRESTError
-
-        raise JsonRESTError(
-            "NotImplementedException",
-            f"headrace's {self._name} cannot be written to by this service",
-        )
-
-
-def find_own_buckets(module: Any) -> None:
-    """Make moto's services find headrace's buckets."""
-    get_bucket = module.S3Backend.get_bucket
-
-    @functools.wraps(get_bucket)
-    def find(self: Any, bucket_name: str) -> Any:
-        known = bucket_name in self.buckets
-        if not known and _has_bucket(self.account_id, self.region_name, bucket_name):
-            return _Elsewhere(bucket_name)
-        return get_bucket(self, bucket_name)
-
-    module.S3Backend.get_bucket = find
-
-
-def forget_deleted_backup_plans(module: Any) -> None:
-    """Allow a deleted plan to be created again."""
-    delete = module.BackupBackend.delete_backup_plan
-
-    @functools.wraps(delete)
-    def delete_backup_plan(self: Any, backup_plan_id: str) -> Any:
-        gone = delete(self, backup_plan_id)
-        # The deleted plan would prevent an equal new one.
-        self.plans.pop(backup_plan_id, None)
-        return gone
-
-    module.BackupBackend.delete_backup_plan = delete_backup_plan

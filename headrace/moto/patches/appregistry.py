@@ -1,7 +1,4 @@
-"""Service Catalog AppRegistry: updates, deletions, attribute groups, and associations with this cloud's stacks.
-
-Budgets: updates, which moto lacks.
-"""
+"""Service Catalog AppRegistry: updates, deletions, attribute groups, and associations with this cloud's stacks."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownLambdaType=false
 
@@ -272,20 +269,3 @@ def _check_attributes(attributes: str) -> str:
 
 def _now() -> str:
     return datetime.fromtimestamp(CURRENT.clock.now_ms() / 1000, UTC).isoformat()
-
-
-def allow_budget_updates(module: Any) -> None:
-    """Let UpdateBudget replace a budget's settings and keep its notifications."""
-    from moto.budgets.models import Budget
-
-    def update_budget(self: Any) -> str:
-        account, settings = self._get_param("AccountId"), self._get_param("NewBudget")
-        name = settings["BudgetName"]
-        self.backend.describe_budget(account_id=account, budget_name=name)
-        budgets = self.backend.budgets[account]
-        budget: Any = Budget(settings, [])
-        budget.notifications = budgets[name].notifications
-        budgets[name] = budget
-        return "{}"
-
-    module.BudgetsResponse.update_budget = update_budget
