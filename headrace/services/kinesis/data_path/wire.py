@@ -9,8 +9,6 @@ In CBOR, requests are decoded to columns, and responses are joined from bytes in
 from __future__ import annotations
 
 import binascii
-import struct
-from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import cbor2
@@ -24,15 +22,20 @@ from headrace.aws.protocols.encodings import is_base64, is_base64_text
 from headrace.aws.protocols.service import RawAnswer
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.put import PutResult, UsualPut, put_one, put_usual
+from headrace.services.kinesis.data_path.stored_records import (
+    ARRAY,
+    TEXT,
+    cbor_answer,
+    item_head,
+    json_answer,
+)
 from headrace.services.kinesis.errors import (
     GET_RECORDS_COUNT,
     PARTITION_KEY_CHARS,
     SHARD_ITERATOR_CHARS,
 )
 from headrace.services.kinesis.state import Stream
-from headrace.store import frame
 
-from headrace.services.kinesis.data_path.stored_records import ARRAY, BYTES, TEXT, cbor_answer, item_head, json_answer
 _ENCRYPTION = cbor2.dumps("EncryptionType")
 JSON = "application/x-amz-json-1.1"
 
