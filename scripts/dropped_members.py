@@ -38,9 +38,9 @@ _MODULES = {
     "timestream-write": "timestreamwrite",
 }
 # Services that headrace answers itself, or whose module hands requests on to another one.
-_LEFT_OUT = frozenset({"emr", "es", "lambda", "redshift-serverless"})
+_LEFT_OUT = frozenset({"emr", "es", "kinesis", "lambda", "redshift-serverless", "s3"})
 # Services of which all resource types are code.
-_CODED = frozenset({"dynamodb", "sns", "sqs"})
+_CODED = frozenset({"dynamodb"})
 # What operations that keep something begin with.
 _KEEPS = ("Create", "Put", "Update", "Modify", "Set", "Register", "Request", "Run", "Start")
 _WHOLE = re.compile(

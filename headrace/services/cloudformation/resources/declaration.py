@@ -18,7 +18,13 @@ from typing import Any, cast
 
 from headrace.core.arn import make_arn
 from headrace.services.cloudformation.errors import ResourceFailed
-from headrace.services.cloudformation.resources.base import Context, Properties, boolean, value_at
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Find,
+    Properties,
+    boolean,
+    value_at,
+)
 from headrace.services.cloudformation.resources.schemas import schemas
 
 # Functions of a template that is not evaluated yet.
@@ -252,7 +258,7 @@ class Call:
         only_if: decides whether the call is made, where no single property does.
         into: the member that takes the properties, if it is not the request itself.
         tagged: whether tags are passed, if the operation has a member for them.
-        each: a list property: the call is made for each of its items, whose keys are `@item.KEY`.
+        each: a list property, or a function: the call is made for each of its items, whose keys are `@item.KEY`.
         always: for an update's call: it is made whatever changed.
         empties: for an update's call: a list or object that a template no longer has is passed empty, as text is.
     """
@@ -265,9 +271,15 @@ class Call:
     only_if: Callable[[Values], bool] | None = None
     into: str = ""
     tagged: bool = True
-    each: str = ""
+    each: str | Callable[[Values], list[Any]] = ""
     always: bool = False
     empties: bool = False
+
+    def list_items(self, values: Values) -> list[Any]:
+        """Return the items that the call is made for; a single one, None, without `each`."""
+        if not self.each:
+            return [None]
+        return (values.get(self.each) if isinstance(self.each, str) else self.each(values)) or []
 
 
 ALL = frozenset({"*"})
@@ -301,7 +313,7 @@ class DeclaredType:
             the old one could not be brought back.
         holds: for a setting of which its owner has one at most: whether it still has this resource's value. Deleting
             another leaves it alone, and a rollback creates the replaced one again.
-        may_replace, replaced_if: see `ResourceType`.
+        may_replace, replaced_if, made: see `ResourceType`.
         recreated_if: for a type with update calls: whether the properties ask for a new resource instead of a change.
         enforced: the properties that headrace acts on; `ALL` of them, or some.
         refused: properties of AWS's that headrace does not have: a template with one is refused.
@@ -337,6 +349,7 @@ class DeclaredType:
     may_replace: frozenset[str] = frozenset()
     replaced_if: Callable[[Properties, Properties], bool] | None = None
     recreated_if: Callable[[Properties], bool] | None = None
+    made: Find | None = None
 
     def new_name(self, context: Context) -> str:
         """Return a generated name."""
@@ -364,7 +377,7 @@ class DeclaredType:
     @property
     def own(self) -> list[str]:
         """The properties that a template may give."""
-        unknown = {*self.schema["readOnly"], *self.refused} - {self.name}
+        unknown = (set(self.schema["readOnly"]) - {self.name}) | self.refused
         return [name for name in self.schema["properties"] if name not in unknown]
 
     def calls(self) -> list[Call]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Generator
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
@@ -86,6 +87,7 @@ def resource_type_of(declared: DeclaredType, reading: ReadableType | None = None
         dropped=maker.dropped,
         shared=declared.shared,
         reading=reading or (None if declared.read is None else maker),
+        made=declared.made or maker.made,
         put_back=None if declared.holds is None else maker.create,
     )
 
@@ -137,16 +139,29 @@ class _Maker:
         return any(things) if things else bool(values.answer)
 
     def create(self, context: Context, properties: Properties) -> ResourceResult:
-        declared = self._declared
-        values = Values(context, dict(properties), tags=self._tags(context, properties))
-        if declared.name and not values.properties.get(declared.name):
-            values.properties[declared.name] = declared.new_name(context)
+        declared, values = self._declared, self._new_values(context, properties)
         for at, call in enumerate(declared.create):
             self._run(call, values)
             if at == 0:
                 values.id = str(value_from(declared.id, values))
                 context.note_made(values.id)
         return self._build_result(values)
+
+    def made(self, context: Context, properties: Properties) -> str | None:
+        """Return the physical id of a resource that was created just before a kill, if no answer has to say it."""
+        if isinstance(self._declared.id, str) and self._declared.id.startswith("@answer"):
+            return None
+        with contextlib.suppress(AwsError, LookupError):  # only an answer has it
+            return str(value_from(self._declared.id, self._new_values(context, properties)))
+        return None
+
+    def _new_values(self, context: Context, properties: Properties) -> Values:
+        """Return the values of a creation, with a generated name where the template has none."""
+        declared = self._declared
+        values = Values(context, dict(properties), tags=self._tags(context, properties))
+        if declared.name and not values.properties.get(declared.name):
+            values.properties[declared.name] = declared.new_name(context)
+        return values
 
     def update(
         self, context: Context, physical_id: str, old: Properties, new: Properties
@@ -203,18 +218,25 @@ class _Maker:
         for call in self._declared.delete:
             if call.when and values.get(call.when) is None:
                 continue
-            for item in values.get(call.each) or [] if call.each else [None]:
-                values.item = item
-                self._delete(call, values)
+            with self._unless_gone(values):
+                for item in call.list_items(values):
+                    values.item = item
+                    self._delete(call, values)
 
     def _delete(self, call: Call, values: Values) -> None:
-        """Make a call that deletes; a missing resource is no error."""
+        """Make a call that deletes."""
         sources = [source for source in call.members.values() if isinstance(source, str)]
-        try:
+        with self._unless_gone(values):
             if any(source.startswith("@answer") for source in sources):
                 self._read(values)
             if call.only_if is None or call.only_if(values):
                 self._call(call, values, only_named=True)
+
+    @contextlib.contextmanager
+    def _unless_gone(self, values: Values) -> Generator[None]:
+        """Ignore the error of a missing resource."""
+        try:
+            yield
         except AwsError as error:
             if not says_gone(error) and not self._is_gone(values):
                 raise
@@ -279,7 +301,7 @@ class _Maker:
             return
         if call.only_if is not None and not call.only_if(values):
             return
-        for item in values.get(call.each) or [] if call.each else [None]:
+        for item in call.list_items(values):
             values.item = item
             values.answer.update(self._call(call, values))
 

@@ -126,8 +126,11 @@ def list_updatable(declared: DeclaredType) -> set[str]:
 
 def list_itemized(declared: DeclaredType) -> set[str]:
     """Return the list properties whose items are created and deleted one by one, so that each item can change alone."""
-    created = {call.each for call in declared.create if call.each}
-    return created & {call.each for call in declared.delete}
+    created, deleted = (
+        {call.each for call in calls if isinstance(call.each, str) and call.each}
+        for calls in (declared.create, declared.delete)
+    )
+    return created & deleted
 
 
 @functools.cache
@@ -242,7 +245,7 @@ def list_passed(declared: DeclaredType, call: Call) -> dict[str, str]:
             for name in source.properties:
                 members_by_property.setdefault(name, "")
     for path in (call.when, call.without, call.each):
-        if path:
+        if path and isinstance(path, str):
             members_by_property.setdefault(path.partition(".")[0], "")
     return members_by_property
 

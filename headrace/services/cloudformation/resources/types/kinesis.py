@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +17,7 @@ from headrace.services.cloudformation.resources.base import (
     stored,
     tag_map,
 )
+from headrace.services.cloudformation.resources.declaration import Call, DeclaredType, Values
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
 GONE = "ResourceNotFoundException"
@@ -311,30 +311,6 @@ def _delete_queue(context: Context, physical_id: str, properties: Properties) ->
         context.pause(CHECK_EVERY_S)
 
 
-def _find_policy(context: Context, properties: Properties) -> str | None:
-    arn = properties["ResourceArn"]
-    return context.find_identifier(
-        "kinesis", "GetResourcePolicy", {"ResourceARN": arn}, arn, "Policy"
-    )
-
-
-def _put_policy(context: Context, properties: Properties) -> ResourceResult:
-    arn, policy = properties["ResourceArn"], properties["ResourcePolicy"]
-    text = policy if isinstance(policy, str) else json.dumps(policy)
-    context.call("kinesis", "PutResourcePolicy", {"ResourceARN": arn, "Policy": text})
-    return ResourceResult(arn)
-
-
-def _update_policy(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    return _put_policy(context, new)
-
-
-def _delete_policy(context: Context, physical_id: str, properties: Properties) -> None:
-    context.delete_if_exists("kinesis", "DeleteResourcePolicy", {"ResourceARN": physical_id}, GONE)
-
-
 TYPES = [
     ResourceType(
         "AWS::Kinesis::Stream",
@@ -378,15 +354,27 @@ TYPES = [
         named_by=("QueueName",),
         made=_queue,
     ),
-    ResourceType(
+]
+
+
+def _has_policy(values: Values) -> bool:
+    answer = values.context.call(
+        "kinesis", "GetResourcePolicy", {"ResourceARN": values.get("ResourceArn")}
+    )
+    return answer.get("Policy") not in (None, "", "{}")
+
+
+DECLARED = [
+    DeclaredType(
         "AWS::Kinesis::ResourcePolicy",
-        {**enforced("ResourceArn"), **stored("ResourcePolicy")},
-        _put_policy,
-        _delete_policy,
-        update=_update_policy,
-        replace_on=frozenset({"ResourceArn"}),
-        find=_find_policy,
-        made=_find_policy,
+        "kinesis",
+        create=[Call("PutResourcePolicy")],
+        id="ResourceArn",
+        exists=_has_policy,
+        update=[Call("PutResourcePolicy")],
+        delete=[Call("DeleteResourcePolicy", {"ResourceARN": "@id"})],
+        names={"ResourcePolicy": "Policy"},
+        enforced=frozenset({"ResourceArn"}),
     ),
 ]
 

@@ -19,6 +19,12 @@ from headrace.services.cloudformation.resources.base import (
     tag_map,
     without,
 )
+from headrace.services.cloudformation.resources.declaration import (
+    ALL,
+    Call,
+    DeclaredType,
+    Values,
+)
 from headrace.services.cloudformation.resources.inline import modules_for
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, each_of, same
 
@@ -145,25 +151,11 @@ def _delete_function(context: Context, physical_id: str, properties: Properties)
     context.delete_if_exists("lambda", "DeleteFunction", {"FunctionName": physical_id}, GONE)
 
 
-def _create_layer(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("LayerName") or context.generate_name(140)
-    params = {"LayerName": name, **without(properties, "LayerName")}
-    layer = context.call("lambda", "PublishLayerVersion", params)
-    arn = layer["LayerVersionArn"]
-    return ResourceResult(arn, {"LayerVersionArn": arn})
-
-
 def _layer(context: Context, properties: Properties) -> str | None:
     name = properties.get("LayerName") or context.generate_name(140)
     versions = context.call("lambda", "ListLayerVersions", {"LayerName": name})["LayerVersions"]
     newest = max(versions, key=lambda layer: int(layer["Version"]), default=None)
     return newest and str(newest["LayerVersionArn"])
-
-
-def _delete_layer(context: Context, physical_id: str, properties: Properties) -> None:
-    layer, _, version = physical_id.rpartition(":")
-    params = {"LayerName": layer, "VersionNumber": int(version)}
-    context.delete_if_exists("lambda", "DeleteLayerVersion", params, GONE)
 
 
 _MAPPING_NUMBERS = (
@@ -243,32 +235,6 @@ def _delete_mapping(context: Context, physical_id: str, properties: Properties) 
     _wait_for_mapping(context, physical_id)
 
 
-def _find_invoke_config(context: Context, properties: Properties) -> str | None:
-    params = {"FunctionName": properties["FunctionName"], "Qualifier": properties["Qualifier"]}
-    identifier = f"{properties['FunctionName']}|{properties['Qualifier']}"
-    return context.find_identifier("lambda", "GetFunctionEventInvokeConfig", params, identifier)
-
-
-def _put_invoke_config(context: Context, properties: Properties) -> ResourceResult:
-    params = integers(properties, "MaximumEventAgeInSeconds", "MaximumRetryAttempts")
-    context.call("lambda", "PutFunctionEventInvokeConfig", params)
-    return ResourceResult(f"{properties['FunctionName']}|{properties['Qualifier']}")
-
-
-def _update_invoke_config(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    return _put_invoke_config(context, new)
-
-
-def _delete_invoke_config(context: Context, physical_id: str, properties: Properties) -> None:
-    params = {
-        "FunctionName": properties["FunctionName"],
-        "Qualifier": properties["Qualifier"],
-    }
-    context.delete_if_exists("lambda", "DeleteFunctionEventInvokeConfig", params, GONE)
-
-
 def _remark(properties: Properties) -> dict[str, str]:
     """Return a remark when the function declares another Python than headrace's own, which runs every function."""
     runtime = str(properties.get("Runtime", ""))
@@ -319,16 +285,6 @@ TYPES = [
         remark=_remark,
     ),
     ResourceType(
-        "AWS::Lambda::LayerVersion",
-        {
-            **enforced("LayerName", "Content"),
-            **stored("CompatibleRuntimes", "CompatibleArchitectures", "Description", "LicenseInfo"),
-        },
-        _create_layer,
-        _delete_layer,
-        made=_layer,
-    ),
-    ResourceType(
         "AWS::Lambda::EventSourceMapping",
         {
             **enforced(
@@ -362,21 +318,48 @@ TYPES = [
         replace_on=frozenset({"EventSourceArn", "StartingPosition", "StartingPositionTimestamp"}),
         made=_mapping,
     ),
-    ResourceType(
+]
+
+
+def _is_configured(values: Values) -> bool:
+    params = {name: values.get(name) for name in ("FunctionName", "Qualifier")}
+    return bool(
+        values.context.find_identifier("lambda", "GetFunctionEventInvokeConfig", params, "any")
+    )
+
+
+DECLARED = [
+    DeclaredType(
+        "AWS::Lambda::LayerVersion",
+        "lambda",
+        create=[Call("PublishLayerVersion")],
+        id="@answer.LayerVersionArn",
+        delete=[
+            Call(
+                "DeleteLayerVersion",
+                {"LayerName": lambda v: v.id.rpartition(":")[0], "VersionNumber": "@last"},
+            )
+        ],
+        name="LayerName",
+        name_length=140,
+        unique=False,
+        made=_layer,
+        enforced=frozenset({"LayerName", "Content"}),
+    ),
+    DeclaredType(
         "AWS::Lambda::EventInvokeConfig",
-        enforced(
-            "FunctionName",
-            "Qualifier",
-            "DestinationConfig",
-            "MaximumEventAgeInSeconds",
-            "MaximumRetryAttempts",
-        ),
-        _put_invoke_config,
-        _delete_invoke_config,
-        update=_update_invoke_config,
-        replace_on=frozenset({"FunctionName", "Qualifier"}),
-        find=_find_invoke_config,
-        made=_find_invoke_config,
+        "lambda",
+        create=[Call("PutFunctionEventInvokeConfig")],
+        id=lambda v: f"{v.get('FunctionName')}|{v.get('Qualifier')}",
+        exists=_is_configured,
+        update=[Call("PutFunctionEventInvokeConfig")],
+        delete=[
+            Call(
+                "DeleteFunctionEventInvokeConfig",
+                {"FunctionName": "FunctionName", "Qualifier": "Qualifier"},
+            )
+        ],
+        enforced=ALL,
     ),
 ]
 
