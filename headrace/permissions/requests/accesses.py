@@ -25,6 +25,7 @@ from headrace.permissions.requests.table import (
     Request,
     RequiredPermission,
     find_nothing,
+    prefix_named,
     prefix_of,
     resources_of,
 )
@@ -248,7 +249,22 @@ def accesses_of(
             {**shared, **permission.context},
         )
         for permission in _list_required_permissions(request)
-        for resource in permission.resources or ("*",)
+        for named in permission.resources or ("*",)
+        for resource in _as_named_and_read(permission.action, named, request)
+    )
+
+
+def _as_named_and_read(action: str, named: str, request: Request) -> tuple[str, ...]:
+    """Return a resource as a request names it and, if that is elsewhere, as a service of its Region may read it.
+
+    Many services read of an ARN only the name, and so a Deny for their own resource counts too.
+    """
+    prefix = prefix_named(action.partition(":")[0])
+    kind = prefix.type_of(named) if prefix is not None and named.startswith("arn:") else None
+    if prefix is None or kind is None:
+        return (named,)
+    return tuple(
+        dict.fromkeys((named, prefix.resources[kind].place(named, request.account, request.region)))
     )
 
 
