@@ -1,9 +1,9 @@
-"""Resource types as data: which calls create, read, change and delete a resource of a service that moto runs.
+"""Resource types as data: which calls create, read, change and delete a resource.
 
 A type's properties, and which are required, read-only or replace the resource when they change, come from AWS's own
 resource schemas (`schemas.json`, written by `python -m scripts.resource_schemas`). A property goes to every call whose
 operation has a member of its name; one that goes nowhere, or that moto drops, is *ignored*, every other one *stored*,
-and the fidelity report says so.
+and the fidelity report says so; those that headrace acts on are declared (`enforced`).
 """
 
 from __future__ import annotations

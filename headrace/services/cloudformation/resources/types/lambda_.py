@@ -29,7 +29,6 @@ from headrace.services.cloudformation.resources.inline import modules_for
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, each_of, same
 
 GONE = "ResourceNotFoundException"
-_CHECK_EVERY_S = 0.1
 _CONFIGURATION = (
     "Description",
     "Handler",
