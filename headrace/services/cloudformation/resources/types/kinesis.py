@@ -17,7 +17,13 @@ from headrace.services.cloudformation.resources.base import (
     stored,
     tag_map,
 )
-from headrace.services.cloudformation.resources.declaration import Call, DeclaredType, Values
+from headrace.services.cloudformation.resources.declaration import (
+    ALL,
+    Call,
+    DeclaredType,
+    Source,
+    Values,
+)
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
 GONE = "ResourceNotFoundException"
@@ -156,61 +162,20 @@ def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     context.delete_if_exists("kinesis", "DeleteStream", params, GONE)
 
 
-def _create_consumer(context: Context, properties: Properties) -> ResourceResult:
-    params: dict[str, Any] = {
-        "StreamARN": properties["StreamARN"],
-        "ConsumerName": properties["ConsumerName"],
-    }
-    tags = tag_map(properties, context)
-    if tags:
-        params["Tags"] = tags
-    answer = context.call("kinesis", "RegisterStreamConsumer", params)
-    context.note_made(answer["Consumer"]["ConsumerARN"])
-    return _build_consumer_result(context, answer["Consumer"]["ConsumerARN"])
-
-
-def _build_consumer_result(context: Context, arn: str) -> ResourceResult:
-    def find_active() -> dict[str, Any]:
-        answer = context.call("kinesis", "DescribeStreamConsumer", {"ConsumerARN": arn})
-        return dict(answer["ConsumerDescription"])
-
-    wait_until_active(context, lambda: str(find_active()["ConsumerStatus"]), f"Consumer {arn}")
-    consumer = find_active()
-    attributes = {
-        name: str(consumer[name])
-        for name in ("ConsumerARN", "ConsumerName", "ConsumerStatus", "StreamARN")
-    }
-    created = int(consumer["ConsumerCreationTimestamp"].timestamp())
-    return ResourceResult(arn, {**attributes, "ConsumerCreationTimestamp": str(created)})
-
-
 def _consumer(context: Context, properties: Properties) -> str | None:
     params = {name: properties[name] for name in ("StreamARN", "ConsumerName")}
     answer = context.call("kinesis", "DescribeStreamConsumer", params)
     return str(answer["ConsumerDescription"]["ConsumerARN"])
 
 
-def _update_consumer(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    retag(context, physical_id, old, new)
-    return _build_consumer_result(context, physical_id)
-
-
 def retag(context: Context, arn: str, old: Properties, new: Properties) -> None:
-    """Set the tags of a consumer, a queue or a channel to those in `new`."""
+    """Set the tags of a queue or a channel to those in `new`."""
     tags = tag_map(new, context)
     gone = sorted(set(tag_map(old, context)) - set(tags))
     if tags:
         context.call("kinesis", "TagResource", {"ResourceARN": arn, "Tags": tags})
     if gone:
         context.call("kinesis", "UntagResource", {"ResourceARN": arn, "TagKeys": gone})
-
-
-def _delete_consumer(context: Context, physical_id: str, properties: Properties) -> None:
-    context.delete_if_exists(
-        "kinesis", "DeregisterStreamConsumer", {"ConsumerARN": physical_id}, GONE
-    )
 
 
 def _create_queue(context: Context, properties: Properties) -> ResourceResult:
@@ -335,16 +300,6 @@ TYPES = [
         named_by=("Name",),
     ),
     ResourceType(
-        "AWS::Kinesis::StreamConsumer",
-        enforced("ConsumerName", "StreamARN", "Tags"),
-        _create_consumer,
-        _delete_consumer,
-        update=_update_consumer,
-        replace_on=frozenset({"ConsumerName", "StreamARN"}),
-        named_by=("ConsumerName",),
-        made=_consumer,
-    ),
-    ResourceType(
         "AWS::Kinesis::Queue",
         enforced("QueueName", "StreamConfigurationList", "QueueAttributes", "Tags"),
         _create_queue,
@@ -364,7 +319,40 @@ def _has_policy(values: Values) -> bool:
     return answer.get("Policy") not in (None, "", "{}")
 
 
+_CONSUMER: dict[str, Source] = {"ConsumerARN": "@id"}
+_ACTIVE_CONSUMER = Call(
+    "DescribeStreamConsumer",
+    _CONSUMER,
+    only=(),
+    always=True,
+    until=lambda answer: answer["ConsumerDescription"]["ConsumerStatus"] == "ACTIVE",
+)
+
+
+def _registered_at(values: Values) -> str:
+    created = values.answer["ConsumerDescription"]["ConsumerCreationTimestamp"]
+    return str(int(created.timestamp()))
+
+
 DECLARED = [
+    DeclaredType(
+        "AWS::Kinesis::StreamConsumer",
+        "kinesis",
+        create=[Call("RegisterStreamConsumer"), _ACTIVE_CONSUMER],
+        id="@answer.Consumer.ConsumerARN",
+        update=[_ACTIVE_CONSUMER],
+        delete=[Call("DeregisterStreamConsumer", _CONSUMER)],
+        name="ConsumerName",
+        tag=("TagResource", "UntagResource", "ResourceARN", "@id"),
+        attributes={
+            "ConsumerStatus": "@answer.ConsumerDescription.ConsumerStatus",
+            "ConsumerCreationTimestamp": _registered_at,
+            "StreamARN": "StreamARN",
+        },
+        in_place=frozenset({"Tags"}),
+        made=_consumer,
+        enforced=ALL,
+    ),
     DeclaredType(
         "AWS::Kinesis::ResourcePolicy",
         "kinesis",
