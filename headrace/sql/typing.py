@@ -59,7 +59,7 @@ from headrace.sql.values import check_compared, check_constants, check_escape
 _LETTERS = {
     "S": "text", "I": "a whole number", "N": "a number", "B": "a condition", "T": "a TIMESTAMP", "X": "BYTES",
     "A": "an ARRAY", "M": "a MAP", "C": "an ARRAY or a MAP", "D": "a DATE",
-    "H": "text or a whole number", "L": "a lambda function, such as x => x + 1",
+    "H": "text or a whole number", "Y": "text or BYTES", "L": "a lambda function, such as x => x + 1",
 }  # fmt: skip
 _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM"})
 _TIMES = (ROWTIME, WINDOW_START, WINDOW_END)
