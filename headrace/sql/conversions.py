@@ -217,6 +217,8 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 # Each run of letters: the expression that reads it, and its part of a time.
 _READERS = {
     "yyyy": (r"(\d{4})", "year"),
+    # Of this century.
+    "yy": (r"(\d{2})", "year of 100"),
     "MMM": (f"((?i:{'|'.join(MONTHS)}))", "month"),
     "MM": (r"(\d{2})", "month"),
     "M": (r"(\d{1,2})", "month"),
@@ -231,9 +233,9 @@ _READERS = {
     "ss": (r"(\d{2})", "second"),
     "s": (r"(\d{1,2})", "second"),
     **{"S" * n: (rf"(\d{{{n}}})", "fraction") for n in range(1, 10)},
-    "X": (r"(Z|[+-]\d{2}(?:\d{2})?)", "zone"),
-    "XX": (r"(Z|[+-]\d{4})", "zone"),
-    "XXX": (r"(Z|[+-]\d{2}:\d{2})", "zone"),
+    "X": (r"([Zz]|[+-]\d{2}(?:\d{2})?)", "zone"),
+    "XX": (r"([Zz]|[+-]\d{4})", "zone"),
+    "XXX": (r"([Zz]|[+-]\d{2}:\d{2})", "zone"),
     "Z": (r"([+-]\d{4})", "zone"),
 }
 _PIECES = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
@@ -282,6 +284,8 @@ def read(text: str, pattern: str) -> datetime:
         raise ValueError(f"{text!r} is not like {pattern!r}")
     parts = dict(zip(names, match.groups(), strict=False))
     zone = parts.pop("zone", "Z")
+    if "year of 100" in parts:
+        parts["year"] = f"20{parts.pop('year of 100')}"
     micros = int(parts.pop("fraction", "0").ljust(9, "0")[:6])
     moment = {
         "year": 1970,
@@ -296,7 +300,7 @@ def read(text: str, pattern: str) -> datetime:
 
 
 def _zone(text: str) -> timezone:
-    if text == "Z":
+    if text in ("Z", "z"):
         return UTC
     digits = text[1:].replace(":", "").ljust(4, "0")
     offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
@@ -322,6 +326,8 @@ def write(moment: datetime, pattern: str) -> str:
             written.append("+0000")
         elif text == "MMM":
             written.append(MONTHS[moment.month - 1])
+        elif text == "yy":
+            written.append(f"{moment.year % 100:02}")
         else:
             written.append(f"{values[text[0]]:0{len(text)}}")
     return "".join(written)

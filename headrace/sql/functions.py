@@ -134,10 +134,13 @@ def _spark_log(value: str, function: str) -> str:
 
 
 def _split(text: str, delimiter: str) -> list[str]:
-    return text.split(delimiter) if delimiter else list(text)
+    return text.split(delimiter) if delimiter else list(text) or [""]
 
 
-def _pad(text: str, length: int, padding: str, *, left: bool) -> str | None:
+_SPACES = "".join(map(chr, range(33)))
+
+
+def _pad(text: Any, length: int, padding: Any, *, left: bool) -> Any:
     if length > MOST_CHARACTERS:
         raise ValueError(length)
     if length < 0 or not padding:
@@ -289,7 +292,7 @@ _SPARK_SLICE = (
     "THEN slice({0}, {1}, {2} - {1} + 1) END"
 )
 _SPARK_PAD = (
-    "CASE WHEN {{2}} <> '' AND {{1}} BETWEEN 0 AND 10485760 THEN {}({{0}}, {{1}}, {{2}}) END"
+    "CASE WHEN length({{2}}) > 0 AND {{1}} BETWEEN 0 AND 10485760 THEN {}({{0}}, {{1}}, {{2}}) END"
 )
 _TABLE: tuple[Function, ...] = (
     # Numbers.
@@ -343,9 +346,9 @@ _TABLE: tuple[Function, ...] = (
     Function("LCASE", "S", STRING, "lower({0})", str.lower),
     Function("UCASE", "S", STRING, "upper({0})", str.upper),
     Function("LEN", "S", INT, "length({0})", len),
-    Function("LPAD", "SIS", STRING, _SPARK_PAD.format("lpad"),
+    Function("LPAD", "YIY", first, _SPARK_PAD.format("lpad"),
              lambda s, n, p: _pad(s, n, p, left=True)),
-    Function("RPAD", "SIS", STRING, _SPARK_PAD.format("rpad"),
+    Function("RPAD", "YIY", first, _SPARK_PAD.format("rpad"),
              lambda s, n, p: _pad(s, n, p, left=False)),
     Function("REPLACE", "SSS", STRING, "replace({0}, {1}, {2})",
              lambda s, old, new: s.replace(old, new) if old else s),
@@ -355,7 +358,9 @@ _TABLE: tuple[Function, ...] = (
     Function("REGEXP_REPLACE", "SSS", STRING, "regexp_replace({0}, {1}, {2})", _replace),
     Function("SPLIT", "SS", array_of(STRING), literal_split, _split),
     Function("SUBSTRING", "SII?", STRING, lambda *a: f"substring({', '.join(a)})", _substring),
-    Function("TRIM", "S", STRING, "trim({0})", lambda s: s.strip(" ")),
+    # What Java's trim takes off: every character up to the space.
+    Function("TRIM", "S", STRING, "regexp_replace({0}, '^[\\\\x00-\\\\x20]+|[\\\\x00-\\\\x20]+\\\\z', '')",
+             lambda s: s.strip(_SPACES)),
     Function("COALESCE", "**+", widest, lambda *a: f"coalesce({', '.join(a)})",
              lambda *a: next(iter(present(a)), None), takes_null=True),
     Function("NULLIF", "**", first, "nullif({0}, {1})", lambda a, b: None if a == b else a, takes_null=True),
@@ -437,10 +442,7 @@ NOT_BUILT = {
         ("FORMAT_TIME", "PARSE_TIME", "TIMEADD", "TIMESUB", "CHAR_TO_TIME", "TIME_TO_CHAR"),
         "Spark before 4.1 has no TIME; use a TIMESTAMP"
     ),
-    **dict.fromkeys(
-        ("BIGINT_FROM_BYTES", "INT_FROM_BYTES", "DOUBLE_FROM_BYTES"),
-        "Spark SQL reads no numbers from bytes; send them as JSON numbers",
-    ),
+    "DOUBLE_FROM_BYTES": "Spark SQL reads no DOUBLE from bytes; send it as a JSON number",
     "JSON_ARRAY_CONTAINS": "Spark SQL does not compare within JSON; use ARRAY_CONTAINS(JSON_ITEMS(text), 'value')",
     "JSON_CONCAT": "Spark SQL does not join JSON texts; read their parts with EXTRACTJSONFIELD",
     **dict.fromkeys(

@@ -11,13 +11,15 @@ import json
 # A value of SQL is of any type until it is computed.
 import unicodedata
 from collections.abc import Callable
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 from urllib.parse import quote_plus, unquote, unquote_plus, urlsplit
 
 import re2
 
 from headrace.sql.conversions import as_json, text
 from headrace.sql.types import (
+    BIGINT,
     BOOLEAN,
     BYTES,
     INT,
@@ -33,7 +35,7 @@ _MASK_OF_CATEGORY = {"Lu": 0, "Ll": 1, "Nd": 2}
 # The offset of what `to_json` writes of `named_struct('v', ..)`: {"v": and }.
 _JSON_OPTIONS = (
     "map('ignoreNullFields', 'false', 'timeZone', 'UTC', "
-    "'timestampFormat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSXXX')"
+    "'timestampFormat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSS')"
 )
 
 
@@ -66,6 +68,9 @@ def write_json(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ",".join(map(write_json, value)) + "]"
     plain = as_json(value)
+    if isinstance(value, datetime):
+        # ksqlDB names no zone.
+        plain = plain.removesuffix("Z")
     return text(value) if isinstance(value, float) and isinstance(plain, float) else _dump(plain)
 
 
@@ -139,6 +144,30 @@ def _spark_from_bytes(value: str, encoding: str) -> str:
         "'ascii'": f"decode(unhex(regexp_replace(hex({value}), "
         "'\\\\G((?:[0-7].)*)[89A-F].', '$1EFBFBD')), 'UTF-8')",
     }.get(encoding, f"CASE WHEN {_SPARK_IS_TEXT.format(value)} THEN decode({value}, 'UTF-8') END")
+
+
+def _number(value: bytes, size: int, order: str = "BIG_ENDIAN") -> int | None:
+    """Return the whole number of `size` bytes; None of other bytes and of an order that is none."""
+    if len(value) != size or order.upper() not in _ORDERS:
+        return None
+    return int.from_bytes(value, _ORDERS[order.upper()], signed=True)
+
+
+def _spark_number(value: str, size: int, order: str = "'BIG_ENDIAN'") -> str:
+    name = order.strip("'").upper()
+    if name not in _ORDERS:
+        return f"CASE WHEN false THEN length({value}) END"
+    digits = f"hex({value})"
+    if name != "BIG_ENDIAN":
+        pairs = (f"substring({digits}, {place}, 2)" for place in range(2 * size - 1, 0, -2))
+        digits = f"concat({', '.join(pairs)})"
+    # conv() is of 64 bits.
+    sign = f"if({digits} >= '8', repeat('F', {16 - 2 * size}), '')"
+    number = f"cast(conv(concat({sign}, {digits}), 16, -10) AS {'INT' if size == 4 else 'BIGINT'})"
+    return f"CASE WHEN length({value}) = {size} THEN {number} END"
+
+
+_ORDERS: dict[str, Literal["big", "little"]] = {"BIG_ENDIAN": "big", "LITTLE_ENDIAN": "little"}
 
 
 def _mask(value: str, *masks: str | None) -> str:
@@ -218,7 +247,7 @@ def _split_by(value: str, pattern: str) -> list[str]:
 
 def _split_to_map(value: str, between: str, within: str) -> dict[str, str]:
     pairs = [entry.split(within) for entry in value.split(between)]
-    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+    return {pair[0]: pair[1] for pair in pairs if len(pair) > 1}
 
 
 def literal_split(value: str, delimiter: str) -> str:
@@ -229,7 +258,7 @@ def literal_split(value: str, delimiter: str) -> str:
 
 def _spark_split_to_map(value: str, between: str, within: str) -> str:
     pairs = f"transform({literal_split(value, between)}, _e -> {literal_split('_e', within)})"
-    pairs = f"transform(filter({pairs}, _p -> size(_p) = 2), _p -> struct(_p[0], _p[1]))"
+    pairs = f"transform(filter({pairs}, _p -> size(_p) > 1), _p -> struct(_p[0], _p[1]))"
     return f"CASE WHEN {between} <> '' AND {within} <> '' THEN map_from_entries({pairs}) END"
 
 
@@ -301,7 +330,13 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
     Function("ENCODE", "SEE", STRING, lambda s, a, b: _spark_from_bytes(_spark_to_bytes(s, a), b),
              lambda s, a, b: _from_bytes(_to_bytes(s, a), b)),
     Function("TO_BYTES", "SE", BYTES, _spark_to_bytes, _to_bytes),
-    Function("FROM_BYTES", "XE", STRING, _spark_from_bytes, _from_bytes),
+    # ENCODE writes hexadecimal digits in small letters, FROM_BYTES in capitals.
+    Function("FROM_BYTES", "XE", STRING,
+             lambda v, e: f"hex({v})" if e == "'hex'" else _spark_from_bytes(v, e),
+             lambda v, e: v.hex().upper() if e == "hex" else _from_bytes(v, e)),
+    Function("INT_FROM_BYTES", "XK?", INT, lambda v, *o: _spark_number(v, 4, *o), lambda v, *o: _number(v, 4, *o)),
+    Function("BIGINT_FROM_BYTES", "XK?", BIGINT, lambda v, *o: _spark_number(v, 8, *o),
+             lambda v, *o: _number(v, 8, *o)),
     Function("REGEXP_EXTRACT_ALL", "SSI?", array_of(STRING),
              lambda p, s, n="0": f"regexp_extract_all({s}, {p}, {n})", _matches),
     Function("REGEXP_SPLIT_TO_ARRAY", "SS", array_of(STRING), "split({0}, {1}, -1)", _split_by),

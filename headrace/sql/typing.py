@@ -59,7 +59,7 @@ from headrace.sql.values import check_compared, check_constants, check_escape
 _LETTERS = {
     "S": "text", "I": "a whole number", "N": "a number", "B": "a condition", "T": "a TIMESTAMP", "X": "BYTES",
     "A": "an ARRAY", "M": "a MAP", "C": "an ARRAY or a MAP", "D": "a DATE",
-    "H": "text or a whole number", "L": "a lambda function, such as x => x + 1",
+    "H": "text or a whole number", "Y": "text or BYTES", "L": "a lambda function, such as x => x + 1",
 }  # fmt: skip
 _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM"})
 _TIMES = (ROWTIME, WINDOW_START, WINDOW_END)
@@ -109,6 +109,10 @@ def resolve(  # noqa: C901 - one case for each kind of expression
             if not may_be_cast(type_, expression.type):
                 way = _WAYS_OF_TIMES.get(type_) or _WAYS_TO_TIMES.get(expression.type, "")
                 raise SqlError(f"{type_} is not cast to {expression.type}{way}", expression.place)
+            if (type_, expression.type, scope.times) == (TIMESTAMP, STRING, BIGINT):
+                # KSQL's text of a time, which is not Spark's.
+                pattern = Literal("yyyy-MM-dd'T'HH:mm:ss.SSS", STRING)
+                return Call("FORMAT_TIMESTAMP", (of, pattern), place=expression.place), STRING
             return _cast(expression, of, type_), expression.type
         case Case():
             return _case(expression, scope)

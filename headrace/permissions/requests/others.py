@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from headrace.core.arn import make_arn, partition_of
+from headrace.core.arn import bucket_arn, make_arn, partition_of
 from headrace.permissions.requests.lambda_ import key_arn
 from headrace.permissions.requests.table import Request, RequiredPermission
 
@@ -442,6 +442,25 @@ def redshift_data_permissions(request: Request) -> RequiredPermissions:
     return (RequiredPermission("redshift-data:GetStatementResult"),)
 
 
+def pipes_permissions(request: Request) -> RequiredPermissions:
+    """Who has a pipe's logs delivered needs permissions for that (documented: AWS-logs-infrastructure-V2)."""
+    configuration: Any = request.parameters.get("LogConfiguration")
+    if not configuration or not isinstance(configuration, Mapping):
+        return None
+    named = cast("Mapping[str, Mapping[str, str]]", configuration)
+    needed = [
+        RequiredPermission(
+            f"pipes:{request.operation}", (request.arn("pipes", f"pipe/{request.text('Name')}"),)
+        ),
+        RequiredPermission("logs:CreateLogDelivery"),
+    ]
+    if bucket := named.get("S3LogDestination", {}).get("BucketName"):
+        needed.append(
+            RequiredPermission("s3:PutBucketPolicy", (bucket_arn(request.region, bucket),))
+        )
+    return tuple(needed)
+
+
 RULES: dict[str, Callable[[Request], RequiredPermissions]] = {
     "cloudwatch": cloudwatch_permissions,
     "dynamodb": dynamodb_permissions,
@@ -450,6 +469,7 @@ RULES: dict[str, Callable[[Request], RequiredPermissions]] = {
     "iam": iam_permissions,
     "kms": kms_permissions,
     "logs": logs_permissions,
+    "pipes": pipes_permissions,
     "redshift-data": redshift_data_permissions,
     "secretsmanager": secrets_permissions,
     "ssm": ssm_permissions,

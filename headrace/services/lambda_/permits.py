@@ -86,9 +86,7 @@ class Permits:
             for name in (_CONSUMER_READS if is_consumer else _STREAM_READS)
             if self._explain_denial(role, f"{service}:{name}", _stream(read_arn))
         ]
-        if is_consumer and self._explain_denial(
-            role, "kinesis:SubscribeToShard", read_arn
-        ):
+        if is_consumer and self._explain_denial(role, "kinesis:SubscribeToShard", read_arn):
             denied.append("SubscribeToShard")
         if denied:
             raise invalid_parameter(

@@ -166,3 +166,97 @@ def test_each_change_of_a_layer_is_another_version(cloud: InProcessCloud, cfn: A
     name, _, version = second.rpartition(":")
     client.delete_layer_version(LayerName=name, VersionNumber=int(version))
     delete(cfn, "s")
+
+
+STREAM = {"S": of("Kinesis::Stream", Name="in", ShardCount=1)}
+
+
+def test_a_mapping_is_created_changed_and_gone_when_it_can_be_used(cloud: InProcessCloud, cfn: Any):
+    client = cloud.client("lambda")
+
+    def resources(**settings: Any) -> dict[str, Any]:
+        source = {"EventSourceArn": {"Fn::GetAtt": ["S", "Arn"]}, "FunctionName": {"Ref": "F"}}
+        started = {"StartingPosition": "AT_TIMESTAMP", "StartingPositionTimestamp": "1700000000.5"}
+        mapping = of("Lambda::EventSourceMapping", **source, **started, **settings)
+        return {**FUNCTION, **STREAM, "M": mapping}
+
+    def tagged(**tags: str) -> dict[str, Any]:
+        return {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
+
+    attributes = ("M.Id", "M.EventSourceMappingArn")
+    first = resources(BatchSize="20", Enabled="false", **tagged(a="1", b="2"))
+    assert create(cfn, body(attributes, **first), **NAMED) == "CREATE_COMPLETE", refused(cfn, "s")
+    uuid = physical(cfn, "M")
+
+    def shown() -> dict[str, Any]:
+        return client.get_event_source_mapping(UUID=uuid)
+
+    arn = shown()["EventSourceMappingArn"]
+    assert outputs(cfn, "s") == {"MId": uuid, "MEventSourceMappingArn": arn}
+    assert (shown()["BatchSize"], shown()["State"]) == (20, "Disabled")
+    assert shown()["StartingPositionTimestamp"].timestamp() == 1700000000.5
+
+    def tags() -> dict[str, str]:
+        listed = client.list_tags(Resource=arn)["Tags"]
+        return {key: value for key, value in listed.items() if not key.startswith("aws:")}
+
+    assert tags() == {"a": "1", "b": "2"}
+    changed = resources(BatchSize=30, BisectBatchOnFunctionError="true", **tagged(b="3"))
+    assert change(cfn, **changed) == "UPDATE_COMPLETE", refused(cfn, "s")
+    # What an update does not name stays as it is.
+    now = shown()
+    assert (now["BatchSize"], now["BisectBatchOnFunctionError"], now["State"]) == (
+        30,
+        True,
+        "Disabled",
+    )
+    assert (physical(cfn, "M"), tags()) == (uuid, {"b": "3"})
+    assert change(cfn, **resources(BatchSize=30, **tagged(c="4"))) == "UPDATE_COMPLETE"
+    assert (physical(cfn, "M"), tags()) == (uuid, {"c": "4"})
+    assert change(cfn, **resources(BatchSize=0)) == "UPDATE_ROLLBACK_COMPLETE"
+    assert (shown()["BatchSize"], tags()) == (30, {"c": "4"})
+    kafka = of("Lambda::EventSourceMapping", FunctionName="f", Topics=["t"])
+    assert create(cfn, template(M=kafka), name="other") == "ROLLBACK_COMPLETE"
+    assert "headrace does not support the property Topics" in refused(cfn, "other")[-1]
+    assert change(cfn, **FUNCTION, **STREAM) == "UPDATE_COMPLETE", refused(cfn, "s")
+    assert client.list_event_source_mappings()["EventSourceMappings"] == []
+    assert change(cfn, **resources()) == "UPDATE_COMPLETE"
+    client.delete_event_source_mapping(UUID=physical(cfn, "M"))
+    delete(cfn, "s")
+
+
+def test_a_consumer_is_active_and_its_tags_follow(cloud: InProcessCloud, cfn: Any):
+    kinesis = cloud.client("kinesis")
+
+    def resources(name: str, **tags: str) -> dict[str, Any]:
+        pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
+        source = {"ConsumerName": name, "StreamARN": {"Fn::GetAtt": ["S", "Arn"]}}
+        return {**STREAM, "C": of("Kinesis::StreamConsumer", **source, Tags=pairs)}
+
+    names = (
+        "ConsumerARN",
+        "ConsumerName",
+        "ConsumerStatus",
+        "StreamARN",
+        "ConsumerCreationTimestamp",
+    )
+    attributes = tuple(f"C.{name}" for name in names)
+    assert create(cfn, body(attributes, **resources("c", k="1", o="2"))) == "CREATE_COMPLETE"
+    arn = physical(cfn, "C")
+    found = kinesis.describe_stream_consumer(ConsumerARN=arn)["ConsumerDescription"]
+    created = int(found["ConsumerCreationTimestamp"].timestamp())
+    values = [arn, "c", "ACTIVE", found["StreamARN"], str(created)]
+    assert outputs(cfn, "s") == {f"C{n}": v for n, v in zip(names, values, strict=True)}
+
+    def tags() -> dict[str, str]:
+        listed = kinesis.list_tags_for_resource(ResourceARN=arn)["Tags"]
+        return {each["Key"]: each["Value"] for each in listed if not each["Key"].startswith("aws:")}
+
+    assert tags() == {"k": "1", "o": "2"}
+    assert change(cfn, **resources("c", k="3")) == "UPDATE_COMPLETE", refused(cfn, "s")
+    assert (physical(cfn, "C"), tags()) == (arn, {"k": "3"})
+    assert change(cfn, **resources("d")) == "UPDATE_COMPLETE", refused(cfn, "s")
+    listed = kinesis.list_stream_consumers(StreamARN=found["StreamARN"])["Consumers"]
+    assert [each["ConsumerName"] for each in listed] == ["d"]
+    kinesis.deregister_stream_consumer(ConsumerARN=physical(cfn, "C"))
+    delete(cfn, "s")

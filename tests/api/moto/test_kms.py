@@ -248,3 +248,21 @@ def test_other_requests_pass_while_a_pair_of_keys_is_made(
 def test_pairs_that_are_not_made_are_refused(kms: Any) -> None:
     code, _ = _refusal(kms.generate_data_key_pair, KeyId=_key(kms), KeyPairSpec="SM2")
     assert code == "UnsupportedOperationException"
+
+
+def test_keys_of_several_regions_that_earlier_versions_made_decrypt_and_replicate(
+    kms: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their ids had four characters more than the texts have room for, and one type for all Regions."""
+    from moto.kms import models
+
+    long_id = "mrk-4442985a-9464-4560-89a2-03389f8ca3d5"
+    monkeypatch.setattr(models, "generate_key_id", lambda multi_region=False: long_id)
+    key = _key(kms, MultiRegion=True)
+    stored: Any = models.kms_backends["000000000000"]["us-east-1"].keys[key]
+    stored.multi_region_configuration["MultiRegionKeyType"] = "REPLICA"
+    secret = kms.encrypt(KeyId=key, Plaintext=b"x")["CiphertextBlob"]
+    assert kms.decrypt(CiphertextBlob=secret)["Plaintext"] == b"x"
+    kms.replicate_key(KeyId=key, ReplicaRegion="eu-west-1")
+    shown = kms.describe_key(KeyId=key)["KeyMetadata"]["MultiRegionConfiguration"]
+    assert shown["MultiRegionKeyType"] == "PRIMARY"

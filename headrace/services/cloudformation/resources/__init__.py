@@ -1,7 +1,6 @@
 """The resource types: a type turns a resource's properties into the service's API calls.
 
-The types of the services that headrace owns, and of those that its own stacks need, are code, a file for each
-service. Those of other services that moto runs are data (`declared.py`).
+Most types are data (`declared.py`); those whose calls depend on more than a declaration says are code.
 
 A template with an unknown type is refused before any of its resources is created.
 

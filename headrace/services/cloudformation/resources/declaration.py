@@ -256,6 +256,7 @@ class Call:
         when: the property without which the call is not made.
         without: for an update's call: the property of which the absence, or `false`, has the call made.
         only_if: decides whether the call is made, where no single property does.
+        until: the call is repeated until its answer is so.
         into: the member that takes the properties, if it is not the request itself.
         tagged: whether tags are passed, if the operation has a member for them.
         each: a list property, or a function: the call is made for each of its items, whose keys are `@item.KEY`.
@@ -269,6 +270,7 @@ class Call:
     when: str = ""
     without: str = ""
     only_if: Callable[[Values], bool] | None = None
+    until: Callable[[dict[str, Any]], bool] | None = None
     into: str = ""
     tagged: bool = True
     each: str | Callable[[Values], list[Any]] = ""

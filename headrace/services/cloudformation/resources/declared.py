@@ -1,9 +1,9 @@
-"""Resource types as data: which calls create, read, change and delete a resource of a service that moto runs.
+"""Resource types as data: which calls create, read, change and delete a resource.
 
 A type's properties, and which are required, read-only or replace the resource when they change, come from AWS's own
 resource schemas (`schemas.json`, written by `python -m scripts.resource_schemas`). A property goes to every call whose
 operation has a member of its name; one that goes nowhere, or that moto drops, is *ignored*, every other one *stored*,
-and the fidelity report says so.
+and the fidelity report says so; those that headrace acts on are declared (`enforced`).
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ from headrace.services.cloudformation.resources.reading import find_properties
 
 # Services that treat an empty text as a name to look up.
 _WITHOUT_EMPTY_TEXTS = ("ec2", "elbv2", "rds")
+_SETTLED_WITHIN_S = 600.0
+_CHECK_EVERY_S = 0.1
 _TAG_KEYS = re.compile("(?i)key|^tags")
 
 
@@ -345,7 +347,19 @@ class _Maker:
             target[member] = converter.value(value, inner.members[member], member)
         if values.tags and not only_named and call in declared.create:
             self._add_tags(call, values, params)
-        return values.context.call(declared.service, call.operation, params)
+        return self._repeat(call, values, params)
+
+    def _repeat(self, call: Call, values: Values, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer of a call; see `Call.until`. Raises ResourceFailed when that takes too long."""
+        context, kind = values.context, self._declared
+        answer = context.call(kind.service, call.operation, params)
+        deadline_s = context.clock.monotonic_s() + _SETTLED_WITHIN_S if call.until else 0.0
+        while call.until is not None and not call.until(answer):
+            if context.clock.monotonic_s() > deadline_s:
+                raise ResourceFailed(f"{kind.type} {values.id} does not settle: {call.operation}")
+            context.pause(_CHECK_EVERY_S)
+            answer = context.call(kind.service, call.operation, params)
+        return answer
 
     def _build_params(self, call: Call, values: Values, converter: Converter) -> dict[str, Any]:
         shape = shape_of(self._declared, call)

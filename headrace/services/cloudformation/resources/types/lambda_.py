@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import zipfile
+from datetime import UTC, datetime
 from typing import Any
 
 from headrace.services.cloudformation.resources.base import (
@@ -12,24 +13,22 @@ from headrace.services.cloudformation.resources.base import (
     Properties,
     ResourceResult,
     ResourceType,
-    boolean,
     enforced,
-    integers,
     stored,
     tag_map,
-    without,
 )
 from headrace.services.cloudformation.resources.declaration import (
     ALL,
     Call,
     DeclaredType,
+    Source,
     Values,
+    declare_sources,
 )
 from headrace.services.cloudformation.resources.inline import modules_for
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, each_of, same
 
 GONE = "ResourceNotFoundException"
-_CHECK_EVERY_S = 0.1
 _CONFIGURATION = (
     "Description",
     "Handler",
@@ -158,49 +157,6 @@ def _layer(context: Context, properties: Properties) -> str | None:
     return newest and str(newest["LayerVersionArn"])
 
 
-_MAPPING_NUMBERS = (
-    "BatchSize",
-    "MaximumBatchingWindowInSeconds",
-    "MaximumRecordAgeInSeconds",
-    "MaximumRetryAttempts",
-    "ParallelizationFactor",
-    "TumblingWindowInSeconds",
-)
-
-
-def _mapping_params(properties: Properties) -> dict[str, Any]:
-    params = integers(without(properties, "Tags"), *_MAPPING_NUMBERS)
-    for key in ("BisectBatchOnFunctionError", "Enabled"):
-        if key in params:
-            params[key] = boolean(params[key])
-    if "KmsKeyArn" in params:
-        params["KMSKeyArn"] = params.pop("KmsKeyArn")
-    if "StartingPositionTimestamp" in params:
-        from datetime import UTC, datetime
-
-        seconds = float(params["StartingPositionTimestamp"])
-        params["StartingPositionTimestamp"] = datetime.fromtimestamp(seconds, UTC)
-    return params
-
-
-def _create_mapping(context: Context, properties: Properties) -> ResourceResult:
-    params = {**_mapping_params(properties), "Tags": tag_map(properties, context)}
-    mapping = context.call("lambda", "CreateEventSourceMapping", params)
-    context.note_made(mapping["UUID"])
-    _wait_for_mapping(context, mapping["UUID"])
-    return _mapping_made(mapping)
-
-
-def _wait_for_mapping(context: Context, uuid: str) -> None:
-    """Wait until a mapping can be changed again, or is deleted; it is in use for `--state-delay` seconds."""
-    params = {"UUID": uuid}
-    while context.find_identifier("lambda", "GetEventSourceMapping", params, uuid):
-        state = context.call("lambda", "GetEventSourceMapping", params)["State"]
-        if state in ("Enabled", "Disabled"):
-            return
-        context.pause(_CHECK_EVERY_S)
-
-
 def _mapping(context: Context, properties: Properties) -> str | None:
     """Return the newest event-source mapping of the function and the source."""
     params = {"FunctionName": properties["FunctionName"]}
@@ -209,30 +165,6 @@ def _mapping(context: Context, properties: Properties) -> str | None:
     mappings = context.call("lambda", "ListEventSourceMappings", params)["EventSourceMappings"]
     newest = max(mappings, key=lambda mapping: mapping["LastModified"], default=None)
     return newest and str(newest["UUID"])
-
-
-def _mapping_made(mapping: dict[str, Any]) -> ResourceResult:
-    attributes = {
-        "Id": mapping["UUID"],
-        "EventSourceMappingArn": mapping.get("EventSourceMappingArn", ""),
-    }
-    return ResourceResult(mapping["UUID"], attributes)
-
-
-def _update_mapping(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    params = _mapping_params(
-        without(new, "EventSourceArn", "StartingPosition", "StartingPositionTimestamp")
-    )
-    mapping = context.call("lambda", "UpdateEventSourceMapping", {"UUID": physical_id, **params})
-    _wait_for_mapping(context, physical_id)
-    return _mapping_made(mapping)
-
-
-def _delete_mapping(context: Context, physical_id: str, properties: Properties) -> None:
-    context.delete_if_exists("lambda", "DeleteEventSourceMapping", {"UUID": physical_id}, GONE)
-    _wait_for_mapping(context, physical_id)
 
 
 def _remark(properties: Properties) -> dict[str, str]:
@@ -284,10 +216,64 @@ TYPES = [
         named_by=("FunctionName",),
         remark=_remark,
     ),
-    ResourceType(
+]
+
+
+def _is_configured(values: Values) -> bool:
+    params = {name: values.get(name) for name in ("FunctionName", "Qualifier")}
+    return bool(
+        values.context.find_identifier("lambda", "GetFunctionEventInvokeConfig", params, "any")
+    )
+
+
+@declare_sources("StartingPositionTimestamp")
+def _starting_at(values: Values) -> datetime | None:
+    seconds = values.get("StartingPositionTimestamp")
+    return None if seconds is None else datetime.fromtimestamp(float(seconds), UTC)
+
+
+_UUID: dict[str, Source] = {"UUID": "@id"}
+# A mapping that is in use can neither change nor be deleted; it is for `--state-delay` seconds.
+_SETTLED_MAPPING = Call(
+    "GetEventSourceMapping",
+    _UUID,
+    only=(),
+    always=True,
+    until=lambda mapping: mapping["State"] in ("Enabled", "Disabled"),
+)
+
+DECLARED = [
+    DeclaredType(
         "AWS::Lambda::EventSourceMapping",
-        {
-            **enforced(
+        "lambda",
+        create=[
+            Call("CreateEventSourceMapping", {"StartingPositionTimestamp": _starting_at}),
+            _SETTLED_MAPPING,
+        ],
+        id="@answer.UUID",
+        update=[Call("UpdateEventSourceMapping", _UUID), _SETTLED_MAPPING],
+        delete=[
+            Call("DeleteEventSourceMapping", _UUID),
+            # Until it is gone.
+            Call("GetEventSourceMapping", _UUID, until=lambda _: False),
+        ],
+        tag=("TagResource", "UntagResource", "Resource", "@answer.EventSourceMappingArn"),
+        attributes={"Id": "@id"},
+        made=_mapping,
+        refused=frozenset(
+            {
+                "AmazonManagedKafkaEventSourceConfig",
+                "DocumentDBEventSourceConfig",
+                "LoggingConfig",
+                "Queues",
+                "SelfManagedEventSource",
+                "SelfManagedKafkaEventSourceConfig",
+                "SourceAccessConfigurations",
+                "Topics",
+            }
+        ),
+        enforced=frozenset(
+            {
                 "BatchSize",
                 "BisectBatchOnFunctionError",
                 "DestinationConfig",
@@ -302,33 +288,9 @@ TYPES = [
                 "StartingPosition",
                 "StartingPositionTimestamp",
                 "TumblingWindowInSeconds",
-            ),
-            **stored(
-                "ParallelizationFactor",
-                "MetricsConfig",
-                "KmsKeyArn",
-                "Tags",
-                "ScalingConfig",
-                "ProvisionedPollerConfig",
-            ),
-        },
-        _create_mapping,
-        _delete_mapping,
-        update=_update_mapping,
-        replace_on=frozenset({"EventSourceArn", "StartingPosition", "StartingPositionTimestamp"}),
-        made=_mapping,
+            }
+        ),
     ),
-]
-
-
-def _is_configured(values: Values) -> bool:
-    params = {name: values.get(name) for name in ("FunctionName", "Qualifier")}
-    return bool(
-        values.context.find_identifier("lambda", "GetFunctionEventInvokeConfig", params, "any")
-    )
-
-
-DECLARED = [
     DeclaredType(
         "AWS::Lambda::LayerVersion",
         "lambda",
