@@ -9,6 +9,7 @@ and the fidelity report says so.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from typing import Any, cast
 
@@ -40,6 +41,7 @@ from headrace.services.cloudformation.resources.declared_calls import (
     list_kept,
     list_passed,
     list_updatable,
+    list_without_effect,
     render_attribute,
     says_gone,
     shape_of,
@@ -82,6 +84,7 @@ def resource_type_of(declared: DeclaredType) -> ResourceType:
         named_by=(declared.name,) if declared.name and declared.unique else (),
         find=maker.find if _is_looked_for(declared) else None,
         dropped=maker.dropped,
+        remark=functools.partial(list_without_effect, declared),
         shared=declared.shared,
         reading=None if declared.read is None else maker,
         put_back=None if declared.holds is None else maker.create,
