@@ -86,10 +86,6 @@ _NOT_RUN: dict[str, tuple[str, dict[str, str]]] = {
         "DataPipelineResponse",
         {"activate_pipeline": "headrace does not run Data Pipeline's pipelines."},
     ),
-    "moto.dsql.responses": (
-        "AuroraDSQLResponse",
-        {"create_stream": "headrace has no database behind Aurora DSQL: no changes would reach the stream."},
-    ),
     "moto.ec2instanceconnect.responses": (
         "Ec2InstanceConnectResponse",
         {"send_ssh_public_key": "headrace has no machines: there is none to connect to."},
