@@ -109,6 +109,10 @@ def resolve(  # noqa: C901 - one case for each kind of expression
             if not may_be_cast(type_, expression.type):
                 way = _WAYS_OF_TIMES.get(type_) or _WAYS_TO_TIMES.get(expression.type, "")
                 raise SqlError(f"{type_} is not cast to {expression.type}{way}", expression.place)
+            if (type_, expression.type, scope.times) == (TIMESTAMP, STRING, BIGINT):
+                # KSQL's text of a time, which is not Spark's.
+                pattern = Literal("yyyy-MM-dd'T'HH:mm:ss.SSS", STRING)
+                return Call("FORMAT_TIMESTAMP", (of, pattern), place=expression.place), STRING
             return _cast(expression, of, type_), expression.type
         case Case():
             return _case(expression, scope)
