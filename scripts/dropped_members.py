@@ -38,11 +38,9 @@ _MODULES = {
     "timestream-write": "timestreamwrite",
 }
 # Services that headrace answers itself, or whose module hands requests on to another one.
-_LEFT_OUT = frozenset({"es", "lambda", "redshift-serverless"})
-# Services of resource types that are code.
-_CODED = frozenset(
-    {"cloudwatch", "dynamodb", "ecr", "events", "glue", "iam", "kms", "logs", "sns", "sqs", "ssm"}
-)
+_LEFT_OUT = frozenset({"emr", "es", "kinesis", "lambda", "redshift-serverless", "s3"})
+# Services of which all resource types are code.
+_CODED = frozenset({"dynamodb"})
 # What operations that keep something begin with.
 _KEEPS = ("Create", "Put", "Update", "Modify", "Set", "Register", "Request", "Run", "Start")
 _WHOLE = re.compile(

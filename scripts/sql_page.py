@@ -109,7 +109,7 @@ def _published() -> Iterator[str]:
     yield from (
         "## ksqlDB's published query tests",
         "",
-        f"{count} facts, in names and values of ours (`tests/unit/sql/ksqldb_tests.yaml`): {hold} hold in the",
+        f"{count} facts, in names and values of ours (`tests/unit/sql/ksqldb/`): {hold} hold in the",
         f"runner without Spark. The table has a row for each of {len(rows)} files of query-validation tests, by their",
         f"names in the three folders that ksqlDB has had. {read} were read; for the others stand facts of their",
         "subject, of several files together. The newest folder has 232 paths, 52 of them copies (bin1 to bin14, alan).",

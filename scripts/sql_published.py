@@ -1,4 +1,4 @@
-"""Tries the facts of ksqlDB's published query tests (tests/unit/sql/ksqldb_tests.yaml) on the runner without Spark."""
+"""Tries the facts of ksqlDB's published query tests (tests/unit/sql/ksqldb/) on the runner without Spark."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from headrace.sql.analysis import Analysis
 from headrace.sql.fold import Fold, ResultRow
 from headrace.sql.operators import moment
 from headrace.sql.parsing import parse
-from headrace.sql.records import Record
+from headrace.sql.records import Record, record_of
 from headrace.sql.types import SqlError
 
-FACTS = Path(__file__).parent.parent / "tests" / "unit" / "sql" / "ksqldb_tests.yaml"
+FACTS = Path(__file__).parent.parent / "tests" / "unit" / "sql" / "ksqldb"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,12 @@ class Outcome:
 
 def outcomes() -> Iterator[Outcome]:
     """Return the outcome of every fact, file by file."""
-    for file in yaml.safe_load(FACTS.read_text(encoding="utf-8")):
+    files = (
+        file
+        for path in sorted(FACTS.glob("*.yaml"))
+        for file in yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    )
+    for file in files:
         for fact in file["facts"]:
             problem, sentence = _try(file["setup"], fact)
             subject = file.get("by_subject", "")
@@ -71,6 +76,11 @@ def _differences(fold: Fold, fact: dict[str, Any]) -> Iterator[str]:
         yield from _compare(
             name, rows, [row.columns for row in fold.results[name] if not row.deleted]
         )
+    for name, texts in fact.get("written", {}).items():
+        relation = fold.script.relations[name]
+        actual = [record_of(relation, row.columns)[1].decode() for row in fold.results[name]]
+        if actual != texts:
+            yield f"{name} has the records {actual}, not {texts}"
     for name, keys in fact.get("keys", {}).items():
         actual = [row.key for row in fold.results[name]]
         if actual != keys:

@@ -7,6 +7,7 @@ state, others by the service's own operation; those of moto's services are cache
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -176,6 +177,8 @@ def _consumer(name: str) -> Mapping[str, Any]:
     return {"StreamARN": stream, "ConsumerName": consumer}
 
 
+# More than an account has (documented: 500,000): all are asked for at once.
+_MOST_SECRETS = 1_000_000
 _LOOKS: dict[tuple[str, str], Look] = {
     ("kms", "alias"): (
         "DescribeKey",
@@ -186,6 +189,11 @@ _LOOKS: dict[tuple[str, str], Look] = {
         "DescribeSecret",
         lambda name: {"SecretId": name},
         lambda answer: answer["ARN"],
+    ),
+    ("secretsmanager", "secrets"): (
+        "ListSecrets",
+        lambda filters: {"Filters": json.loads(filters), "MaxResults": _MOST_SECRETS},
+        lambda answer: " ".join(one["ARN"] for one in answer["SecretList"]),
     ),
     ("cloudformation", "stack"): (
         "DescribeStacks",

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.clock import Clock
-from headrace.core.ports import ControlPlane, LogLine, Metric, MetricSink
+from headrace.core.ports import CallerIdentity, ControlPlane, LogLine, Metric, MetricSink
 from headrace.moto.current_cloud import Handled
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import MOTO_LOCK
@@ -255,6 +255,10 @@ def _datum(metric: Metric) -> dict[str, Any]:
     return {**datum, "StatisticValues": dict(zip(names, metric.statistics, strict=True))}
 
 
+# Account, region, group, stream, and who makes a missing group.
+_LogKey = tuple[str, str, str, str, CallerIdentity | None]
+
+
 class LogQueue:
     """Takes log lines at once and sends them to CloudWatch Logs later: a `LogSink` and a `Worker`."""
 
@@ -262,15 +266,22 @@ class LogQueue:
 
     def __init__(self, control: ControlPlane, may_send: Callable[[], bool] = lambda: True) -> None:
         self._control = control
-        self._backlog = _Backlog[tuple[str, str, str, str], LogLine]("log lines", may_send)
+        self._backlog = _Backlog[_LogKey, LogLine]("log lines", may_send)
         # The groups and streams that are known to exist.
         self._known: set[tuple[str, ...]] = set()
 
     def put(
-        self, group: str, stream: str, lines: Sequence[LogLine], *, account: str, region: str
+        self,
+        group: str,
+        stream: str,
+        lines: Sequence[LogLine],
+        *,
+        account: str,
+        region: str,
+        acting: CallerIdentity | None = None,
     ) -> None:
         """See `LogSink.put`."""
-        self._backlog.put((account, region, group, stream), lines)
+        self._backlog.put((account, region, group, stream, acting), lines)
 
     def step(self) -> float:
         """Send the queued items, if sending is allowed."""
@@ -283,8 +294,8 @@ class LogQueue:
                 self._backlog.send(key, part, functools.partial(self._send, key))
         return FLUSH_LOGS_EVERY_S
 
-    def _send(self, key: tuple[str, str, str, str], lines: Sequence[LogLine]) -> None:
-        account, region, group, stream = key
+    def _send(self, key: _LogKey, lines: Sequence[LogLine]) -> None:
+        account, region, group, stream, _ = key
         params = {
             "logGroupName": group,
             "logStreamName": stream,
@@ -293,32 +304,47 @@ class LogQueue:
             ],
         }
         try:
-            self._make(account, region, group, stream)
+            self._make(key)
             self._control.call("logs", "PutLogEvents", params, account=account, region=region)
         except AwsError as error:
             if error.code != "ResourceNotFoundException":
                 raise
             # The group was deleted meanwhile, as by `cdk destroy`: create it again, as AWS does.
             self._known.clear()
-            self._make(account, region, group, stream)
+            self._make(key)
             self._control.call("logs", "PutLogEvents", params, account=account, region=region)
 
-    def _make(self, account: str, region: str, group: str, stream: str) -> None:
+    def _make(self, key: _LogKey) -> None:
+        account, region, group, stream, acting = key
         for operation, params in (
             ("CreateLogGroup", {"logGroupName": group}),
             ("CreateLogStream", {"logGroupName": group, "logStreamName": stream}),
         ):
-            key = (account, region, operation, *params.values())
-            if key in self._known:
+            known = (account, region, operation, *params.values())
+            if known in self._known:
                 continue
+            if acting and (
+                operation != "CreateLogGroup" or self._has_group(group, account, region)
+            ):
+                # For a group that exists, nobody needs the permission to make one; who writes may make the stream.
+                acting = None
+            call = functools.partial(self._control.call, account=account, region=region)
             try:
-                self._control.call("logs", operation, params, account=account, region=region)
+                call("logs", operation, params, acting=acting)
             except AwsError as error:
                 if error.code != "ResourceAlreadyExistsException":
                     raise
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            self._known.add(key)
+            self._known.add(known)
+
+    def _has_group(self, group: str, account: str, region: str) -> bool:
+        named = {"logGroupNamePrefix": group}
+        answer = self._control.call(
+            "logs", "DescribeLogGroups", named, account=account, region=region
+        )
+        # The groups come by their names: the prefix itself is the first.
+        return any(found["logGroupName"] == group for found in answer["logGroups"])
 
 
 def _log_batches(lines: Sequence[LogLine]) -> Generator[Sequence[LogLine]]:

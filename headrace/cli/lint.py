@@ -142,7 +142,7 @@ def _run(files: list[Path], arguments: list[str], *, only_streaming: bool, local
     from cfnlint.rules import Rules
     from cfnlint.runner import Runner
 
-    from headrace.lint.exports import remember
+    from headrace.lint.inputs import remember_templates
 
     class OnlyStreaming(Runner):
         def _get_rules(self) -> None:
@@ -162,7 +162,7 @@ def _run(files: list[Path], arguments: list[str], *, only_streaming: bool, local
             runner.rules.extend([UnknownHere(), NotActedOnHere()])
         decoded = {str(file): decode(str(file)) for file in files}
         bodies = {name: body for name, (body, _) in decoded.items() if isinstance(body, dict)}
-        remember(bodies)
+        remember_templates(bodies)
         for name, (_, errors) in decoded.items() if only_streaming else ():
             # cfn-lint's own rules check this when they run.
             if not errors and not isinstance(bodies.get(name, {}).get("Resources"), dict):

@@ -72,7 +72,6 @@ from headrace.services.glue import patches as glue_patches
 from headrace.services.glue import schema_versions as glue_schema_versions
 from headrace.services.iam import entities as iam_entities
 from headrace.services.iam import patches as iam_patches
-from headrace.services.iam import sts_patches as sts_patches
 from headrace.services.iam import sts_sessions as sts_sessions
 from headrace.services.iot import patches as iot_patches
 from headrace.services.iot.mqtt import shadows as iot_shadows
@@ -268,7 +267,7 @@ _OWN = Patches(
         cloudwatch_patches.patch,
         metric_streams.patch,
         ssm_patches.patch,
-        sts_patches.patch,
+        iam_entities.patch_look_ups,
     ],
 )
 # For many modules each: what one mechanism changes.

@@ -1,5 +1,7 @@
-"""Turns the arguments of `headrace lint` into files that cfn-lint reads: templates, cdk.out folders, CDK apps."""
+"""Turns the arguments of `headrace lint` into files that cfn-lint reads: templates, cdk.out folders, CDK apps.
 
+Holds the templates of one run and their exports, so that a rule can follow Fn::ImportValue into another file.
+"""
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from headrace.core.cdk_apps import AppFailed, synthesise
 
@@ -100,3 +102,37 @@ def template_of_stack(stacks: Any, name: str, scratch: Path) -> Path:
     path = scratch / f"{stack['StackName']}.template.json"
     path.write_text(json.dumps(body, indent=1, default=str))
     return path
+
+
+_templates: dict[str, dict[str, Any]] = {}
+_exports: dict[str, tuple[str, Any]] = {}
+
+
+def remember_templates(templates: Mapping[str, dict[str, Any]]) -> None:
+    """Store the templates that are linted together, by file name, and forget the former ones. Not thread-safe."""
+    _templates.clear()
+    _templates.update(templates)
+    _exports.clear()
+    for source, template in _templates.items():
+        for output in _values(template.get("Outputs")):
+            export: Any = output.get("Export")
+            name: Any = cast("Any", export).get("Name") if isinstance(export, Mapping) else None
+            if isinstance(name, str):
+                _exports[name] = (source, output.get("Value"))
+
+
+def find_export(name: str) -> tuple[str, Any] | None:
+    """Return the file whose template exports `name`, and the value that it exports."""
+    return _exports.get(name)
+
+
+def templates_together() -> dict[str, dict[str, Any]]:
+    """Return all templates of this run by file name; none when cfn-lint runs the rules by itself."""
+    return _templates
+
+
+def _values(outputs: Any) -> list[dict[str, Any]]:
+    if not isinstance(outputs, Mapping):
+        return []
+    named = cast("Mapping[str, Any]", outputs)
+    return [cast("dict[str, Any]", one) for one in named.values() if isinstance(one, Mapping)]

@@ -18,7 +18,7 @@ from cfnlint.rules import CloudFormationLintRule, RuleMatch
 
 from headrace.core.arn import partition_of
 from headrace.core.values import as_mapping
-from headrace.lint.exports import find_export, together
+from headrace.lint.inputs import find_export, templates_together
 
 MAPPING = "AWS::Lambda::EventSourceMapping"
 STREAM = "AWS::Kinesis::Stream"
@@ -279,7 +279,7 @@ class Template:
     def around(self) -> list[Template]:
         """Return this template and the templates that are linted with it."""
         if self._neighbours is None:
-            others = together().items()
+            others = templates_together().items()
             self._neighbours = [
                 Template(b, source=s, region=self.region) for s, b in others if s != self.source
             ]

@@ -248,19 +248,26 @@ def key_arn(key_id: str, account: str, region: str) -> str:
 def key_in_moto(arn: str) -> str:
     """Return the ARN of the customer managed key of a queue, a topic, a secret or a table; empty without one."""
     _, _, service, region, account, resource = arn.split(":", 5)
+    try:
+        return _key_in_moto(service, arn, account, region, resource)
+    except LookupError:
+        return ""  # in an account or a Region that has nothing
+
+
+def _key_in_moto(service: str, arn: str, account: str, region: str, resource: str) -> str:
     held: Any = None
     if service == "sqs":
         from moto.sqs.models import sqs_backends
 
-        held = sqs_backends[account][region].queues.get(resource)
+        held = _backend(sqs_backends, account, region).queues.get(resource)
     elif service == "sns":
         from moto.sns.models import sns_backends
 
-        held = sns_backends[account][region].topics.get(arn)
+        held = _backend(sns_backends, account, region).topics.get(arn)
     elif service == "secretsmanager":
         from moto.secretsmanager.models import secretsmanager_backends
 
-        secret: Any = secretsmanager_backends[account][region].secrets.get(arn)
+        secret: Any = _backend(secretsmanager_backends, account, region).secrets.get(arn)
         return "" if secret is None else key_arn(str(secret.kms_key_id or ""), account, region)
     elif service == "dynamodb":
         return key_arn(_key_of_table(account, region, resource), account, region)
@@ -272,7 +279,7 @@ def _key_of_table(account: str, region: str, resource: str) -> str:
     from moto.dynamodb.models import dynamodb_backends
 
     name = resource.removeprefix("table/").partition("/")[0]
-    table: Any = dynamodb_backends[account][region].tables.get(name)
+    table: Any = _backend(dynamodb_backends, account, region).tables.get(name)
     sse_specification: Any = (None if table is None else table.sse_specification) or {}
     return (
         str(sse_specification.get("KMSMasterKeyId") or "")

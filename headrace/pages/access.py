@@ -3,22 +3,27 @@
 Programs sign for the service `headrace`. People open the address that `headrace up` prints; its token becomes a cookie
 that no script can read and no other site can send; it allows reading, and the dashboard's writes with their token.
 Everybody may read health.
+
+Answers a Spark job that asks whether its role may read or write a file in S3: `/_headrace/iam/s3`. The job's FileSystem
+asks (`headrace/spark_submit/java/S3OfRole.java`) with a line for each S3 request that it would make: the operation, the
+bucket and the key, quoted. A header holds the role's session token, which identifies the job.
 """
 
 from __future__ import annotations
 
 import hmac
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, urlencode
+from typing import Any
+from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import is_restricted
-from headrace.aws.gateway.documents import API, refuse, refuse_large, restrain
+from headrace.aws.gateway.documents import API, json_response, refuse, refuse_large, restrain
 from headrace.aws.signatures.authentication import Authentication
 from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.aws.signatures.sigv4 import is_same
-from headrace.pages.s3_access import PATH as ACCESS_PATH
+from headrace.permissions.decisions.decisions import Decisions
 from headrace.services.cloudformation.signals import PATH as ANSWERS_PATH
 
 SERVICE = "headrace"
@@ -61,7 +66,7 @@ class PageAccess:
         """Return a request's refusal when only its headers have arrived. Never blocks."""
         if request.path.startswith(ANSWERS_PATH):
             return refuse_large(request, MOST_ANSWER_BYTES)
-        if request.path == ACCESS_PATH:
+        if request.path == S3_PATH:
             return refuse_large(request, MOST_ACCESS_BYTES)
         if _is_open(request) or request.method in _READING:
             return None
@@ -131,7 +136,7 @@ def _is_open(request: HttpRequest) -> bool:
     """Whether anybody may send a request."""
     if request.path in _OPEN:
         return request.method in _READING
-    if request.path == ACCESS_PATH:
+    if request.path == S3_PATH:
         return request.method == "POST"
     return request.method == "PUT" and request.path.startswith(ANSWERS_PATH)
 
@@ -142,3 +147,43 @@ def _cookie_of(request: HttpRequest) -> str:
     except CookieError:
         return ""
     return "" if cookie is None else cookie.value
+
+
+S3_PATH = "/_headrace/iam/s3"
+_S3_OPERATIONS = frozenset({"GetObject", "PutObject", "DeleteObject", "ListObjectsV2"})
+
+
+def answer_s3_access(decisions: Decisions, request: HttpRequest, __: list[str]) -> HttpResponse:
+    """Record the accesses. Answer 204 if allowed, 403 with AWS's sentence if denied, 400 for a malformed request."""
+    key = request.headers.get("x-headrace-key", "")
+    token = request.headers.get("x-headrace-token", "")
+    if decisions.mode == "off":
+        return HttpResponse(204, [])
+    # Nothing else proves who asks: a key alone is no secret.
+    is_session = decisions.is_session(key, token)
+    permit = decisions.permit_of(key, token, decisions.account) if is_session else None
+    if permit is None:
+        return json_response({"message": "Give the key and the token of a role's session."}, 400)
+    region = request.headers.get("x-headrace-region", "") or decisions.region
+    acting = permit.acting
+    account = decisions.account if acting is None else acting.arn.split(":")[4]
+    for line in request.body.decode(errors="replace").splitlines():
+        operation, _, target = line.partition(" ")
+        bucket, _, quoted = target.partition(" ")
+        if operation not in _S3_OPERATIONS:
+            return json_response({"message": f"{line} is not an access to S3."}, 400)
+        params = _s3_params(operation, bucket, unquote_plus(quoted))
+        try:
+            permit.ask("s3", operation, params, account=account, region=region)
+        except AwsError as refusal:
+            return HttpResponse(
+                403, [("Content-Type", "text/plain; charset=utf-8")], refusal.message.encode()
+            )
+    return HttpResponse(204, [])
+
+
+def _s3_params(operation: str, bucket: str, key: str) -> dict[str, Any]:
+    if operation == "ListObjectsV2":
+        # As S3A lists: the prefix is the folder; for the bucket's root it is empty.
+        return {"Bucket": bucket, "Prefix": f"{key}/" if key else "", "Delimiter": "/"}
+    return {"Bucket": bucket, "Key": key}

@@ -22,7 +22,7 @@ from headrace.aws.gateway.faults import FaultRefused, Faults
 from headrace.aws.protocols.owned_service import with_newer
 from headrace.aws.protocols.service import DataPage, FidelityTable, NothingToShow, ServiceApi
 from headrace.core.html import element, table
-from headrace.pages import health, s3_access
+from headrace.pages import access, health
 from headrace.pages.health import Health
 from headrace.pages.routes import HOME, Answer, Route, Routes, for_people, wants_json
 from headrace.pages.spark import SPARK_PATH, SparkPages
@@ -219,7 +219,7 @@ def permission_routes(decisions: Decisions) -> list[Route]:
         Route(f"{PERMISSIONS_PATH}/policy", partial(_policy, decisions), ("GET",)),
         Route(f"{PERMISSIONS_PATH}/why", partial(_why, decisions), ("GET",)),
         Route(f"{PERMISSIONS_PATH}/accesses", partial(_accesses, decisions), ("GET",)),
-        Route(s3_access.PATH, partial(s3_access.answer, decisions), ("POST",)),
+        Route(access.S3_PATH, partial(access.answer_s3_access, decisions), ("POST",)),
         Route(PERMISSIONS_PATH, partial(_report, decisions)),
     ]
 

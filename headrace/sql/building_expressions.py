@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -360,9 +361,13 @@ class ExpressionBuilder:
         return Literal(unquote(token), STRING, place=place_of(meta))
 
     def build_integer(self, meta: Meta, token: Token) -> Expression:
-        if len(token) > 19 or int(token) > _LARGEST_BIGINT:
-            return self.build_decimal(meta, token)
-        number = int(token)
+        digits = token.lstrip("0") or "0"
+        if len(digits) > 19 or int(digits) > _LARGEST_BIGINT:
+            raise SqlError(
+                f"a whole number is at most {_LARGEST_BIGINT}; with a point it is a DECIMAL",
+                place_of(meta),
+            )
+        number = int(digits)
         return Literal(number, INT if number <= _LARGEST_INT else BIGINT, place=place_of(meta))
 
     def build_decimal(self, meta: Meta, token: Token) -> Expression:
@@ -373,7 +378,10 @@ class ExpressionBuilder:
         return Literal(str(token), SqlType("DECIMAL", digits=digits), place=place_of(meta))
 
     def build_double(self, meta: Meta, token: Token) -> Expression:
-        return Literal(float(token), DOUBLE, place=place_of(meta))
+        number = float(token)
+        if math.isinf(number):
+            raise SqlError(f"{token[:40]} is larger than a DOUBLE", place_of(meta))
+        return Literal(number, DOUBLE, place=place_of(meta))
 
     def build_true(self, meta: Meta) -> Expression:
         return Literal(True, BOOLEAN, place=place_of(meta))

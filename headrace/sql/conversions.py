@@ -17,16 +17,20 @@ import math
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from headrace.sql.operators import EPOCH, moment
 from headrace.sql.types import BIGINT, DATE, INT, STRING, TIMESTAMP, Function, SqlType
 
 _TRUE, _FALSE = frozenset({"t", "true", "y", "yes", "1"}), frozenset({"f", "false", "n", "no", "0"})
 _BOUNDS = {"INT": 2**31, "BIGINT": 2**63}
+
+
+# A DECIMAL has up to 38 digits, and Python's numbers have 28 if nothing is said.
+MANY_DIGITS = Context(prec=76)
 
 
 def millis(moment: datetime) -> int:
@@ -116,7 +120,7 @@ def decimal(value: Any, type_: SqlType) -> Decimal | None:
     precision, scale = type_.digits
     try:
         number = Decimal(str(value).strip()).quantize(
-            Decimal(1).scaleb(-scale), rounding="ROUND_HALF_UP"
+            Decimal(1).scaleb(-scale), rounding="ROUND_HALF_UP", context=MANY_DIGITS
         )
     except InvalidOperation:
         return None
@@ -209,9 +213,13 @@ def as_json(value: Any) -> Any:
     return value
 
 
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # Each run of letters: the expression that reads it, and its part of a time.
 _READERS = {
     "yyyy": (r"(\d{4})", "year"),
+    # Of this century.
+    "yy": (r"(\d{2})", "year of 100"),
+    "MMM": (f"((?i:{'|'.join(MONTHS)}))", "month"),
     "MM": (r"(\d{2})", "month"),
     "M": (r"(\d{1,2})", "month"),
     "dd": (r"(\d{2})", "day"),
@@ -225,9 +233,9 @@ _READERS = {
     "ss": (r"(\d{2})", "second"),
     "s": (r"(\d{1,2})", "second"),
     **{"S" * n: (rf"(\d{{{n}}})", "fraction") for n in range(1, 10)},
-    "X": (r"(Z|[+-]\d{2}(?:\d{2})?)", "zone"),
-    "XX": (r"(Z|[+-]\d{4})", "zone"),
-    "XXX": (r"(Z|[+-]\d{2}:\d{2})", "zone"),
+    "X": (r"([Zz]|[+-]\d{2}(?:\d{2})?)", "zone"),
+    "XX": (r"([Zz]|[+-]\d{4})", "zone"),
+    "XXX": (r"([Zz]|[+-]\d{2}:\d{2})", "zone"),
     "Z": (r"([+-]\d{4})", "zone"),
 }
 _PIECES = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
@@ -276,18 +284,23 @@ def read(text: str, pattern: str) -> datetime:
         raise ValueError(f"{text!r} is not like {pattern!r}")
     parts = dict(zip(names, match.groups(), strict=False))
     zone = parts.pop("zone", "Z")
+    if "year of 100" in parts:
+        parts["year"] = f"20{parts.pop('year of 100')}"
     micros = int(parts.pop("fraction", "0").ljust(9, "0")[:6])
     moment = {
         "year": 1970,
         "month": 1,
         "day": 1,
-        **{name: int(value) for name, value in parts.items()},
+        **{
+            name: int(value) if value.isdigit() else MONTHS.index(value.capitalize()) + 1
+            for name, value in parts.items()
+        },
     }
     return datetime(**moment, microsecond=micros, tzinfo=_zone(zone)).astimezone(UTC)  # type: ignore[arg-type]
 
 
 def _zone(text: str) -> timezone:
-    if text == "Z":
+    if text in ("Z", "z"):
         return UTC
     digits = text[1:].replace(":", "").ljust(4, "0")
     offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
@@ -311,6 +324,10 @@ def write(moment: datetime, pattern: str) -> str:
             written.append("Z")
         elif text == "Z":
             written.append("+0000")
+        elif text == "MMM":
+            written.append(MONTHS[moment.month - 1])
+        elif text == "yy":
+            written.append(f"{moment.year % 100:02}")
         else:
             written.append(f"{values[text[0]]:0{len(text)}}")
     return "".join(written)
@@ -379,13 +396,28 @@ def _spark_add_date(sign: str) -> Callable[[str, str, str], str]:
     )
 
 
+def is_zone(name: str) -> bool:
+    """Return whether a text is a zone's name, or an offset such as +02:00."""
+    is_offset = re.fullmatch(r"[+-](0\d|1[0-7]):?[0-5]\d", name) is not None
+    return is_offset or name in available_timezones()
+
+
+def _zone_by_name(name: str) -> tzinfo:
+    return _zone(name) if name[0] in "+-" else ZoneInfo(name)
+
+
+def spark_zone(name: str) -> str:
+    """Return a zone's constant as Spark reads it: with a colon."""
+    return re.sub(r"^'([+-]\d\d)(\d\d)'$", r"'\1:\2'", name)
+
+
 def _in_zone(time: datetime, zone: str) -> datetime:
     """Return a time whose UTC clock shows what the zone's clock shows."""
-    return time.astimezone(ZoneInfo(zone)).replace(tzinfo=UTC)
+    return time.astimezone(_zone_by_name(zone)).replace(tzinfo=UTC)
 
 
 def _from_zone(time: datetime, zone: str) -> datetime:
-    return time.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
+    return time.replace(tzinfo=_zone_by_name(zone)).astimezone(UTC)
 
 
 def _write(time: datetime, pattern: str, zone: str = "UTC") -> str:
@@ -397,13 +429,13 @@ def _read(text: str, pattern: str, zone: str = "UTC") -> datetime:
 
 
 def _spark_write(time: str, pattern: str, zone: str = "'UTC'") -> str:
-    time = time if zone == "'UTC'" else f"from_utc_timestamp({time}, {zone})"
+    time = time if zone == "'UTC'" else f"from_utc_timestamp({time}, {spark_zone(zone)})"
     return f"date_format({time}, {pattern})"
 
 
 def _spark_read(text: str, pattern: str, zone: str = "'UTC'") -> str:
     time = f"to_timestamp({text}, {pattern})"
-    return time if zone == "'UTC'" else f"to_utc_timestamp({time}, {zone})"
+    return time if zone == "'UTC'" else f"to_utc_timestamp({time}, {spark_zone(zone)})"
 
 
 def _field(field: str, time: datetime) -> int:
@@ -437,7 +469,8 @@ TIME_FUNCTIONS: tuple[Function, ...] = (
              lambda ms, *rest: _write(moment(ms), *rest)),
     Function("STRINGTOTIMESTAMP", "SSS?", BIGINT,
              lambda *a: f"unix_millis({_spark_read(*a)})", lambda *a: millis(_read(*a))),
-    Function("CONVERT_TZ", "TSS", TIMESTAMP, "from_utc_timestamp(to_utc_timestamp({0}, {1}), {2})",
+    Function("CONVERT_TZ", "TSS", TIMESTAMP,
+             lambda t, a, b: f"from_utc_timestamp(to_utc_timestamp({t}, {spark_zone(a)}), {spark_zone(b)})",
              lambda t, a, b: _in_zone(_from_zone(t, a), b)),
     Function("TIMESTAMPADD", "UIT", TIMESTAMP, _spark_add(""), _add),
     Function("TIMESTAMPSUB", "UIT", TIMESTAMP, _spark_add("-"), lambda u, n, t: _add(u, -n, t)),

@@ -24,7 +24,14 @@ from headrace.sql import conversions, values
 from headrace.sql.join_chains import is_part, owner_of, take_chains_apart
 from headrace.sql.matching import Matcher
 from headrace.sql.plan import ROWTIME, MatchPlan, QueryPlan, Relation, Script
-from headrace.sql.records import Record, Row, error_of, read_record, sequence_number
+from headrace.sql.records import (
+    Record,
+    Row,
+    error_of,
+    read_record,
+    record_of,
+    sequence_number,
+)
 from headrace.sql.running_query import SETTLED_AFTER, RunningQuery, aggregate_of, comparable
 from headrace.sql.statements import Frame
 from headrace.sql.values import evaluator
@@ -157,7 +164,10 @@ class Fold:
                 # What a query writes is what another one reads.
                 target = self.script.relations[target.name.lower()]
                 if target.stream:
-                    data = None if row.deleted else {**result.columns}
+                    data: Any = None
+                    if not row.deleted:
+                        is_line = target.format == "CSV"
+                        data = record_of(target, row.columns)[1] if is_line else {**result.columns}
                     self.take(target.stream, Record(data, row.key, row.time))
                 else:
                     columns = {

@@ -5,7 +5,6 @@
 # A value of SQL is of any type until it is computed; re2 has no types.
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
@@ -13,8 +12,10 @@ from typing import Any
 
 import re2
 
-from headrace.sql.conversions import TIME_FUNCTIONS
-from headrace.sql.functions_text import GROUP_FUNCTIONS, TEXT_FUNCTIONS, json_text, literal_split
+from headrace.sql.conversions import MANY_DIGITS, TIME_FUNCTIONS, text
+from headrace.sql.functions_groups import GROUP_FUNCTIONS
+from headrace.sql.functions_text import TEXT_FUNCTIONS, literal_split
+from headrace.sql.operators import distinct
 from headrace.sql.statements import Call
 from headrace.sql.types import (
     BIGINT,
@@ -55,9 +56,13 @@ def _values(types: Sequence[SqlType]) -> SqlType:
 
 
 def _round_type(types: Sequence[SqlType]) -> SqlType:
-    if len(types) == 1:
-        return BIGINT if types[0].name != "DECIMAL" else types[0]
-    return types[0]
+    if len(types) > 1:
+        return types[0]
+    if types[0].name != "DECIMAL":
+        return BIGINT
+    precision, scale = types[0].digits
+    # One digit more, as Spark has it: 9.9 is 10.
+    return SqlType("DECIMAL", digits=(min(precision - scale + 1, 38), 0))
 
 
 def _substring(text: str, start: int, length: int | None = None) -> str:
@@ -73,7 +78,9 @@ def _round(number: Any, digits: int = 0) -> Any:
         return number
     if isinstance(number, float) and not math.isfinite(number):
         raise ValueError(number)
-    value = Decimal(str(number)).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_HALF_UP)
+    value = Decimal(str(number)).quantize(
+        Decimal(1).scaleb(-digits), rounding=ROUND_HALF_UP, context=MANY_DIGITS
+    )
     return value if isinstance(number, Decimal) else float(value)
 
 
@@ -127,10 +134,13 @@ def _spark_log(value: str, function: str) -> str:
 
 
 def _split(text: str, delimiter: str) -> list[str]:
-    return text.split(delimiter) if delimiter else list(text)
+    return text.split(delimiter) if delimiter else list(text) or [""]
 
 
-def _pad(text: str, length: int, padding: str, *, left: bool) -> str | None:
+_SPACES = "".join(map(chr, range(33)))
+
+
+def _pad(text: Any, length: int, padding: Any, *, left: bool) -> Any:
     if length > MOST_CHARACTERS:
         raise ValueError(length)
     if length < 0 or not padding:
@@ -154,23 +164,15 @@ def _place(text: str, part: str, position: int = 1, occurrence: int = 1) -> int:
 def _spark_place(text: str, part: str, position: str = "", occurrence: str = "1") -> str:
     if not position:
         return f"instr({text}, {part})"
-    at_part = f"substring({text}, p, length({part})) = {part}"
-    places = f"filter(sequence(1, greatest(length({text}), 1)), p -> {at_part})"
-    on = f"filter({places}, p -> p >= {position})"
+    at_part = f"substring({text}, _p, length({part})) = {part}"
+    places = f"filter(sequence(1, greatest(length({text}), 1)), _p -> {at_part})"
+    on = f"filter({places}, _p -> _p >= {position})"
     back = (
-        f"filter(reverse({places}), p -> p <= length({text}) + {position} + 1 AND {position} < 0)"
+        f"filter(reverse({places}), _p -> _p <= length({text}) + {position} + 1 AND {position} < 0)"
     )
     found = f"coalesce(get(if({position} > 0, {on}, {back}), {occurrence} - 1), 0)"
     given = " AND ".join(f"{one} IS NOT NULL" for one in (text, part, position, occurrence))
     return f"CASE WHEN {given} THEN {found} END"
-
-
-def _json_at(text: str, path: str) -> str | None:
-    """Return the value at a JSON path of names and indexes, `$.a.b[0]`, as text."""
-    value: Any = json.loads(text)
-    for name, index in re2.findall(r"\.(\w+)|\[(\d+)\]", path.removeprefix("$")):
-        value = value[name] if name else value[int(index)]
-    return json_text(value)
 
 
 def _extract(text: str, pattern: str, group: int = 0) -> str | None:
@@ -228,8 +230,8 @@ def _spark_ordered(array: str, order: str = "'ASC'") -> str:
 
 
 _SPARK_ENTRIES = {
-    False: "transform(map_entries({0}), e -> named_struct('K', e.key, 'V', e.value))",
-    True: "array_sort(transform(map_entries({0}), e -> named_struct('K', e.key, 'V', e.value)))",
+    False: "transform(map_entries({0}), _e -> named_struct('K', _e.key, 'V', _e.value))",
+    True: "array_sort(transform(map_entries({0}), _e -> named_struct('K', _e.key, 'V', _e.value)))",
 }
 
 
@@ -264,14 +266,25 @@ def _spark_map(pairs: str) -> str:
     return f"map_from_entries(filter({pairs}, e -> e.k IS NOT NULL))"
 
 
+def _reduce(items: Any, start: Any, function: Callable[..., Any]) -> Any:
+    if items is None or start is None:
+        return start
+    result = start
+    for item in items.items() if isinstance(items, dict) else ((item,) for item in items):
+        result = function(result, *item)
+    return result
+
+
 def _spark_reduce(values: str, start: str, function: str) -> str:
     names, _, body = function.partition(" -> ")
     parameters = names.strip("()").split(", ")
     if len(parameters) == 2:
-        return f"aggregate({values}, {start}, {function})"
-    state, key, value = parameters
-    pair = f"zip_with(array(_e.key), array(_e.value), ({key}, {value}) -> {body})[0]"
-    return f"aggregate(map_entries({values}), {start}, ({state}, _e) -> {pair})"
+        reduced = f"aggregate({values}, {start}, {function})"
+    else:
+        state, key, value = parameters
+        pair = f"zip_with(array(_e.key), array(_e.value), ({key}, {value}) -> {body})[0]"
+        reduced = f"aggregate(map_entries({values}), {start}, ({state}, _e) -> {pair})"
+    return f"CASE WHEN {values} IS NULL OR {start} IS NULL THEN {start} ELSE {reduced} END"
 
 
 _SPARK_SLICE = (
@@ -279,7 +292,7 @@ _SPARK_SLICE = (
     "THEN slice({0}, {1}, {2} - {1} + 1) END"
 )
 _SPARK_PAD = (
-    "CASE WHEN {{2}} <> '' AND {{1}} BETWEEN 0 AND 10485760 THEN {}({{0}}, {{1}}, {{2}}) END"
+    "CASE WHEN length({{2}}) > 0 AND {{1}} BETWEEN 0 AND 10485760 THEN {}({{0}}, {{1}}, {{2}}) END"
 )
 _TABLE: tuple[Function, ...] = (
     # Numbers.
@@ -290,7 +303,7 @@ _TABLE: tuple[Function, ...] = (
     Function("FLOOR", "N", lambda t: BIGINT if t[0].is_integer else t[0],
              "({0} - {0} + floor({0}))", lambda x: float(math.floor(x)) if isinstance(x, float) else math.floor(x)),
     Function("ROUND", "NI?", _round_type,
-             lambda x, n=None: f"round({x}, {n})" if n else f"cast(round({x}) AS BIGINT)",
+             lambda x, n=None: f"round({x}, {n})" if n else f"round({x})",
              lambda x, n=None: _round_to_whole(x) if n is None else _round(x, n)),
     Function("SQRT", "N", DOUBLE, "sqrt(cast({0} AS DOUBLE))", lambda x: math.sqrt(x) if x >= 0 else math.nan),
     Function("EXP", "N", DOUBLE, "exp(cast({0} AS DOUBLE))", math.exp),
@@ -333,9 +346,9 @@ _TABLE: tuple[Function, ...] = (
     Function("LCASE", "S", STRING, "lower({0})", str.lower),
     Function("UCASE", "S", STRING, "upper({0})", str.upper),
     Function("LEN", "S", INT, "length({0})", len),
-    Function("LPAD", "SIS", STRING, _SPARK_PAD.format("lpad"),
+    Function("LPAD", "YIY", first, _SPARK_PAD.format("lpad"),
              lambda s, n, p: _pad(s, n, p, left=True)),
-    Function("RPAD", "SIS", STRING, _SPARK_PAD.format("rpad"),
+    Function("RPAD", "YIY", first, _SPARK_PAD.format("rpad"),
              lambda s, n, p: _pad(s, n, p, left=False)),
     Function("REPLACE", "SSS", STRING, "replace({0}, {1}, {2})",
              lambda s, old, new: s.replace(old, new) if old else s),
@@ -345,18 +358,18 @@ _TABLE: tuple[Function, ...] = (
     Function("REGEXP_REPLACE", "SSS", STRING, "regexp_replace({0}, {1}, {2})", _replace),
     Function("SPLIT", "SS", array_of(STRING), literal_split, _split),
     Function("SUBSTRING", "SII?", STRING, lambda *a: f"substring({', '.join(a)})", _substring),
-    Function("TRIM", "S", STRING, "trim({0})", lambda s: s.strip(" ")),
-    Function("CHR", "I", STRING, "chr({0})", chr),
+    # What Java's trim takes off: every character up to the space.
+    Function("TRIM", "S", STRING, "regexp_replace({0}, '^[\\\\x00-\\\\x20]+|[\\\\x00-\\\\x20]+\\\\z', '')",
+             lambda s: s.strip(_SPACES)),
     Function("COALESCE", "**+", widest, lambda *a: f"coalesce({', '.join(a)})",
              lambda *a: next(iter(present(a)), None), takes_null=True),
     Function("NULLIF", "**", first, "nullif({0}, {1})", lambda a, b: None if a == b else a, takes_null=True),
     Function("IFNULL", "**", widest, "coalesce({0}, {1})", lambda a, b: b if a is None else a, takes_null=True),
-    Function("EXTRACTJSONFIELD", "SS", STRING, "get_json_object({0}, {1})", _json_at),
     # Collections.
     # Spark does not know whether an array with a NULL has what is not beside it.
     Function("ARRAY_CONTAINS", "A*", BOOLEAN,
              "if({0} IS NULL OR {1} IS NULL, NULL, coalesce(array_contains({0}, {1}), false))", lambda a, x: x in a),
-    Function("ARRAY_LENGTH", "A", INT, "array_size({0})", len),
+    Function("ARRAY_LENGTH", "A", INT, "coalesce(array_size({0}), 0)", lambda a: len(a or ()), takes_null=True),
     Function("ARRAY_DISTINCT", "A", first, "array_distinct({0})", unique),
     Function("ARRAY_EXCEPT", "AA", first, "array_except({0}, {1})",
              lambda a, b: unique([x for x in a if x not in b])),
@@ -365,11 +378,13 @@ _TABLE: tuple[Function, ...] = (
     Function("ARRAY_UNION", "AA", first, "array_union({0}, {1})", lambda a, b: unique([*a, *b])),
     Function("ARRAY_CONCAT", "AA", widest, "coalesce(concat({0}, {1}), {0}, {1})",
              lambda a, b: None if a is None and b is None else [*(a or ()), *(b or ())], takes_null=True),
-    Function("ARRAY_JOIN", "AS?", STRING, lambda a, d="','": f"array_join({a}, {d})",
-             lambda a, d=",": d.join(str(x) for x in present(a))),
+    Function("ARRAY_JOIN", "AS?", STRING,
+             lambda a, d="','": f"array_join(transform({a}, _x -> cast(_x AS STRING)), coalesce({d}, ''), 'null')",
+             lambda a, d=",": (d or "").join("null" if x is None else text(x) for x in a), null_from=1),
     Function("ARRAY_MAX", "A", element, "array_max({0})", lambda a: max(present(a), default=None)),
     Function("ARRAY_MIN", "A", element, "array_min({0})", lambda a: min(present(a), default=None)),
-    Function("ARRAY_REMOVE", "A*", first, "array_remove({0}, {1})", lambda a, x: [y for y in a if y != x]),
+    Function("ARRAY_REMOVE", "A*", first, "filter({0}, _x -> NOT (_x <=> {1}))",
+             lambda a, x: [y for y in a if distinct(x, y)], null_from=1),
     Function("ARRAY_SORT", "AK?", first, _spark_ordered, _sort_values),
     Function("SLICE", "AII", first, _SPARK_SLICE, _slice),
     Function("GENERATE_SERIES", "III?", lambda t: array_of(widest(t)), _spark_series, _series),
@@ -387,7 +402,7 @@ _TABLE: tuple[Function, ...] = (
              _spark_transform, _transform),
     Function("FILTER", "CL", first, lambda c, f: f"map_filter({c}, {f})" if f.startswith("(") else f"filter({c}, {f})",
              lambda c, f: {k: v for k, v in c.items() if f(k, v)} if isinstance(c, dict) else [x for x in c if f(x)]),
-    Function("REDUCE", "C*L", lambda t: t[1], _spark_reduce, lambda c, start, f: _reduce(c, start, f)),
+    Function("REDUCE", "C*L", lambda t: t[1], _spark_reduce, _reduce, takes_null=True),
     Function("AS_VALUE", "*", first, "{0}", lambda value: value),
     *GROUP_FUNCTIONS,
     *TEXT_FUNCTIONS,
@@ -427,10 +442,7 @@ NOT_BUILT = {
         ("FORMAT_TIME", "PARSE_TIME", "TIMEADD", "TIMESUB", "CHAR_TO_TIME", "TIME_TO_CHAR"),
         "Spark before 4.1 has no TIME; use a TIMESTAMP"
     ),
-    **dict.fromkeys(
-        ("BIGINT_FROM_BYTES", "INT_FROM_BYTES", "DOUBLE_FROM_BYTES"),
-        "Spark SQL reads no numbers from bytes; send them as JSON numbers",
-    ),
+    "DOUBLE_FROM_BYTES": "Spark SQL reads no DOUBLE from bytes; send it as a JSON number",
     "JSON_ARRAY_CONTAINS": "Spark SQL does not compare within JSON; use ARRAY_CONTAINS(JSON_ITEMS(text), 'value')",
     "JSON_CONCAT": "Spark SQL does not join JSON texts; read their parts with EXTRACTJSONFIELD",
     **dict.fromkeys(
@@ -446,13 +458,6 @@ NOT_BUILT = {
     "GROUP_RANK": "it takes a CURSOR, and Spark ranks no rows of a stream; TOPK gives a window's largest values",
     **dict.fromkeys(("LAG", "EXP_AVG"), "a sliding window is a whole; MATCH_RECOGNIZE has PREV(x, n)"),
 }  # fmt: skip
-
-
-def _reduce(items: Any, start: Any, function: Callable[..., Any]) -> Any:
-    result = start
-    for item in items.items() if isinstance(items, dict) else ((item,) for item in items):
-        result = function(result, *item)
-    return result
 
 
 def find_function(name: str) -> Function | None:

@@ -9,11 +9,9 @@ import base64
 import json
 
 # A value of SQL is of any type until it is computed.
-import math
 import unicodedata
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 from urllib.parse import quote_plus, unquote, unquote_plus, urlsplit
 
 import re2
@@ -23,17 +21,11 @@ from headrace.sql.types import (
     BIGINT,
     BOOLEAN,
     BYTES,
-    DOUBLE,
     INT,
     STRING,
     Function,
-    SqlType,
     array_of,
-    element,
-    first,
     map_of,
-    present,
-    unique,
 )
 
 ENCODINGS = ("hex", "utf8", "ascii", "base64")
@@ -78,13 +70,17 @@ def write_json(value: Any) -> str:
     return text(value) if isinstance(value, float) and isinstance(plain, float) else _dump(plain)
 
 
+# A path of names and of places; $.* and [*] are Spark's own.
+JSON_PATH = r"\$(\.[^.\[*]+|\['[^'*]*'\]|\[[0-9]+\])*"
+
+
 def _dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def json_text(value: Any) -> str | None:
     """Return a value within a JSON text as Spark gives it as a STRING."""
-    return value if value is None or isinstance(value, str) else _dump(value)
+    return value if value is None or isinstance(value, str) else write_json(value)
 
 
 def _read_typed_json(value: str, kind: type) -> Any:
@@ -96,7 +92,11 @@ def _read_typed_json(value: str, kind: type) -> Any:
 
 def _to_bytes(value: str, encoding: str) -> bytes:
     if encoding == "hex":
-        return bytes.fromhex(value)
+        match = re2.fullmatch(_HEX, value)
+        if match is None:
+            raise ValueError(value)
+        digits = next((one for one in match.groups() if one), "")
+        return bytes.fromhex("0" * (len(digits) % 2 * value.startswith("0x")) + digits)
     if encoding == "base64":
         return base64.b64decode(value, validate=True)
     return value.encode("ascii" if encoding == "ascii" else "utf-8", "replace")
@@ -107,17 +107,23 @@ def _from_bytes(value: bytes, encoding: str) -> str:
         return value.hex()
     if encoding == "base64":
         return base64.b64encode(value).decode()
-    return value.decode("utf-8", "replace")
+    return value.decode("ascii" if encoding == "ascii" else "utf-8", "replace")
 
 
 def _spark_to_bytes(value: str, encoding: str) -> str:
     return {
-        "'hex'": f"unhex({value})",
+        # Spark takes an odd number of digits, and no mark.
+        "'hex'": f"CASE WHEN {value} RLIKE '^{_HEX_IN_SPARK}$' "
+        f"THEN unhex(regexp_replace({value}, '^0x|^[Xx]\\'|\\'$', '')) END",
         "'base64'": f"unbase64({value})",
-        "'ascii'": f"encode({value}, 'US-ASCII')",
+        # What ASCII has not would end Spark 4's job.
+        "'ascii'": f"encode(regexp_replace({value}, '[^\\\\x00-\\\\x7F]', '?'), 'US-ASCII')",
     }.get(encoding, f"encode({value}, 'UTF-8')")
 
 
+# Digits in pairs, also as X'..'; any number of them after 0x.
+_HEX = "0x([0-9A-Fa-f]*)|[Xx]'((?:[0-9A-Fa-f]{2})*)'|((?:[0-9A-Fa-f]{2})*)"
+_HEX_IN_SPARK = f"({_HEX})".replace("'", "\\'")
 # Of bytes that are no UTF-8 Spark 4 would end the job.
 _SPARK_IS_TEXT = (
     "regexp_replace(hex({}), '\\\\G([0-7].|(C[2-9A-F]|D.)[89AB].|E0[AB].[89AB].|E[1-9ABCEF][89AB].[89AB].|"
@@ -130,7 +136,34 @@ def _spark_from_bytes(value: str, encoding: str) -> str:
         "'hex'": f"lower(hex({value}))",
         # Some versions of Spark break the line after 76 characters.
         "'base64'": f"replace(base64({value}), '\\r\\n', '')",
+        # A byte that ASCII has not is U+FFFD.
+        "'ascii'": f"decode(unhex(regexp_replace(hex({value}), "
+        "'\\\\G((?:[0-7].)*)[89A-F].', '$1EFBFBD')), 'UTF-8')",
     }.get(encoding, f"CASE WHEN {_SPARK_IS_TEXT.format(value)} THEN decode({value}, 'UTF-8') END")
+
+
+def _number(value: bytes, size: int, order: str = "BIG_ENDIAN") -> int | None:
+    """Return the whole number of `size` bytes; None of other bytes and of an order that is none."""
+    if len(value) != size or order.upper() not in _ORDERS:
+        return None
+    return int.from_bytes(value, _ORDERS[order.upper()], signed=True)
+
+
+def _spark_number(value: str, size: int, order: str = "'BIG_ENDIAN'") -> str:
+    name = order.strip("'").upper()
+    if name not in _ORDERS:
+        return f"CASE WHEN false THEN length({value}) END"
+    digits = f"hex({value})"
+    if name != "BIG_ENDIAN":
+        pairs = (f"substring({digits}, {place}, 2)" for place in range(2 * size - 1, 0, -2))
+        digits = f"concat({', '.join(pairs)})"
+    # conv() is of 64 bits.
+    sign = f"if({digits} >= '8', repeat('F', {16 - 2 * size}), '')"
+    number = f"cast(conv(concat({sign}, {digits}), 16, -10) AS {'INT' if size == 4 else 'BIGINT'})"
+    return f"CASE WHEN length({value}) = {size} THEN {number} END"
+
+
+_ORDERS: dict[str, Literal["big", "little"]] = {"BIG_ENDIAN": "big", "LITTLE_ENDIAN": "little"}
 
 
 def _mask(value: str, *masks: str | None) -> str:
@@ -181,12 +214,10 @@ def _decoded(text_: str) -> str:
 
 
 def _spark_parameter(url: str, name: str) -> str:
-    key = _decoded("substring_index(p, '=', 1)")
-    value = _decoded("substring(p, instr(p, '=') + 1)")
-    parts = (
-        f"filter(split(parse_url({url}, 'QUERY'), '&'), p -> {key} = {name} AND instr(p, '=') > 0)"
-    )
-    return f"get(transform({parts}, p -> {value}), 0)"
+    key = _decoded("substring_index(_p, '=', 1)")
+    value = _decoded("substring(_p, instr(_p, '=') + 1)")
+    parts = f"filter(split(parse_url({url}, 'QUERY'), '&'), _p -> {key} = {name} AND instr(_p, '=') > 0)"
+    return f"get(transform({parts}, _p -> {value}), 0)"
 
 
 def _parameter(value: str, name: str) -> str | None:
@@ -212,7 +243,7 @@ def _split_by(value: str, pattern: str) -> list[str]:
 
 def _split_to_map(value: str, between: str, within: str) -> dict[str, str]:
     pairs = [entry.split(within) for entry in value.split(between)]
-    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+    return {pair[0]: pair[1] for pair in pairs if len(pair) > 1}
 
 
 def literal_split(value: str, delimiter: str) -> str:
@@ -222,8 +253,8 @@ def literal_split(value: str, delimiter: str) -> str:
 
 
 def _spark_split_to_map(value: str, between: str, within: str) -> str:
-    pairs = f"transform({literal_split(value, between)}, e -> {literal_split('e', within)})"
-    pairs = f"transform(filter({pairs}, p -> size(p) = 2), p -> struct(p[0], p[1]))"
+    pairs = f"transform({literal_split(value, between)}, _e -> {literal_split('_e', within)})"
+    pairs = f"transform(filter({pairs}, _p -> size(_p) > 1), _p -> struct(_p[0], _p[1]))"
     return f"CASE WHEN {between} <> '' AND {within} <> '' THEN map_from_entries({pairs}) END"
 
 
@@ -235,15 +266,73 @@ def _place(value: str | None, *values: str | None) -> int:
     return 0 if value is None or value not in values else values.index(value) + 1
 
 
+# UTF-16 as Java escapes it; half a pair is no character.
+_LOW = r"\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}"
+_ESCAPES = (
+    r"(\\u([0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|"
+    rf"[Dd][89ABab][0-9A-Fa-f]{{2}}{_LOW}))+"
+)
+
+
+def _character(code: Any) -> str | None:
+    """Return the character of a number, or those of a text of escapes."""
+    if isinstance(code, int):
+        return chr(code) if 0 <= code < 0xD800 or 0xE000 <= code <= 0x10FFFF else None
+    if not re2.fullmatch(_ESCAPES, code):
+        return None
+    return bytes.fromhex(code.replace("\\u", "")).decode("utf-16-be")
+
+
+def _spark_character(code: str) -> str:
+    # Spark's chr() has 256 characters.
+    escapes = _ESCAPES.replace("\\", "\\\\")
+    of_text = (
+        f"CASE WHEN {code} RLIKE '^{escapes}$' "
+        f"THEN decode(unhex(replace({code}, '\\\\u', '')), 'UTF-16BE') END"
+    )
+    number = f"cast({code} AS BIGINT)"
+    is_one = f"{number} BETWEEN 0 AND 55295 OR {number} BETWEEN 57344 AND 1114111"
+    of_number = f"CASE WHEN {is_one} THEN decode(unhex(lpad(hex({number}), 8, '0')), 'UTF-32') END"
+    return f"if(typeof({code}) = 'string', {of_text}, {of_number})"
+
+
+def _json_at(text: str, path: str) -> str | None:
+    """Return the value at a JSON path of names and indexes, `$.a.b[0]`, as text."""
+    if not re2.fullmatch(JSON_PATH, path):
+        return None
+    value = read_json(text)
+    for name, quoted, index in re2.findall(r"\.([^.\[]+)|\['([^']*)'\]|\[(\d+)\]", path):
+        if index and not isinstance(value, list):
+            return None
+        value = value[int(index)] if index else value[name or quoted]
+    return json_text(value)
+
+
+def _spark_json_at(text: str, path: str) -> str:
+    # Spark's paths have wildcards too, and a name's brackets; a constant needs no test.
+    found = f"get_json_object({text}, {path})"
+    if path.startswith("'") and re2.fullmatch(JSON_PATH, path[1:-1]):
+        return found
+    pattern = JSON_PATH.replace("\\", "\\\\").replace("'", "\\'")
+    return f"CASE WHEN {path} RLIKE '^{pattern}$' THEN {found} END"
+
+
 TEXT_FUNCTIONS: tuple[Function, ...] = (
     # Text and bytes.
+    Function("CHR", "H", STRING, _spark_character, _character),
     Function("ELT", "IS+", STRING, lambda *a: f"elt({', '.join(a)})", _nth, null_from=1),
     Function("FIELD", "SS+", INT, lambda s, *a: f"cast(coalesce(array_position(array({', '.join(a)}), {s}), 0) AS INT)",
              _place, takes_null=True),
     Function("ENCODE", "SEE", STRING, lambda s, a, b: _spark_from_bytes(_spark_to_bytes(s, a), b),
              lambda s, a, b: _from_bytes(_to_bytes(s, a), b)),
     Function("TO_BYTES", "SE", BYTES, _spark_to_bytes, _to_bytes),
-    Function("FROM_BYTES", "XE", STRING, _spark_from_bytes, _from_bytes),
+    # ENCODE writes hexadecimal digits in small letters, FROM_BYTES in capitals.
+    Function("FROM_BYTES", "XE", STRING,
+             lambda v, e: f"hex({v})" if e == "'hex'" else _spark_from_bytes(v, e),
+             lambda v, e: v.hex().upper() if e == "hex" else _from_bytes(v, e)),
+    Function("INT_FROM_BYTES", "XK?", INT, lambda v, *o: _spark_number(v, 4, *o), lambda v, *o: _number(v, 4, *o)),
+    Function("BIGINT_FROM_BYTES", "XK?", BIGINT, lambda v, *o: _spark_number(v, 8, *o),
+             lambda v, *o: _number(v, 8, *o)),
     Function("REGEXP_EXTRACT_ALL", "SSI?", array_of(STRING),
              lambda p, s, n="0": f"regexp_extract_all({s}, {p}, {n})", _matches),
     Function("REGEXP_SPLIT_TO_ARRAY", "SS", array_of(STRING), "split({0}, {1}, -1)", _split_by),
@@ -259,6 +348,7 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
     _mask_function("MASK_KEEP_RIGHT", lambda s, n, *m: _mask(_take_left(s, len(s) - n), *m) + _right(s, n),
                  "concat(M(left({s}, greatest(length({s}) - {n}, 0)))M, right({s}, {n}))"),
     # JSON.
+    Function("EXTRACTJSONFIELD", "SS", STRING, _spark_json_at, _json_at),
     Function("IS_JSON_STRING", "S", BOOLEAN,
              "coalesce(trim({0}) = 'null' OR get_json_object({0}, '$') IS NOT NULL, false)", _is_json, takes_null=True),
     Function("JSON_ARRAY_LENGTH", "S", INT, "json_array_length({0})", lambda s: len(_read_typed_json(s, list))),
@@ -287,140 +377,4 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
     Function("URL_EXTRACT_FRAGMENT", "S", STRING, _decoded("parse_url({0}, 'REF')"),
              lambda s: unquote(_url(s).fragment) or None),
     Function("URL_EXTRACT_PARAMETER", "SS", STRING, _spark_parameter, _parameter),
-)  # fmt: skip
-
-
-def _array_of_first(types: Sequence[SqlType]) -> SqlType:
-    return array_of(types[0])
-
-
-def _sum_type(types: Sequence[SqlType]) -> SqlType:
-    return types[0] if types[0].name in ("DOUBLE", "DECIMAL") else BIGINT
-
-
-def _cube(values: Sequence[Any]) -> list[list[Any]]:
-    """Return the values with each choice of them left out, each once."""
-    rows: list[list[Any]] = [[]]
-    for value in values:
-        rows = [[*row, item] for row in rows for item in (None, value)]
-    return unique(rows)
-
-
-_SPARK_CUBE = (
-    "explode(array_distinct(aggregate({0}, array(slice({0}, 1, 0)), (rows, x) -> "
-    "flatten(transform(rows, row -> array(concat(row, array(NULL)), concat(row, array(x))))))))"
-)
-
-
-def _by_offset(which: str) -> Callable[..., str]:
-    """Return how Spark writes LATEST_BY_OFFSET or EARLIEST_BY_OFFSET: a value, or the last or first n of them."""
-
-    def written(value: str, *rest: str) -> str:
-        keeps_null = "false" in rest
-        count = next((part for part in rest if part.isdigit()), None)
-        if count is None and keeps_null:
-            return f"{which}_by(struct({value} AS v), _order).v"
-        if count is None:
-            return f"{which}_by({value}, _order) FILTER (WHERE {value} IS NOT NULL)"
-        values = _IN_ORDER.format(value)
-        values = values if keeps_null else f"filter({values}, w -> w IS NOT NULL)"
-        start = "1" if which == "min" else f"greatest(size({values}) - {count}, 0) + 1"
-        return f"slice({values}, {start}, {count})"
-
-    return written
-
-
-def _of_offset(values: Sequence[Any], rest: Sequence[Any], *, latest: bool) -> Any:
-    values = list(values) if False in rest else present(values)
-    count = next((part for part in rest if not isinstance(part, bool)), None)
-    if count is None:
-        return (values[-1] if latest else values[0]) if values else None
-    return values[max(len(values) - count, 0) :] if latest else values[:count]
-
-
-def _offset_type(types: Sequence[SqlType]) -> SqlType:
-    return array_of(types[0]) if any(type_.is_integer for type_ in types[1:]) else types[0]
-
-
-def _correlation(rows: Sequence[tuple[Any, ...]]) -> float | None:
-    pairs = [(float(row[0]), float(row[1])) for row in rows if None not in row]
-    if not pairs:
-        return None
-    means = [sum(pair[side] for pair in pairs) / len(pairs) for side in (0, 1)]
-    spreads = [math.sqrt(sum((pair[side] - means[side]) ** 2 for pair in pairs)) for side in (0, 1)]
-    together = sum((x - means[0]) * (y - means[1]) for x, y in pairs)
-    return (
-        together / (spreads[0] * spreads[1])
-        if all(spreads)
-        else None
-        if len(pairs) > 1
-        else math.nan
-    )
-
-
-def _histogram(values: Sequence[Any]) -> dict[str, int]:
-    return dict(Counter(map(str, present(values))))
-
-
-def _spread(values: Sequence[Any], least: int) -> float | None:
-    """Return the squared distance from the mean over n - least; None with fewer values than it needs."""
-    numbers = list(map(float, present(values)))
-    if len(numbers) <= least:
-        return None
-    mean = sum(numbers) / len(numbers)
-    return sum((number - mean) ** 2 for number in numbers) / (len(numbers) - least)
-
-
-def _root(number: float | None) -> float | None:
-    return None if number is None else math.sqrt(number)
-
-
-def _sum(values: Sequence[Any]) -> Any:
-    numbers = present(values)
-    return sum(numbers[1:], numbers[0]) if numbers else None
-
-
-# The order in which rows came, in Spark: `_order` is a column of every stream's rows.
-_IN_ORDER = "transform(array_sort(collect_list(struct(_order, {0} AS v))), s -> s.v)"
-_TOP = "slice(sort_array(collect_list({0}), false), 1, {1})"
-_TOP_DISTINCT = "slice(sort_array(collect_set({0}), false), 1, {1})"
-_HISTOGRAM = (
-    "map_from_entries(transform(array_distinct(collect_list(cast({0} AS STRING))), "
-    "v -> struct(v, cast(size(filter(collect_list(cast({0} AS STRING)), w -> w = v)) AS BIGINT))))"
-)
-
-GROUP_FUNCTIONS: tuple[Function, ...] = (
-    # Aggregates: `python` gets the list of a group's values, in the order of the rows.
-    Function("COUNT", "*", BIGINT, "count({0})", lambda v: len(present(v)), "aggregate"),
-    Function("COUNT_DISTINCT", "*", BIGINT, "size(collect_set({0}))", lambda v: len(unique(present(v))),
-             "aggregate"),
-    Function("SUM", "N", _sum_type, "sum({0})", _sum, "aggregate"),
-    Function("AVG", "N", DOUBLE, "avg(cast({0} AS DOUBLE))",
-             lambda v: sum(map(float, present(v))) / len(present(v)) if present(v) else None, "aggregate"),
-    Function("MIN", "*", first, "min({0})", lambda v: min(present(v), default=None), "aggregate"),
-    Function("MAX", "*", first, "max({0})", lambda v: max(present(v), default=None), "aggregate"),
-    # A number of values, and whether NULL is left out (true, if nothing is said).
-    Function("LATEST_BY_OFFSET", "*K?K?", _offset_type, _by_offset("max"),
-             lambda v, *rest: _of_offset(v, rest, latest=True), "aggregate"),
-    Function("EARLIEST_BY_OFFSET", "*K?K?", _offset_type, _by_offset("min"),
-             lambda v, *rest: _of_offset(v, rest, latest=False), "aggregate"),
-    Function("FIRST_VALUE", "*", first, "min_by(struct({0} AS v), _order).v", lambda v: v[0], "aggregate"),
-    Function("LAST_VALUE", "*", first, "max_by(struct({0} AS v), _order).v", lambda v: v[-1], "aggregate"),
-    Function("ATTR", "*", first, "CASE WHEN count({0}) = count(1) AND size(collect_set({0})) = 1 THEN max({0}) END",
-             lambda v: v[0] if None not in v and len(unique(v)) == 1 else None, "aggregate"),
-    Function("CORRELATION", "NN", DOUBLE, "corr(cast({0} AS DOUBLE), cast({1} AS DOUBLE))", _correlation, "aggregate",
-             takes_rows=True),
-    Function("COLLECT_LIST", "*", _array_of_first, _IN_ORDER, list, "aggregate"),
-    Function("COLLECT_SET", "*", _array_of_first, f"array_distinct({_IN_ORDER})", unique, "aggregate"),
-    Function("TOPK", "*I", _array_of_first, _TOP, lambda v, n: sorted(present(v), reverse=True)[:n], "aggregate"),
-    Function("TOPKDISTINCT", "*I", _array_of_first, _TOP_DISTINCT,
-             lambda v, n: sorted(unique(present(v)), reverse=True)[:n], "aggregate"),
-    Function("HISTOGRAM", "*", map_of(STRING, BIGINT), _HISTOGRAM, _histogram, "aggregate"),
-    Function("STDDEV_SAMP", "N", DOUBLE, "stddev_samp({0})", lambda v: _root(_spread(v, 1)), "aggregate"),
-    Function("STDDEV_POP", "N", DOUBLE, "stddev_pop({0})", lambda v: _root(_spread(v, 0)), "aggregate"),
-    Function("VAR_SAMP", "N", DOUBLE, "var_samp({0})", lambda v: _spread(v, 1), "aggregate"),
-    Function("VAR_POP", "N", DOUBLE, "var_pop({0})", lambda v: _spread(v, 0), "aggregate"),
-    # Table functions: a row becomes as many as the array has.
-    Function("EXPLODE", "A", element, "explode({0})", list, "table"),
-    Function("CUBE_EXPLODE", "A", first, _SPARK_CUBE, _cube, "table"),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 # --- of the job too ---
 import math
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -65,11 +65,14 @@ def is_between(value: Any, low: Any, high: Any) -> Any:
 
 
 def comparable_pair(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return two values as ones that can be compared: a text with a time is a time, milliseconds with a time too."""
-    if isinstance(left, datetime) and not isinstance(right, datetime):
-        return left, as_time(right)
-    if isinstance(right, datetime) and not isinstance(left, datetime):
-        return as_time(left), right
+    """Return two values as ones that can be compared: what stands beside a time is a time, beside a date a day."""
+    if isinstance(left, date) and isinstance(right, date) and type(left) is type(right):
+        return left, right
+    if isinstance(left, date) or isinstance(right, date):
+        times = as_time(left), as_time(right)
+        if str in (type(left), type(right)) and date in (type(left), type(right)):
+            return times[0].date(), times[1].date()
+        return times
     if isinstance(left, Decimal) and isinstance(right, float):
         return float(left), right
     if isinstance(left, float) and isinstance(right, Decimal):
@@ -78,9 +81,13 @@ def comparable_pair(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def as_time(value: Any) -> datetime:
-    """Return milliseconds, or a text, as a time; a text without a zone is in UTC."""
+    """Return milliseconds, a date or a text as a time; a text without a zone is in UTC."""
     if isinstance(value, int):
         return moment(value)
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=EPOCH.tzinfo)
     time = datetime.fromisoformat(value.replace("Z", "+00:00"))
     return time.replace(tzinfo=EPOCH.tzinfo) if time.tzinfo is None else time
 

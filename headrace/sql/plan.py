@@ -478,6 +478,8 @@ def fits(letter: str, type_: SqlType) -> bool:
         return type_.name != "INTERVAL"
     return {
         "S": type_ == STRING,
+        "H": type_ == STRING or type_.is_integer,
+        "Y": type_.name in ("STRING", "BYTES"),
         "I": type_.is_integer,
         "N": type_.is_number,
         "B": type_ == BOOLEAN,

@@ -235,6 +235,8 @@ class _Compiler:
             extras += f", retention_ms={query.window.retention_ms}"
         if format_ == "AVRO" and query.target is not None:
             extras += f", schema={dict(query.target.schemas)['']!r}"
+        if format_ == "CSV" and query.target is not None and query.target.delimiter != ",":
+            extras += f", delimiter={literal(query.target.delimiter)}"
         return (
             f"Query({literal(query.name)}, {self._names.of('query', query.name)}, {literal(stream)}, "
             f'"{mode}", "{kind}", corrects={corrects}, format="{format_}", limit={query.limit}, '

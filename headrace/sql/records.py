@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -137,11 +136,16 @@ def record_of(relation: Relation, values: dict[str, Any]) -> tuple[str, bytes]:
             text for text, one in zip(texts, relation.columns, strict=True) if not one.is_key
         ]
         return key, "".join(of_value).encode()
-    line = io.StringIO()
-    csv.writer(line, delimiter=relation.delimiter, escapechar="\\", lineterminator="").writerow(
-        texts
-    )
-    return key, line.getvalue().encode()
+    return key, relation.delimiter.join(
+        _quoted(text, relation.delimiter) for text in texts
+    ).encode()
+
+
+def _quoted(text: str, delimiter: str) -> str:
+    """Return a field of a record as Spark writes it: in quotes where it needs them."""
+    if not any(mark in text for mark in (delimiter, '"', "\n", "\r")):
+        return text
+    return '"' + text.replace('"', '""') + '"'
 
 
 def _columns(relation: Relation, data: Any) -> dict[str, Any]:
@@ -225,7 +229,7 @@ def _split_record(text: str, delimiter: str) -> list[str]:
     if '"' not in text or len(delimiter) > 1:
         return text.split(delimiter)
     try:
-        return next(csv.reader([text], delimiter=delimiter, escapechar="\\"))
+        return next(csv.reader([text], delimiter=delimiter))
     except csv.Error as error:
         # It has another line after its quotes.
         raise ValueError(text) from error

@@ -69,7 +69,7 @@ def declare_relation(
     pattern = _text(values.get("timestamp_format"))
     if pattern:
         check_pattern(pattern, values["timestamp_format"].place)
-    delimiter = _text(values.get("value_delimiter")) or origin.delimiter or ","
+    delimiter = _delimiter(values, format_) or origin.delimiter or ","
     nested = next((one for one in columns if one.type.of), None)
     if format_ == "CSV" and nested is not None:
         raise SqlError(
@@ -90,6 +90,17 @@ def declare_relation(
         schemas=schemas if format_ == "AVRO" else (),
         place=place,
     )
+
+
+def _delimiter(values: dict[str, Property], format_: str) -> str:
+    one = values.get("value_delimiter")
+    if one is None:
+        return ""
+    if format_ != "CSV":
+        raise SqlError(f"{format_} has no delimiter; CSV has", one.place)
+    if not _text(one):
+        raise SqlError("a delimiter is a character, such as ';', or TAB or SPACE", one.place)
+    return _text(one)
 
 
 def check_columns(statement: CreateSource, dialect: str) -> None:

@@ -158,7 +158,8 @@ def common(left: SqlType, right: SqlType) -> SqlType | None:
 _LETTERS = {
     "S": "text", "I": "whole", "N": "number", "B": "boolean", "T": "timestamp", "D": "date", "X": "bytes", "A": "array",
     "M": "map", "C": "array or map", "L": "lambda", "U": "unit", "V": "unit of days", "E": "encoding", "K": "constant",
-    "F": "field of a time",
+    "F": "field of a time", "H": "text or whole",
+    "Y": "text or bytes",
     "*": "any",
 }  # fmt: skip
 
@@ -184,8 +185,8 @@ class Function:
         name: as SQL calls it, in upper case.
         parameters: a letter for each: S text, I whole number, N number, B boolean, T timestamp, D date, X bytes,
             A array, M map, C array or map, L lambda, U unit of time, V unit of days or more, E encoding, K a constant,
-            F a field of a time, * anything; `?` after a letter makes it optional, and a last `+` repeats the letter
-            before.
+            F a field of a time, H text or a whole number, Y text or bytes, * anything; `?` after a letter makes it
+            optional, and a last `+` repeats the letter before.
         result: a type, or a function of the arguments' types.
         spark: Spark SQL's expression with `{0}` for the first argument's, or a function of all of them; it means the
             same in Spark 3.5, 4.0 and 4.1.

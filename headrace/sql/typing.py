@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from zoneinfo import available_timezones
 
 from headrace.sql import conversions
 from headrace.sql.conversions import DATE_UNITS, FIELDS, UNITS, millis
@@ -55,12 +54,12 @@ from headrace.sql.types import (
     map_of,
     near,
 )
-from headrace.sql.values import check_constants, check_escape
+from headrace.sql.values import check_compared, check_constants, check_escape
 
 _LETTERS = {
     "S": "text", "I": "a whole number", "N": "a number", "B": "a condition", "T": "a TIMESTAMP", "X": "BYTES",
     "A": "an ARRAY", "M": "a MAP", "C": "an ARRAY or a MAP", "D": "a DATE",
-    "L": "a lambda function, such as x => x + 1",
+    "H": "text or a whole number", "Y": "text or BYTES", "L": "a lambda function, such as x => x + 1",
 }  # fmt: skip
 _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM"})
 _TIMES = (ROWTIME, WINDOW_START, WINDOW_END)
@@ -122,7 +121,10 @@ def resolve(  # noqa: C901 - one case for each kind of expression
             return replace(expression, values=values), SqlType("STRUCT", types, expression.names)
         case Array():
             values, types = _all(expression.values, scope)
-            return replace(expression, values=values), array_of(_one_type(values, types))
+            item = _one_type(values, types)
+            if item == NULL:
+                raise SqlError("an ARRAY has an item with a type: CAST a NULL", expression.place)
+            return replace(expression, values=values), array_of(item)
         case Map():
             keys, key_types = _all(expression.keys, scope)
             values, types = _all(expression.values, scope)
@@ -274,8 +276,10 @@ def _operation(expression: Operation, scope: Scope) -> tuple[Expression, SqlType
     if operator in _COMPARISONS or operator in ("BETWEEN", "IN"):
         operands, types = _read_times(operands, types)
         resolved = replace(expression, operands=operands)
-        for operand, type_ in zip(operands[1:], types[1:], strict=False):
-            if common(types[0], type_) is None:
+        for operand, type_ in zip(operands, types, strict=True):
+            if type_.of:
+                raise SqlError(f"{type_} is not compared: its items or fields are", operand.place)
+            if common(types[0], type_) is None and {types[0], type_} != {DATE, TIMESTAMP}:
                 raise SqlError(f"{types[0]} is not compared with {type_}", operand.place)
         return resolved, BOOLEAN
     if operator == "LIKE":
@@ -368,13 +372,18 @@ def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
         _one_type(tuple(arguments), tuple(types))
     _check_pattern(function, arguments)
     check_constants(function.name, arguments)
-    return replace(
+    check_compared(function, types, call.place)
+    result = function.result_type(types)
+    resolved = replace(
         call,
         name=function.name,
         arguments=tuple(arguments),
         distinct=False,
         own=function if function.own is not None else None,
-    ), function.result_type(types)
+    )
+    return Cast(
+        resolved, result, place=call.place
+    ) if function.name == "ROUND" else resolved, result
 
 
 def _function(call: Call, scope: Scope) -> Function:
@@ -461,8 +470,10 @@ def _check_pattern(function: Function, arguments: list[Expression]) -> None:
     """Refuse a time's pattern that Spark's and the runner's readers do not know alike, and an unknown zone."""
     zones = arguments[2:] if function.name in _PATTERNS else ()
     for zone in arguments[1:] if function.name == "CONVERT_TZ" else zones:
-        if not isinstance(zone, Literal) or str(zone.value) not in available_timezones():
-            raise SqlError("a time zone is a text such as 'UTC' or 'Europe/London'", zone.place)
+        if not isinstance(zone, Literal) or not conversions.is_zone(str(zone.value)):
+            raise SqlError(
+                "a time zone is a text such as 'UTC', 'Europe/London' or '+02:00'", zone.place
+            )
     if function.name not in _PATTERNS | _PATTERN_FIRST:
         return
     pattern = arguments[function.name not in _PATTERN_FIRST]

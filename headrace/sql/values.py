@@ -37,7 +37,7 @@ from headrace.sql.statements import (
     Tick,
     walk,
 )
-from headrace.sql.types import NULL, SqlError
+from headrace.sql.types import NULL, Function, Place, SqlError, SqlType
 
 # Of each function: the place of its pattern, and that of its group or its replacement.
 _PATTERNS = {
@@ -47,6 +47,28 @@ _PATTERNS = {
     "REGEXP_SPLIT_TO_ARRAY": (1, 2),
 }
 _MOST_DIGITS = 300
+# Functions that look for equal values, and those that want an order of them.
+_EQUATING = frozenset({
+    "ARRAY_CONTAINS", "ARRAY_DISTINCT", "ARRAY_EXCEPT", "ARRAY_INTERSECT", "ARRAY_REMOVE", "ARRAY_UNION", "ATTR",
+    "COLLECT_SET", "COUNT_DISTINCT", "NULLIF",
+})  # fmt: skip
+_ORDERING = frozenset({
+    "ARRAY_MAX", "ARRAY_MIN", "ARRAY_SORT", "GREATEST", "LEAST", "MAX", "MIN", "TOPK", "TOPKDISTINCT",
+})  # fmt: skip
+
+
+def check_compared(function: Function, types: Sequence[SqlType], place: Place) -> None:
+    """Refuse values that a function compares, and Spark or the runner does not."""
+    if function.name not in _EQUATING | _ORDERING:
+        return
+    refused = ("MAP", "STRUCT") if function.name in _ORDERING else ("MAP",)
+    parts = [types[0]]
+    for part in parts:
+        if part.name in refused:
+            raise SqlError(
+                f"{function.name} compares values, and a {part.name} has no order", place
+            )
+        parts += part.of
 
 
 def check_constants(name: str, arguments: Sequence[Expression]) -> None:

@@ -40,7 +40,7 @@ NOT_SEEN = {
     ("Enrich", "kinesis:DescribeStreamConsumer"): "the CDK grants it with the reads",
     ("Enrich", "kinesis:DescribeStreamSummary"): "the CDK grants it with the reads",
     ("Enrich", "kinesis:ListStreams"): "the CDK grants it with the reads",
-    ("Enrich", "logs:CreateLogStream"): "headrace makes a function's log stream itself",
+    ("Enrich", "kinesis:ListShards"): "the CDK grants it with the reads",
     ("Enrich", "sqs:GetQueueAttributes"): "the CDK grants it with sending",
     ("Enrich", "sqs:GetQueueUrl"): "the CDK grants it with sending",
 }

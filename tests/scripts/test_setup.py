@@ -14,6 +14,7 @@ from headrace.cli.interrupts import let_children_be_interrupted
 ROOT = Path(__file__).parents[2]
 # What setup.sh itself needs of a system.
 TOOLS = ("bash", "dirname", "sed", "head", "tail", "cat", "rm", "cksum")
+NEW_ENOUGH = {"java": "echo 'openjdk version \"21.0.2\" 2024-01-16' >&2", "node": "echo 22"}
 
 
 def need(
@@ -69,12 +70,7 @@ def test_a_missing_or_old_tool_is_named_in_one_sentence(
 
 
 def test_new_enough_tools_pass(tmp_path: Path):
-    programs = {
-        "java": "echo 'openjdk version \"21.0.2\" 2024-01-16' >&2",
-        "node": "echo 22",
-        "npm": "true",
-    }
-    done = need("need_java; need_node", tmp_path, **programs)
+    done = need("need_java; need_node", tmp_path, npm="true", **NEW_ENOUGH)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -211,7 +207,8 @@ def test_an_interrupted_install_is_quiet(tmp_path: Path):
     assert not (tmp_path / "stamp").exists()
 
 
-def test_no_tool_is_told_to_hide_why_it_fails(tmp_path: Path):
+def clone_with_fake_pip(tmp_path: Path, script: str) -> Path:
+    """Make a clone with what setup.sh reads, whose pip does what `script` says."""
     root = tmp_path / "clone"
     for name in ("scripts", "cdk", "tests/clients/js", ".venv/bin"):
         (root / name).mkdir(parents=True)
@@ -220,12 +217,24 @@ def test_no_tool_is_told_to_hide_why_it_fails(tmp_path: Path):
     files = ("pyproject.toml", "requirements/newest.txt", "cdk/package-lock.json")
     for name in (*files, "tests/clients/js/package-lock.json"):
         (root / name).touch()
-    said = f'echo "$0" "$@" >> {tmp_path}/called'
     pip = root / ".venv" / "bin" / "python"
-    pip.write_text(f"#!/usr/bin/env bash\n{said}\n")
+    pip.write_text(f"#!/usr/bin/env bash\n{script}\n")
     pip.chmod(0o755)
-    done = need("setup_python; setup_node", tmp_path / "bin", root, npm=said)
+    return root
+
+
+def test_no_tool_is_told_to_hide_why_it_fails(tmp_path: Path):
+    said = f'echo "$0" "$@" >> {tmp_path}/called'
+    root = clone_with_fake_pip(tmp_path, said)
+    done = need("setup", tmp_path / "bin", root, npm=said, **NEW_ENOUGH)
     assert (done.returncode, done.stderr) == (0, "")
     called = (tmp_path / "called").read_text().splitlines()
-    assert [line.split()[1] for line in called] == ["-m", "-m", "ci", "ci"]
+    assert sorted(line.split()[1] for line in called) == ["-m", "-m", "ci", "ci"]
     assert not [line for line in called if "--silent" in line]
+
+
+def test_npm_which_runs_beside_pip_fails_the_setup_too(tmp_path: Path):
+    root = clone_with_fake_pip(tmp_path, "true")
+    done = need("setup; echo done", tmp_path / "bin", root, npm="echo EACCES; exit 3", **NEW_ENOUGH)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "headrace: this command failed: npm ci --prefix cdk" in done.stderr

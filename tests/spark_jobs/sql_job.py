@@ -29,9 +29,11 @@ FILES = pa.schema([
     ("approximateArrivalTimestamp", pa.timestamp("us", tz="UTC")),
 ])  # fmt: skip
 Records = Sequence[tuple[str, str, Any]]
-_OF_CODE = {
+_FOR_FEW_ROWS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.ui.explainMode": "simple",
 }
 FLOAT = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 
@@ -40,16 +42,20 @@ FLOAT = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 def sql_settings(spark: SparkSession) -> Iterator[None]:
     """Give back the session as the other tests have it."""
     no_data = "spark.sql.streaming.noDataMicroBatches.enabled"
+    kept_progress = "spark.sql.streaming.numRecentProgressUpdates"
     names = (
         "spark.sql.ansi.enabled",
         "spark.sql.session.timeZone",
         "spark.sql.shuffle.partitions",
-        *_OF_CODE,
+        *_FOR_FEW_ROWS,
         no_data,
+        kept_progress,
     )
     before = {name: str(spark.conf.get(name)) for name in names}
     # As tests of other jobs leave it: the compiled job sets what it needs itself.
     spark.conf.set(no_data, False)
+    # A job counts in all micro-batches, not in the last hundred that Spark keeps.
+    spark.conf.set(kept_progress, 1)
     yield
     for name, value in before.items():
         spark.conf.set(name, value)
@@ -57,7 +63,7 @@ def sql_settings(spark: SparkSession) -> Iterator[None]:
 
 def interpret(spark: SparkSession) -> None:
     """Let Spark interpret queries of a few rows until `sql_settings` ends: to compile one costs more than to run it."""
-    for name, value in _OF_CODE.items():
+    for name, value in _FOR_FEW_ROWS.items():
         spark.conf.set(name, value)
 
 

@@ -134,7 +134,7 @@ def build_records() -> list[tuple[Any, Any, Any]]:
         ("ticks", "k", "one,two"),
         ("ticks", "k", f"ENDED,5,{at_ms(4)}\r\n"),
         ("ticks", "k", f"LINES,5,{at_ms(4)}\nLINES,6,{at_ms(5)}"),
-        ("ticks", "k", f'"L \\"I\\"",5,{at_ms(4)}\nLINES,6,{at_ms(5)}'),
+        ("ticks", "k", f'"L ""I""",5,{at_ms(4)}\nLINES,6,{at_ms(5)}'),
         ("ticks", "k", f'"IN\nQUOTES",5,{at_ms(4)}'),
         *(("keyed_ticks", "7", text) for text in ("A,1.5", "8,B,", "x,C,1", "D,x", "E", ",")),
         ("keyed_ticks", "seven", "A,1.5"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -125,7 +127,11 @@ def batches(draw: st.DrawFn) -> list[list[tuple[str, str, Any]]]:
 
 
 def test_late_rows_are_the_same_ones_in_every_order(
-    spark: SparkSession, sql_settings: None, tmp_path_factory: Any, nightly: bool
+    spark: SparkSession,
+    sql_settings: None,
+    tmp_path_factory: Any,
+    nightly: bool,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     interpret(spark)
     script = read_script(QUERIES)
@@ -154,6 +160,11 @@ def test_late_rows_are_the_same_ones_in_every_order(
             assert aside
             bad = [row.columns | {"_key": row.key} for row in fold.aside["bad"]]
             assert in_order(bad) == in_order(read("bad"))
+            printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+            counts = {one.pop("query"): one for one in printed}
+            assert counts["full_met"] | {"read a": 12, "unreadable a": 1} == counts["full_met"]
+            late = Counter(row["_query"] for row in aside)
+            assert late == {name: counts[name]["late"] for name in late}
 
     check()
 

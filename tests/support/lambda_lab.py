@@ -154,9 +154,7 @@ class Logs:
     def __init__(self) -> None:
         self.lines: list[tuple[str, str, str]] = []
 
-    def put(
-        self, group: str, stream: str, lines: Sequence[LogLine], *, account: str, region: str
-    ) -> None:
+    def put(self, group: str, stream: str, lines: Sequence[LogLine], **_: Any) -> None:
         self.lines.extend((group, stream, line.message) for line in lines)
 
     def messages(self) -> list[str]:

@@ -132,9 +132,7 @@ class MemoryLogs:
         self.lines: list[str] = []
         self.place = ("", "")
 
-    def put(
-        self, group: str, stream: str, lines: Sequence[LogLine], *, account: str, region: str
-    ) -> None:
+    def put(self, group: str, stream: str, lines: Sequence[LogLine], **_: Any) -> None:
         self.place = group, stream
         self.lines += [line.message for line in lines]
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from headrace.core.ports.control import CallerIdentity
+
 
 class Metric(NamedTuple):
     """One CloudWatch datum: a value, or the statistics of many values.
@@ -46,9 +48,16 @@ class LogSink(Protocol):
     """Takes log lines for CloudWatch Logs; creates the log group and stream. Never raises, never blocks."""
 
     def put(
-        self, group: str, stream: str, lines: Sequence[LogLine], *, account: str, region: str
+        self,
+        group: str,
+        stream: str,
+        lines: Sequence[LogLine],
+        *,
+        account: str,
+        region: str,
+        acting: CallerIdentity | None = None,
     ) -> None:
-        """Queue lines for a log stream."""
+        """Queue lines for a log stream. `acting` makes a missing group, if it may; by default the cloud itself does."""
         ...
 
 

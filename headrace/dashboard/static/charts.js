@@ -4,7 +4,15 @@ import uPlot from './vendor/uPlot.js';
 
 // The steps of the axis of time, in seconds; its words are UTC, as everywhere on the page.
 const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400];
-const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// Returns what the browser makes of a colour of app.css: a canvas does not know light-dark().
+const style = (name) => {
+  const probe = document.createElement('i');
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const {color} = getComputedStyle(probe);
+  probe.remove();
+  return color;
+};
 
 function Plot({points, title, column, unit, scale = 1, color}) {
   const place = useRef(null);
@@ -23,7 +31,15 @@ function Plot({points, title, column, unit, scale = 1, color}) {
         cursor: {y: false},
         padding: [8, 30, 0, 0],
         scales: {y: {range: (_, __, most) => [0, Math.max(most || 0, 1) * 1.1]}},
-        series: [{}, {stroke: style(color), width: 1.6, fill: `${style(color)}22`, points: {show: false}}],
+        series: [
+          {},
+          {
+            stroke: style(color),
+            width: 1.6,
+            fill: style(color).replace(/rgb\((.*)\)/, 'rgba($1, 0.13)'),
+            points: {show: false},
+          },
+        ],
         axes: [
           {
             ...axis,

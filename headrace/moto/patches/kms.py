@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 import inspect
@@ -88,6 +89,10 @@ def show_keys(module: Any) -> None:
         members[_ALGORITHMS[usage_of(self)]] = algorithms_of(self)
         if material := material_of(self):
             members["CurrentKeyMaterialId"] = material
+        if self.multi_region:
+            is_primary = self.arn == self.multi_region_configuration["PrimaryKey"]["Arn"]
+            kind = {"MultiRegionKeyType": "PRIMARY" if is_primary else "REPLICA"}
+            members["MultiRegionConfiguration"] = {**self.multi_region_configuration, **kind}
         return {"KeyMetadata": members}
 
     @functools.wraps(make_id)
@@ -144,7 +149,7 @@ def refuse_unusable_keys(module: Any) -> None:
 
     @functools.wraps(decrypt)
     def decrypt_by_usable_key(self: Any, *args: Any, **named: Any) -> Any:
-        plaintext, arn = decrypt(self, *args, **named)
+        plaintext, arn = decrypt(_with_short_ids(self), *args, **named)
         check_usable(self.describe_key(arn))
         return plaintext, arn
 
@@ -152,24 +157,24 @@ def refuse_unusable_keys(module: Any) -> None:
     def replicate_usable_key(self: Any, key_id: str, replica_region: str) -> Any:
         key = self.describe_key(key_id)
         check_usable(key)
-        if (
-            not key.multi_region
-            or key.multi_region_configuration["MultiRegionKeyType"] != "PRIMARY"
-        ):
+        # The type of keys that earlier versions stored is their last replica's.
+        if not key.multi_region or key.arn != key.multi_region_configuration["PrimaryKey"]["Arn"]:
             # The code is documented (API_ReplicateKey), the sentence is assumed.
             raise AwsError(
                 "UnsupportedOperationException", f"{key.arn} is not a multi-region primary key."
             )
-        if any(
-            one["Region"] == replica_region for one in key.multi_region_configuration["ReplicaKeys"]
-        ):
+        of_all = key.multi_region_configuration
+        if replica_region in [
+            one["Region"] for one in (of_all["PrimaryKey"], *of_all["ReplicaKeys"])
+        ]:
             # The code is documented, the sentence is assumed.
             raise AwsError(
                 "AlreadyExistsException", f"{key.id} already exists in {replica_region}."
             )
         replica = replicate(self, key_id, replica_region)
+        # Documented (multi-region-keys-overview): aliases, grants and rotations on demand are each Region's own.
+        replica.aliases, replica.grants, replica.rotations = {}, {}, []
         # moto's replica is the same to the letter, and only the primary of stored keys knows the newest replica.
-        of_all = key.multi_region_configuration
         for one in of_all["ReplicaKeys"]:
             other = module.kms_backends[self.account_id][one["Region"]].keys.get(key.id)
             if other is not None:
@@ -177,6 +182,20 @@ def refuse_unusable_keys(module: Any) -> None:
         return replica
 
     backend.decrypt, backend.replicate_key = decrypt_by_usable_key, replicate_usable_key
+
+
+# What moto's texts have of their key's id.
+_ID_BYTES = 36
+
+
+def _with_short_ids(backend: Any) -> Any:
+    """Return a backend that finds keys by what texts have of their ids: earlier versions made longer ones."""
+    longer = {key[:_ID_BYTES]: value for key, value in backend.keys.items() if key[_ID_BYTES:]}
+    if not longer:
+        return backend
+    found = copy.copy(backend)
+    found.keys = {**longer, **backend.keys}
+    return found
 
 
 def _of_usable_key(method: Any) -> Any:

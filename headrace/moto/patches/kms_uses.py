@@ -9,12 +9,15 @@ The codes and the sentences are AWS's recorded answers, where no comment says so
 from __future__ import annotations
 
 import base64
+import functools
+import hmac
 import json
 import re
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError, validation_error
 from headrace.moto.patches.kms import algorithms_of, check_usable, material_of, usage_of
+from headrace.moto.storage.changes import MOTO_LOCK
 
 _SYMMETRIC = "SYMMETRIC_DEFAULT"
 _KEY_ID = re.compile(
@@ -26,6 +29,7 @@ def answer_uses(module: Any) -> None:
     """Answer what uses keys as AWS does: moto knows no algorithms, digests, pairs of data keys and trials."""
     response = module.KmsResponse
     response._validate_cmk_id = _check_key_id
+    response._get_param = _with_own_arns(response._get_param)
     for method in (
         encrypt, decrypt, re_encrypt, sign, verify, generate_mac, verify_mac, get_public_key,
         generate_data_key, generate_data_key_without_plaintext, generate_data_key_pair,
@@ -45,11 +49,42 @@ def answer_uses(module: Any) -> None:
     response._set_alias = check_prefix_and_set
 
 
+_NAMES = frozenset({"KeyId", "TargetKeyId", "SourceKeyId", "DestinationKeyId"})
+_ARN = re.compile(r"(arn:[a-z-]+:kms):([^:]*):([^:]*):(key|alias)/[^:]+")
+
+
+def _with_own_arns(get_param: Any) -> Any:
+    """Refuse the ARN of no key and no alias of this account and Region, whatever the request is.
+
+    moto reads of an ARN only what follows `:key/`, and permissions are asked for the whole ARN.
+    """
+
+    @functools.wraps(get_param)
+    def own_param(self: Any, name: str, default: Any = None) -> Any:
+        value = get_param(self, name, default)
+        if name in _NAMES and isinstance(value, str) and value.startswith("arn:"):
+            _check_arn(self, value)
+        return value
+
+    return own_param
+
+
+def _check_arn(self: Any, arn: str) -> None:
+    found = _ARN.fullmatch(arn)
+    if found is None:
+        raise AwsError("NotFoundException", f"Invalid keyId '{arn}'")  # assumed
+    service, region, account, kind = found.groups()
+    if region != self.region:
+        raise AwsError("NotFoundException", f"Invalid arn {region}")
+    if (service, account) != (f"arn:{self.partition}:kms", self.current_account):
+        absent = f"Key '{arn}' does not exist" if kind == "key" else f"Alias {arn} is not found."
+        raise AwsError("NotFoundException", absent)
+
+
 def _check_key_id(self: Any, key_id: str) -> None:
-    if key_id.startswith("arn:") and ":key/" in key_id:
-        region = key_id.split(":")[3]
-        if region != self.region:
-            raise AwsError("NotFoundException", f"Invalid arn {region}")
+    if key_id.startswith("arn:"):
+        if ":key/" not in key_id:
+            raise AwsError("NotFoundException", f"Invalid keyId '{key_id}'")
     elif not _KEY_ID.fullmatch(key_id):
         raise AwsError("NotFoundException", f"Invalid keyId '{key_id}'")
     if self.kms_backend.get_key_id(key_id) not in self.kms_backend.keys:
@@ -240,15 +275,24 @@ def generate_data_key_without_plaintext(self: Any) -> str:
     return generate_data_key(self, shows=False)
 
 
+_PAIRS = ("RSA_2048", "RSA_3072", "RSA_4096", *(f"ECC_{name}" for name in (
+    "NIST_P256", "NIST_P384", "NIST_P521", "SECG_P256K1")))  # fmt: skip
+
+
 def generate_data_key_pair(self: Any, *, shows: bool = True) -> str:
     """Answer GenerateDataKeyPair."""
     from cryptography.hazmat.primitives import serialization
     from moto.kms.utils import generate_private_key
 
     operation = "GenerateDataKeyPair" if shows else "GenerateDataKeyPairWithoutPlaintext"
-    key = _key_for(self, "ENCRYPT_DECRYPT", operation)
+    with MOTO_LOCK:
+        key = _key_for(self, "ENCRYPT_DECRYPT", operation)
+    _check_algorithm(key, _SYMMETRIC)
     _end_trial(self)
     spec = self._get_param("KeyPairSpec")
+    if spec not in _PAIRS:
+        raise AwsError("UnsupportedOperationException", f"headrace makes no pairs of {spec} keys.")
+    # Every other request to moto's services passes meanwhile.
     pair: Any = generate_private_key(spec)
     private = pair.private_key.private_bytes(
         serialization.Encoding.DER,
@@ -354,7 +398,7 @@ def generate_mac(self: Any) -> str:
 def verify_mac(self: Any) -> str:
     """Answer VerifyMac."""
     key, algorithm, code = _code_of(self, "VerifyMac")
-    if self._get_param("Mac") != code:
+    if not hmac.compare_digest(str(self._get_param("Mac")), str(code)):
         raise _wordless("KMSInvalidMacException")
     _end_trial(self)
     return json.dumps({"KeyId": key.arn, "MacAlgorithm": algorithm, "MacValid": True})

@@ -47,8 +47,8 @@ WAITS = re.compile(
     # A user pool's triggers (services/cognito).
     r"|^(Admin)?ConfirmSignUp$|^SignUp$|^AdminCreateUser$|^(Admin)?InitiateAuth$|^(Admin)?RespondToAuthChallenge$"
     r"|^(Confirm)?ForgotPassword$|^ResendConfirmationCode$"
-    # The steps of a rotation function.
-    r"|^RotateSecret$"
+    # The steps of a rotation function; and the prime numbers of a key, which take seconds (moto/patches/kms_uses).
+    r"|^RotateSecret$|^GenerateDataKeyPair"
 )
 # Requests that free disk space, and are allowed when the disk is full.
 FREES = re.compile(r"^(Delete|BatchDelete|Purge)")
@@ -163,7 +163,7 @@ def _read_member(name: str) -> Callable[[Params], Any]:
 _POLICY_OF: dict[str, dict[str, Callable[[Params], Any]]] = {
     "sqs": {"CreateQueue": _attribute, "SetQueueAttributes": _attribute},
     "sns": {"CreateTopic": _attribute, "SetTopicAttributes": _topic_attribute},
-    "kms": {"CreateKey": _read_member("Policy"), "PutKeyPolicy": _read_member("Policy")},
+    "kms": dict.fromkeys(("CreateKey", "PutKeyPolicy", "ReplicateKey"), _read_member("Policy")),
     "secretsmanager": {"PutResourcePolicy": _read_member("ResourcePolicy")},
     "ecr": {"SetRepositoryPolicy": _read_member("policyText")},
     "dynamodb": {

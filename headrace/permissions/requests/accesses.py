@@ -25,6 +25,7 @@ from headrace.permissions.requests.table import (
     Request,
     RequiredPermission,
     find_nothing,
+    prefix_named,
     prefix_of,
     resources_of,
 )
@@ -52,6 +53,7 @@ _TAGGING: dict[tuple[str, str], str] = {
     ("events", "PutRule"): "events:TagResource",
     ("events", "CreateEventBus"): "events:TagResource",
     ("kms", "CreateKey"): "kms:TagResource",
+    ("kms", "ReplicateKey"): "kms:TagResource",
     ("ssm", "PutParameter"): "ssm:AddTagsToResource",
     ("secretsmanager", "CreateSecret"): "secretsmanager:TagResource",
     ("ecr", "CreateRepository"): "ecr:TagResource",
@@ -247,7 +249,22 @@ def accesses_of(
             {**shared, **permission.context},
         )
         for permission in _list_required_permissions(request)
-        for resource in permission.resources or ("*",)
+        for named in permission.resources or ("*",)
+        for resource in _as_named_and_read(permission.action, named, request)
+    )
+
+
+def _as_named_and_read(action: str, named: str, request: Request) -> tuple[str, ...]:
+    """Return a resource as a request names it and, if that is elsewhere, as a service of its Region may read it.
+
+    Many services read of an ARN only the name, and so a Deny for their own resource counts too.
+    """
+    prefix = prefix_named(action.partition(":")[0])
+    kind = prefix.type_of(named) if prefix is not None and named.startswith("arn:") else None
+    if prefix is None or kind is None:
+        return (named,)
+    return tuple(
+        dict.fromkeys((named, prefix.resources[kind].place(named, request.account, request.region)))
     )
 
 

@@ -6,11 +6,13 @@ reference/list_SERVICE.html); other sources are named where they are used.
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from headrace.core.arn import make_arn, partition_of
+from headrace.core.arn import bucket_arn, make_arn, partition_of
 from headrace.permissions.requests.lambda_ import key_arn
 from headrace.permissions.requests.table import Request, RequiredPermission
 
@@ -192,7 +194,7 @@ def events_permissions(request: Request) -> RequiredPermissions:
         return _put_events(request)
     if request.operation not in _ON_RULE:
         return None
-    bus = request.text("EventBusName").rsplit("event-bus/", 1)[-1]
+    bus = request.text("EventBusName").rpartition("/")[2]
     name = request.text("Rule") or request.text("Name")
     path = f"{bus}/{name}" if bus not in ("", "default") else name
     return (
@@ -200,14 +202,26 @@ def events_permissions(request: Request) -> RequiredPermissions:
     )
 
 
+_BUS_ARN = re.compile(r"arn:[^:]+:events:[^:]*:[^:]*:event-bus/[^/:]+")
+
+
+def _buses(request: Request, named: str) -> tuple[str, ...]:
+    """Return the ARN of the bus that a name means, and of the one that moto takes it for, which reads its end alone."""
+    if _BUS_ARN.fullmatch(named):
+        return (named,)
+    written = named if named.startswith("arn:") else request.arn("events", f"event-bus/{named}")
+    read = request.arn("events", f"event-bus/{named.rpartition('/')[2]}")
+    return tuple(dict.fromkeys((written, read)))
+
+
 def _put_events(request: Request) -> tuple[RequiredPermission, ...]:
     row: dict[tuple[str, str, str], RequiredPermission] = {}
     for entry in cast("list[Mapping[str, Any]]", request.parameters.get("Entries") or []):
         bus = str(entry.get("EventBusName") or "default")
-        arn = bus if bus.startswith("arn:") else request.arn("events", f"event-bus/{bus}")
         source, kind = str(entry.get("Source", "")), str(entry.get("DetailType", ""))
         context = {"events:source": (source,), "events:detail-type": (kind,)}
-        row[(arn, source, kind)] = RequiredPermission("events:PutEvents", (arn,), context)
+        for arn in _buses(request, bus):
+            row[(arn, source, kind)] = RequiredPermission("events:PutEvents", (arn,), context)
     return tuple(row.values())
 
 
@@ -215,28 +229,52 @@ def kms_permissions(request: Request) -> RequiredPermissions:
     """A key is always named by its ARN; ReEncrypt needs permission on both keys."""
     context = _encryption_context(request)
     if request.operation == "ReEncrypt":
-        source = key_arn(request, request.text("SourceKeyId"))
+        source = key_arn(request, request.text("SourceKeyId")) or _key_in_text(request)
         target = key_arn(request, request.text("DestinationKeyId"))
-        both = (("kms:ReEncryptFrom", source), ("kms:ReEncryptTo", target))
-        return tuple(RequiredPermission(action, (arn,), context) for action, arn in both if arn)
+        both = (("From", "Source", source), ("To", "Destination", target))
+        return tuple(
+            RequiredPermission(f"kms:ReEncrypt{way}", (arn,), _encryption_context(request, side))
+            for way, side, arn in both
+            if arn
+        )
     if request.operation == "Decrypt" and not request.text("KeyId"):
-        arn = request.find("kms", "ciphertext", str(request.parameters.get("CiphertextBlob", "")))
-        return (RequiredPermission("kms:Decrypt", (arn,), context),) if arn else ()
+        return (RequiredPermission("kms:Decrypt", (_key_in_text(request),), context),)
     alias, target = request.text("AliasName"), request.text("TargetKeyId")
     if alias:
         of_alias = request.find("kms", "alias", alias) or ""
         key = key_arn(request, target) if target else of_alias
         resources = (request.arn("kms", alias), *((key,) if key else ()))
         return (RequiredPermission(f"kms:{request.operation}", resources),)
+    if request.operation == "ReplicateKey":
+        # Documented (multi-region-keys-auth): the caller also makes a key in the replica's Region.
+        arn = key_arn(request, request.text("KeyId"))
+        return (
+            RequiredPermission("kms:ReplicateKey", (arn,)),
+            RequiredPermission("kms:CreateKey", ("*",)),
+        )
     if request.text("KeyId"):
         arn = key_arn(request, request.text("KeyId"))
         return (RequiredPermission(f"kms:{request.operation}", (arn,), context),) if arn else ()
     return None
 
 
-def _encryption_context(request: Request) -> dict[str, tuple[str, ...]]:
+# moto's encrypted texts begin with the id of their key.
+_ID_BYTES = 36
+
+
+def _key_in_text(request: Request) -> str:
+    """Return the ARN of the key that an encrypted text names; it is none's, if the text is no such text."""
+    blob: Any = request.parameters.get("CiphertextBlob") or b""
+    try:
+        text = blob if isinstance(blob, bytes) else base64.b64decode(str(blob))
+    except ValueError:
+        text = b""
+    return request.arn("kms", f"key/{text[:_ID_BYTES].decode(errors='replace')}")
+
+
+def _encryption_context(request: Request, side: str = "") -> dict[str, tuple[str, ...]]:
     encryption_context = cast(
-        "Mapping[str, str]", request.parameters.get("EncryptionContext") or {}
+        "Mapping[str, str]", request.parameters.get(f"{side}EncryptionContext") or {}
     )
     context: dict[str, tuple[str, ...]] = {
         f"kms:encryptioncontext:{key.lower()}": (value,)
@@ -333,18 +371,60 @@ def _iam_arn(request: Request, kind: str, name: str) -> str:
 
 def secrets_permissions(request: Request) -> RequiredPermissions:
     """A secret's ARN ends in six random letters; when they are unknown, `??????` stands for them."""
+    if request.operation == "BatchGetSecretValue":
+        return _batch_of_secrets(request)
     secret_id = request.text("SecretId") or (
         request.text("Name") if request.operation == "CreateSecret" else ""
     )
     if not secret_id:
         return None
-    arn = (
-        secret_id
-        if secret_id.startswith("arn:")
-        else request.find("secretsmanager", "secret", secret_id)
+    action = f"secretsmanager:{request.operation}"
+    return (RequiredPermission(action, (_secret_arn(request, secret_id),)),)
+
+
+def _secret_arn(request: Request, secret_id: str) -> str:
+    """Return the ARN of a secret from its name, or from its ARN with or without the random letters."""
+    arn = request.find("secretsmanager", "secret", secret_id)
+    if arn is None and secret_id.startswith("arn:"):
+        return secret_id
+    return arn or request.arn("secretsmanager", f"secret:{secret_id}-??????")
+
+
+def _batch_of_secrets(request: Request) -> RequiredPermissions:
+    """Reading many secrets needs the permission on each, too (documented: API_BatchGetSecretValue)."""
+    ids = cast("list[str]", request.parameters.get("SecretIdList") or [])
+    arns = [_secret_arn(request, str(one)) for one in ids]
+    if filters := request.parameters.get("Filters"):
+        found = request.find("secretsmanager", "secrets", json.dumps(filters))
+        arns += (found or request.arn("secretsmanager", "secret:*")).split()
+    return (
+        RequiredPermission("secretsmanager:BatchGetSecretValue"),
+        *(RequiredPermission("secretsmanager:GetSecretValue", (arn,)) for arn in arns),
     )
-    resource = arn or request.arn("secretsmanager", f"secret:{secret_id}-??????")
-    return (RequiredPermission(f"secretsmanager:{request.operation}", (resource,)),)
+
+
+# The resources of Systems Manager that a request names by type and id -> what precedes the id in their ARNs.
+_SSM_KINDS = {
+    "Association": "association",
+    "Automation": "automation-execution",
+    "Document": "document",
+    "MaintenanceWindow": "maintenancewindow",
+    "ManagedInstance": "managed-instance",
+    "OpsItem": "opsitem",
+    "OpsMetadata": "opsmetadata",
+    "Parameter": "parameter",
+    "PatchBaseline": "patchbaseline",
+}
+
+
+def ssm_permissions(request: Request) -> RequiredPermissions:
+    """Tags are on resources that a type and an id name."""
+    kind = _SSM_KINDS.get(request.text("ResourceType"))
+    if kind is None or "Tags" not in request.operation:
+        return None
+    name = request.text("ResourceId").lstrip("/")
+    arn = name if name.startswith("arn:") else request.arn("ssm", f"{kind}/{name}")
+    return (RequiredPermission(f"ssm:{request.operation}", (arn,)),)
 
 
 def cloudwatch_permissions(request: Request) -> RequiredPermissions:
@@ -362,6 +442,25 @@ def redshift_data_permissions(request: Request) -> RequiredPermissions:
     return (RequiredPermission("redshift-data:GetStatementResult"),)
 
 
+def pipes_permissions(request: Request) -> RequiredPermissions:
+    """Who has a pipe's logs delivered needs permissions for that (documented: AWS-logs-infrastructure-V2)."""
+    configuration: Any = request.parameters.get("LogConfiguration")
+    if not configuration or not isinstance(configuration, Mapping):
+        return None
+    named = cast("Mapping[str, Mapping[str, str]]", configuration)
+    needed = [
+        RequiredPermission(
+            f"pipes:{request.operation}", (request.arn("pipes", f"pipe/{request.text('Name')}"),)
+        ),
+        RequiredPermission("logs:CreateLogDelivery"),
+    ]
+    if bucket := named.get("S3LogDestination", {}).get("BucketName"):
+        needed.append(
+            RequiredPermission("s3:PutBucketPolicy", (bucket_arn(request.region, bucket),))
+        )
+    return tuple(needed)
+
+
 RULES: dict[str, Callable[[Request], RequiredPermissions]] = {
     "cloudwatch": cloudwatch_permissions,
     "dynamodb": dynamodb_permissions,
@@ -370,8 +469,10 @@ RULES: dict[str, Callable[[Request], RequiredPermissions]] = {
     "iam": iam_permissions,
     "kms": kms_permissions,
     "logs": logs_permissions,
+    "pipes": pipes_permissions,
     "redshift-data": redshift_data_permissions,
     "secretsmanager": secrets_permissions,
+    "ssm": ssm_permissions,
     "sns": sns_permissions,
     "sqs": sqs_permissions,
     "sts": sts_permissions,

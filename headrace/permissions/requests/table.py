@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from headrace.core.arn import make_arn
+from headrace.core.arn import make_arn, partition_of
 
 # Finds the ARN of what a request names otherwise, by service, kind and name: ("kinesis", "iterator", ...) of a shard
 # iterator the stream, ("kms", "alias", "alias/x") the key, ("secretsmanager", "secret", NAME), ("cloudformation",
@@ -81,8 +81,18 @@ class ResourceType:
 
     def fill(self, values: Mapping[str, str], account: str, region: str) -> str:
         """Return the ARN with these values, and `*` for missing ones."""
-        known = {"Partition": "aws", "Region": region, "Account": account, **values}
+        partition = partition_of(region)
+        known = {"Partition": partition, "Region": region, "Account": account, **values}
         return _VARIABLE.sub(lambda found: known.get(found[1]) or "*", self.form)
+
+    def place(self, arn: str, account: str, region: str) -> str:
+        """Return an ARN of this type in the partition and Region of a request, and in its account if it names none."""
+        _, _, service, named_region, named_account, name = arn.split(":", 5)
+        place = (
+            region if "${Region}" in self.form else named_region,
+            account if not named_account and "${Account}" in self.form else named_account,
+        )
+        return ":".join(("arn", partition_of(region), service, *place, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,16 +244,22 @@ def resources_of(prefix: Prefix, action: Action, request: Request) -> tuple[str,
 def _list_arns(
     prefix: Prefix, kind: ResourceType, texts: dict[str, list[str]], request: Request
 ) -> Iterator[str]:
-    has_any = False
-    for values in texts.values():
-        for value in values:
-            if value.startswith("arn:") and prefix.type_of(value) == kind.name:
-                has_any = True
-                yield value
-    if has_any:
-        return
+    """Yield the ARNs of a type, wherever they stand, and those of the resources that are named without.
+
+    An ARN may stand in a text such as a description; it never takes the place of a name.
+    """
+    arns = [
+        value
+        for value in itertools.chain(*texts.values())
+        if value.startswith("arn:") and prefix.type_of(value) == kind.name
+    ]
+    yield from arns
     by_variable = _values(prefix, kind, texts)
-    if by_variable and all(by_variable.values()):
+    is_named = not arns or any(
+        values != [_DEFAULTS.get((prefix.name, variable))]
+        for variable, values in by_variable.items()
+    )
+    if by_variable and all(by_variable.values()) and is_named:
         for row in itertools.product(*by_variable.values()):
             yield kind.fill(
                 dict(zip(by_variable, row, strict=True)), request.account, request.region

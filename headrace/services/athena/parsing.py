@@ -73,7 +73,7 @@ def parse(text: str, database: str, parameters: Sequence[str] = ()) -> Statement
 
 
 def _parse_prepared(words: Words) -> Statement:
-    """Parse what `headrace.services.athena.prepared` has done; an EXECUTE that comes here names nothing."""
+    """Parse what `headrace.services.athena.patches` has done; an EXECUTE that comes here names nothing."""
     verb = words.take().upper()
     if verb == "EXECUTE":
         raise StatementRefused(f"NOT_FOUND: Prepared statement not found: {words.take()}")

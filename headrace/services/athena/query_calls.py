@@ -17,7 +17,7 @@ from headrace.core.ports import BucketNotFound, CallerIdentity, ObjectNotFound
 from headrace.deliveries.outbox import queue_service_event
 from headrace.moto import principals
 from headrace.moto.current_cloud import CURRENT
-from headrace.services.athena.prepared import run_prepared
+from headrace.services.athena.patches import run_prepared
 from headrace.services.athena.queries import STOPPED_REASON, Outcome, Query
 from headrace.services.athena.results import PAGE_ROWS, NoRow, render_row
 

@@ -146,10 +146,18 @@ def _tag_by_arn(backend: Any) -> None:
             if there is None or rule not in there.rules:
                 sentence = f"Rule {rule} does not exist on EventBus {bus or 'default'}."
                 raise ResourceNotFoundException(sentence)
-            return str(there.rules[rule].arn)
+            return checked(arn, str(there.rules[rule].arn))
         if there is None:
             raise ResourceNotFoundException(f"Event bus {bus} does not exist.")
-        return str(there.arn)
+        return checked(arn, str(there.arn))
+
+    def checked(named: str, arn: str) -> str:
+        from moto.events.exceptions import ResourceNotFoundException
+
+        if named not in (arn, arn.replace(":rule/", ":rule/default/", 1)):
+            # Permissions are asked for the ARN as it is named. The sentence is assumed.
+            raise ResourceNotFoundException(f"{named} does not exist.")
+        return arn
 
     def list_tags(self: Any, arn: str) -> Any:
         return self.tagger.list_tags_for_resource(find(self, arn))

@@ -38,7 +38,6 @@ from headrace.permissions.policies.document import (
 )
 from headrace.services.lambda_.errors import invalid_parameter
 from headrace.services.lambda_.names import format_lambda_time
-from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.services.lambda_.state import Function
 from headrace.store.database import Database
 
@@ -46,11 +45,11 @@ SERVICE = "lambda.amazonaws.com"
 # On AWS, the session's name also has a number and a time (observed in CloudTrail).
 SESSION = "awslambda"
 
-_STREAM_READS = {
-    "kinesis": ("GetRecords", "GetShardIterator", "DescribeStream", "ListShards"),
-    "dynamodb": ("GetRecords", "GetShardIterator", "DescribeStream"),
-}
+# The Serverless Framework gives its functions no more than these, for streams and for consumers (observed).
+_STREAM_READS = ("GetRecords", "GetShardIterator", "DescribeStream")
+_CONSUMER_READS = ("GetRecords", "GetShardIterator", "DescribeStreamSummary", "ListShards")
 _QUEUE_READS = ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes")
+_WRITES_LOG = ("logs:CreateLogStream", "logs:PutLogEvents")
 _SENDS = {
     "sqs": "sqs:SendMessage",
     "sns": "sns:Publish",
@@ -81,14 +80,13 @@ class Permits:
                     raise _build_queue_refusal(action)
             return
         service = Arn.parse(read_arn).service
+        is_consumer = "/consumer/" in read_arn
         denied = [
             name
-            for name in _STREAM_READS[service]
+            for name in (_CONSUMER_READS if is_consumer else _STREAM_READS)
             if self._explain_denial(role, f"{service}:{name}", _stream(read_arn))
         ]
-        if "/consumer/" in read_arn and self._explain_denial(
-            role, "kinesis:SubscribeToShard", read_arn
-        ):
+        if is_consumer and self._explain_denial(role, "kinesis:SubscribeToShard", read_arn):
             denied.append("SubscribeToShard")
         if denied:
             raise invalid_parameter(
@@ -113,11 +111,11 @@ class Permits:
         resource = f"{arn}/{key}" if action == "s3:PutObject" else arn
         return "" if action is None else self._explain_denial(role, action, resource)
 
-    def may_log(self, function: Function, spec: SandboxSpec, stream: str) -> bool:
-        """Whether a function's role may write the function's log. If it may not, AWS drops the lines."""
-        acting = CallerIdentity(spec.role, spec.name)
-        resource = _stream_arn(function.region, function.account, spec.log_group, stream)
-        return not self.guard.denial(acting, "logs:PutLogEvents", resource)
+    def may_log(self, function: Function, acting: CallerIdentity, group: str, stream: str) -> bool:
+        """Whether a function's role may make its log's stream and write to it. If it may not, AWS drops the lines."""
+        resource = _stream_arn(function.region, function.account, group, stream)
+        denials = [self.guard.denial(acting, action, resource) for action in _WRITES_LOG]
+        return not any(denials)
 
     def _explain_denial(self, role: str, action: str, resource: str) -> str:
         return self.guard.denial(CallerIdentity(role, SESSION), action, resource) if role else ""

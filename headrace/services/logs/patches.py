@@ -72,6 +72,7 @@ def patch() -> None:
     backend.put_subscription_filter = _to_own_services(backend.put_subscription_filter)
     backend.put_destination = _to_present_target(backend.put_destination)
     backend.filter_log_events = _without_searched(backend.filter_log_events)
+    backend._find_log_group = _find_group
     metric_filters.patch()
     checks.patch()
     checks.check_keys()
@@ -79,6 +80,23 @@ def patch() -> None:
     pickles.register_reducer(models.LogGroup, _reduce_group)
     pickles.register_filter("logs", lambda _, state: {**state, "queries": {}})
     pickles.register_carrier("logs", _keep_events)
+
+
+def _find_group(
+    self: Any, log_group_id: str | None = None, log_group_name: str | None = None
+) -> Any:
+    """Return the group of a name or an ARN; of an identifier moto returns the last group, whatever it says."""
+    from moto.logs.exceptions import InvalidParameterException, ResourceNotFoundException
+
+    named = log_group_name or log_group_id
+    if not named:
+        raise InvalidParameterException("Should provider either name or id, but not both")
+    group = self.groups.get(named.split(":log-group:", 1)[-1].removesuffix(":*"))
+    if group is None or (
+        named.startswith("arn:") and named.removesuffix(":*") != group.arn.removesuffix(":*")
+    ):
+        raise ResourceNotFoundException()
+    return group
 
 
 def _without_searched(filter_log_events: Any) -> Any:

@@ -3,7 +3,8 @@
 Documented: eb-pipes-logs.html and eb-pipes-logs-schema.html of
 https://docs.aws.amazon.com/eventbridge/latest/userguide/, and that records are JSON whatever the OutputFormat
 (API_S3LogDestinationParameters.html). Assumed: the names of log streams and objects.
-The cloud itself writes, as AWS's log delivery does: the pipe's role needs no permission for it.
+The cloud itself writes, as AWS's log delivery does: the pipe's role needs no permission for it, but who sets the
+destinations does (documented: AWS-logs-infrastructure-V2-service-specific.html of CloudWatch Logs).
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import json
 import logging
 import uuid
 from collections.abc import Generator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
+from headrace.aws.protocols.validate import validate
 from headrace.core.ports import ControlPlane
 from headrace.core.values import moment
 
@@ -29,6 +31,7 @@ _MOST_WAITING_BYTES, _MOST_WAITING = 512 << 10, 500
 # In the order in which AWS truncates them (documented).
 _EXECUTION_DATA = ("payload", "awsRequest", "awsResponse")
 _MOST_ERROR = 8 << 10
+_ANY_ROLE = "arn:aws:iam::000000000000:role/any"
 _LEVELS = ("OFF", "ERROR", "INFO", "TRACE")
 # The steps of level INFO; a failure is of level ERROR, any other step of level TRACE.
 _INFO = {
@@ -39,6 +42,41 @@ _INFO = {
     "TARGET_STAGE_ENTERED",
     "TARGET_STAGE_SUCCEEDED",
 }
+
+
+def check_configuration(configuration: Any, pipe: Mapping[str, Any], account: str) -> None:
+    """Refuse a LogConfiguration that AWS would refuse, and one of another account. Raises AwsError.
+
+    `pipe`: the required members of UpdatePipe.
+    """
+    request = {**pipe, "LogConfiguration": configuration}
+    validate("pipes", "UpdatePipe", request, code="ValidationException")
+    members = cast("Mapping[str, Mapping[str, str]]", configuration)
+    arns = (
+        members.get("CloudwatchLogsLogDestination", {}).get("LogGroupArn"),
+        members.get("FirehoseLogDestination", {}).get("DeliveryStreamArn"),
+    )
+    owner = members.get("S3LogDestination", {}).get("BucketOwner")
+    owners = {*(arn.split(":")[4] for arn in arns if arn), *([owner] if owner else [])}
+    if owners - {account}:
+        # On AWS a bucket's policy may let in the logs of other accounts.
+        raise AwsError(
+            "ValidationException",
+            "headrace's pipes write logs to destinations of their own account only.",
+        )
+
+
+def usable_configuration(pipe_arn: str, configuration: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a stored pipe's LogConfiguration; none if it was stored by a version that did not check it."""
+    parts = pipe_arn.split(":")
+    required = {"Name": parts[5].rpartition("/")[2], "RoleArn": _ANY_ROLE}
+    try:
+        if configuration:
+            check_configuration(configuration, required, parts[4])
+    except AwsError as error:
+        log.warning("%s writes no logs: %s", pipe_arn, error)
+        return {}
+    return configuration
 
 
 def level_of(step: str) -> str:
@@ -154,14 +192,12 @@ class ExecutionLog:
         day = f"{moment(self._now_ms):%Y/%m/%d/%H}"
         path = ("AWSLogs", parts[4], "pipes", parts[3], name, day)
         key = "/".join([*filter(None, [prefix]), *path, f"{self._id}_{self._flushes}.json"])
-        owner = settings.get("BucketOwner")
-        params = {
-            "Bucket": settings["BucketName"],
-            "Key": key,
-            "Body": "".join(f"{line}\n" for line in lines).encode(),
-            **({"ExpectedBucketOwner": owner} if owner else {}),
-        }
-        self._call(parts, "s3", "PutObject", params)
+        bucket = str(settings["BucketName"])
+        own = self._call(parts, "s3", "ListBuckets", {"Prefix": bucket})["Buckets"]
+        if all(one["Name"] != bucket for one in own):
+            raise AwsError("AccessDenied", f"{bucket} is no bucket of account {parts[4]}.", 403)
+        body = "".join(f"{line}\n" for line in lines).encode()
+        self._call(parts, "s3", "PutObject", {"Bucket": bucket, "Key": key, "Body": body})
 
     def _call(
         self, parts: list[str], service: str, operation: str, params: Mapping[str, Any]

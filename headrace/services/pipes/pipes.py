@@ -49,6 +49,7 @@ from headrace.services.pipes.delivery import (
     event_of_message,
     event_of_record,
 )
+from headrace.services.pipes.execution_log import check_configuration, usable_configuration
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -215,6 +216,7 @@ class PipeWorker:
     def __init__(self, pipe: Pipe, parts: PipeServices) -> None:
         self.name = f"pipe-{pipe.arn.rpartition('/')[2]}"
         self._pipe, self._parts = pipe, parts
+        self._log_configuration = usable_configuration(pipe.arn, pipe.log_configuration)
         self.moved = 0
         self.problem = ""
         self._undo = lambda: None
@@ -264,7 +266,7 @@ class PipeWorker:
             filters=pipe.source_parameters.get("FilterCriteria") or {},
             target_parameters=pipe.target_parameters,
             enrichment_parameters=pipe.enrichment_parameters,
-            log_configuration=pipe.log_configuration,
+            log_configuration=self._log_configuration,
         )
         deliver(batch, events, self._parts.control, self._parts.clock.now_ms())
 
@@ -434,18 +436,14 @@ def patch(module: Any) -> None:
     def create_pipe(self: Any, name: str, *args: Any, **named: Any) -> Any:
         request: dict[str, Any] = {"Name": name, "RoleArn": named["role_arn"]}
         request.update({"Source": named["source"], "Target": named["target"]})
-        if named.get("log_configuration") is not None:
-            request["LogConfiguration"] = named["log_configuration"]
         validate("pipes", "CreatePipe", request, code="ValidationException")
+        _check_log(self, name, named)
         _check_filters(named.get("source_parameters"))
         return create(self, name, *args, **named)
 
     @functools.wraps(update)
     def update_pipe(self: Any, name: str, *args: Any, **named: Any) -> Any:
-        if named.get("log_configuration") is not None:
-            request = {"Name": name, "RoleArn": named["role_arn"]}
-            request["LogConfiguration"] = named["log_configuration"]
-            validate("pipes", "UpdatePipe", request, code="ValidationException")
+        _check_log(self, name, named)
         source_parameters = named.get("source_parameters")
         _check_filters(source_parameters)
         if source_parameters is not None and name in self.pipes:
@@ -456,6 +454,13 @@ def patch(module: Any) -> None:
 
     module.EventBridgePipesBackend.create_pipe = create_pipe
     module.EventBridgePipesBackend.update_pipe = update_pipe
+
+
+def _check_log(backend: Any, name: str, named: dict[str, Any]) -> None:
+    configuration = named.get("log_configuration")
+    if configuration is not None:
+        required = {"Name": name, "RoleArn": named["role_arn"]}
+        check_configuration(configuration, required, str(backend.account_id))
 
 
 def _check_filters(source_parameters: dict[str, Any] | None) -> None:

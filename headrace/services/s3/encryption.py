@@ -69,6 +69,8 @@ class KmsKeys:
         if key["KeyState"] == "PendingDeletion":
             sentence = f"{key['Arn']} is pending deletion."
             raise AwsError("KMS.KMSInvalidStateException", sentence)
+        if key["KeyState"] == "PendingImport":
+            raise AwsError("KMS.KMSInvalidStateException", f"{key['Arn']} is pending import.")
         return str(key["Arn"])
 
     def _check_arn(self, key_id: str, account: str, region: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.operation import Call, service_model
+from headrace.aws.calls.operation import Call, Permit, service_model
 from headrace.aws.shapes.tagging import FailureInfo, TagFilter
-from headrace.core.arn import Arn, make_arn
+from headrace.core.arn import Arn, make_arn, partition_of
 from headrace.core.ports import ControlPlane
 from headrace.core.values import get_list, get_mapping
 
@@ -35,12 +35,15 @@ class Tagging:
     def change(
         self, call: Call, arns: Sequence[str], change: Callable[[Kind, RegionServices, str], Any]
     ) -> dict[str, FailureInfo]:
-        """Change each resource's tags; return the FailedResourcesMap."""
-        scope = self._place(call)
+        """Change each resource's tags; return the FailedResourcesMap.
+
+        The caller needs the services' own permissions, too (documented: API_TagResources).
+        """
+        scope = RegionServices(self._control, call.account, call.region, call.permit)
         failed: dict[str, FailureInfo] = {}
         for arn in arns:
             try:
-                change(_kind_of(arn), scope, arn)
+                change(_kind_of(arn, call), scope, arn)
             except AwsError as error:
                 failed[arn] = {
                     "StatusCode": error.status,
@@ -55,12 +58,17 @@ class Tagging:
         return RegionServices(self._control, call.account, call.region)
 
 
-def _kind_of(arn: str) -> Kind:
+def _kind_of(arn: str, call: Call) -> Kind:
+    """Return the kind of a resource of the call's account and Region. Raises AwsError."""
     try:
-        kind = KINDS.get(Arn.parse(arn).service)
+        parsed = Arn.parse(arn)
+        kind = KINDS.get(parsed.service)
     except ValueError:
-        kind = None
-    if kind is None:
+        parsed, kind = None, None
+    # The ARNs of buckets name no place.
+    place = "" if kind is None or kind.service == "s3" else f"{call.region}:{call.account}"
+    own = f"arn:{partition_of(call.region)}:{parsed.service if parsed else ''}:{place or ':'}:"
+    if kind is None or not arn.startswith(own):
         raise AwsError(
             "InvalidParameterException", f"{arn} is no ARN of a resource that can be tagged here."
         )
@@ -113,9 +121,12 @@ class RegionServices:
     control: ControlPlane
     account: str
     region: str
+    permit: Permit | None = None
 
     def call(self, service: str, operation: str, **params: Any) -> Answer:
-        """Call an operation. Raises AwsError."""
+        """Call an operation; the caller, if there is one, needs the permission. Raises AwsError."""
+        if self.permit is not None:
+            self.permit.ask(service, operation, params, account=self.account, region=self.region)
         return self.control.call(
             service, operation, params, account=self.account, region=self.region
         )
@@ -198,6 +209,17 @@ def _untag_stream(services: RegionServices, arn: str, keys: Sequence[str]) -> No
         services.call("kinesis", "UntagResource", ResourceARN=arn, TagKeys=list(keys))
 
 
+def _own_bucket(services: RegionServices, arn: str) -> str:
+    """Return the name of a bucket of the account; its ARN does not say whose it is. Raises AwsError."""
+    name = _last(arn)
+    # This cloud itself asks.
+    unasked = replace(services, permit=None)
+    own = unasked.pages("s3", "ListBuckets", "Buckets", "ContinuationToken")
+    if all(bucket["Name"] != name for bucket in own):
+        raise AwsError("InvalidParameterException", f"{arn} is no bucket of this account.")
+    return name
+
+
 def _bucket_tags(services: RegionServices, bucket: str) -> dict[str, str]:
     try:
         return _tags(services.call("s3", "GetBucketTagging", Bucket=bucket)["TagSet"])
@@ -216,16 +238,18 @@ def _buckets(services: RegionServices) -> Iterator[TaggedResource]:
 
 
 def _tag_bucket(services: RegionServices, arn: str, tags: Mapping[str, str]) -> None:
-    bucket = _last(arn)
+    bucket = _own_bucket(services, arn)
     every = {**_bucket_tags(services, bucket), **tags}
-    services.call("s3", "PutBucketTagging", Bucket=bucket, Tagging={"TagSet": _pairs(every)})
+    tagging = {"TagSet": _pairs(every)}
+    services.call("s3", "PutBucketTagging", Bucket=bucket, Tagging=tagging)
 
 
 def _untag_bucket(services: RegionServices, arn: str, keys: Sequence[str]) -> None:
-    bucket = _last(arn)
+    bucket = _own_bucket(services, arn)
     left = {k: v for k, v in _bucket_tags(services, bucket).items() if k not in keys}
     if left:
-        services.call("s3", "PutBucketTagging", Bucket=bucket, Tagging={"TagSet": _pairs(left)})
+        tagging = {"TagSet": _pairs(left)}
+        services.call("s3", "PutBucketTagging", Bucket=bucket, Tagging=tagging)
     else:
         services.call("s3", "DeleteBucketTagging", Bucket=bucket)
 
@@ -332,7 +356,8 @@ def _parameter_name(services: RegionServices, arn: str) -> str:
     name = Arn.parse(arn).resource.removeprefix("parameter/")
     if "/" in name:
         return f"/{name}"
-    found = services.call("ssm", "GetParameters", Names=[name])["Parameters"]
+    # This cloud itself asks.
+    found = replace(services, permit=None).call("ssm", "GetParameters", Names=[name])["Parameters"]
     return name if found else f"/{name}"
 
 

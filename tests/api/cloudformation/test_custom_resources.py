@@ -272,6 +272,8 @@ NODE_CLIENTS = {
     "options": "send(https.request({hostname: u.hostname, path: u.pathname + u.search, method: 'PUT', headers}, done))",
     "options-port": "send(https.request({host: u.hostname, port: u.port, path: u.pathname, method, headers}, done))",
     "host": "send(https.request({host: u.hostname, path: u.pathname, method: 'PUT', headers}, done))",
+    "host-with-port": "send(https.request({host: u.host, path: u.pathname, method: 'PUT', headers}, done))",
+    "host-and-port": "send(https.request({host: u.host, port: u.port, path: u.pathname, method, headers}, done))",
     "port-443": "send(https.request({host: u.hostname, port: 443, path: u.pathname, method: 'PUT', headers}, done))",
     "text": "send(https.request(event.ResponseURL, {method: 'PUT', headers}, done))",
     "url": "send(https.request(u, {method: 'PUT', headers}, done))",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
@@ -53,8 +54,10 @@ UNSAID = {
     "AWS::Redshift::Cluster": {"ClusterNamespaceArn", "DeferMaintenanceIdentifier", "MasterPasswordSecretArn"},
     "AWS::StepFunctions::StateMachine": {"StateMachineRevisionId"},
 }  # fmt: skip
-# Made from what a test cannot have in moto: principals, and functions that answer.
+# Made from what a test cannot have in moto: principals, functions that answer, a layer's files.
 APART = {
+    "AWS::Lambda::LayerVersion",
+    "AWS::Lambda::LayerVersionPermission",
     "AWS::IoT::PolicyPrincipalAttachment",
     "AWS::IoT::ThingPrincipalAttachment",
     "AWS::SecretsManager::RotationSchedule",
@@ -284,6 +287,22 @@ def test_a_secret_is_made_by_its_rules(cloud: InProcessCloud, cfn: Any) -> None:
     value = client.get_secret_value(SecretId=outputs(cfn, "s")["Id"])["SecretString"]
     assert json.loads(value)["user"] == "me"
     assert len(json.loads(value)["password"]) == 12
+
+
+def test_a_killed_creation_s_id_is_known_where_no_answer_has_it() -> None:
+    def made(kind: str, **properties: Any) -> str | None:
+        declared = resource_type(kind)
+        assert declared is not None
+        assert declared.made is not None
+        context = SimpleNamespace(generate_name=lambda *_, **__: "s-L-1", merge_tags=dict)
+        return declared.made(cast("Any", context), properties)
+
+    method = {"RestApiId": "a", "ResourceId": "r", "HttpMethod": "GET"}
+    assert made("AWS::ApiGateway::Method", **method) == "a|r|GET"
+    assert made("AWS::Events::Rule", EventBusName="b") == "b|s-L-1"
+    assert made("AWS::S3::BucketPolicy", Bucket="b") == "b"
+    assert made("AWS::KMS::Key") is None
+    assert made("AWS::AppConfig::Deployment", ApplicationId="a", EnvironmentId="e") is None
 
 
 def test_a_type_is_written_by_hand_or_declared() -> None:

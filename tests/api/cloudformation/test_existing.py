@@ -26,7 +26,8 @@ from tests.support.cloud import InProcessCloud
 
 
 def test_every_type_is_here():
-    assert {case.kind for case in CASES} | set(NAMELESS) == set(TYPES)
+    # Of the declared types, `test_declared` tries each.
+    assert {case.kind for case in CASES} | set(NAMELESS) >= set(TYPES)
 
 
 @pytest.fixture(scope="module")

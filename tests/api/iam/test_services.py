@@ -10,7 +10,7 @@ import pytest
 
 from headrace.adapters.job_credentials import RoleCredentials
 from headrace.aws.calls.http import HttpRequest
-from headrace.pages.s3_access import PATH
+from headrace.pages.access import S3_PATH
 from tests.support.cloud import InProcessCloud
 from tests.support.emr import cluster_request
 from tests.support.iam import ACCOUNT, REGION, allow, as_role, make_role, refusal, statements, trust
@@ -339,7 +339,7 @@ def test_a_job_runs_own_policy_limits_what_it_does_in_s3(cloud: InProcessCloud):
             "x-headrace-key": given["AWS_ACCESS_KEY_ID"],
             "x-headrace-token": given["AWS_SESSION_TOKEN"],
         }
-        return cloud.handle(HttpRequest("POST", PATH, "", headers, line.encode())).status
+        return cloud.handle(HttpRequest("POST", S3_PATH, "", headers, line.encode())).status
 
     limit = json.dumps(statements(allow("s3:GetObject", f"{BUCKET}/in/*")))
     assert answer("GetObject lake in/a", limit) == 204

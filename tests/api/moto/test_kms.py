@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -173,3 +174,95 @@ def test_a_key_without_material_is_not_used(kms: Any) -> None:
 )
 def test_a_key_is_only_for_what_its_spec_can_do(kms: Any, spec: str, usage: str) -> None:
     assert _refusal(kms.create_key, KeySpec=spec, KeyUsage=usage)[0] == "ValidationException"
+
+
+def test_a_replica_is_of_another_region_and_shares_no_grants_and_no_aliases(tmp_path: Path) -> None:
+    with MotoLab(tmp_path / "moto") as lab:
+        kms, there = lab.client("kms"), lab.client("kms", region="eu-west-1")
+        primary = _key(kms, MultiRegion=True)
+        code, _ = _refusal(kms.replicate_key, KeyId=primary, ReplicaRegion="us-east-1")
+        assert code == "AlreadyExistsException"
+        grant = {"GranteePrincipal": "arn:aws:iam::000000000000:root", "Operations": ["Encrypt"]}
+        kms.create_grant(KeyId=primary, **grant)
+        kms.create_alias(AliasName="alias/here", TargetKeyId=primary)
+        kms.replicate_key(KeyId=primary, ReplicaRegion="eu-west-1")
+        assert there.list_grants(KeyId=primary)["Grants"] == []
+        assert _refusal(there.encrypt, KeyId="alias/here", Plaintext=b"x")[0] == "NotFoundException"
+        there.create_alias(AliasName="alias/there", TargetKeyId=primary)
+        assert _refusal(kms.encrypt, KeyId="alias/there", Plaintext=b"x")[0] == "NotFoundException"
+
+
+def test_a_replicas_policy_is_checked(kms: Any) -> None:
+    primary = _key(kms, MultiRegion=True)
+    replicate = {"KeyId": primary, "ReplicaRegion": "eu-west-1", "Policy": "no policy"}
+    assert _refusal(kms.replicate_key, **replicate)[0] == "MalformedPolicyDocumentException"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "arn:aws:kms:us-east-1:000000000000:x/:key/{}",
+        "arn:aws:kms:us-east-1:000000000000:key/{}:key/other",
+        "arn:aws:kms:us-east-1:000000000000:alias/mine:alias/other",
+        "arn:aws-cn:kms:us-east-1:000000000000:key/{}",
+        "arn:aws:kms:us-east-1:111111111111:key/{}",
+        "arn:aws:kms:us-east-1:111111111111:alias/mine",
+        "arn:aws:kms:eu-west-1:000000000000:alias/mine",
+    ],
+)
+def test_a_key_is_not_found_by_another_arn(kms: Any, form: str) -> None:
+    key = _key(kms)
+    kms.create_alias(AliasName="alias/mine", TargetKeyId=key)
+    name = form.format(key)
+    secret = kms.encrypt(KeyId=key, Plaintext=b"x")["CiphertextBlob"]
+    grant = {"GranteePrincipal": "arn:aws:iam::000000000000:root", "Operations": ["Encrypt"]}
+    refusals = [
+        _refusal(kms.encrypt, KeyId=name, Plaintext=b"x"),
+        _refusal(kms.decrypt, KeyId=name, CiphertextBlob=secret),
+        _refusal(kms.re_encrypt, CiphertextBlob=secret, DestinationKeyId=name),
+        _refusal(kms.create_grant, KeyId=name, **grant),
+        _refusal(kms.schedule_key_deletion, KeyId=name),
+        _refusal(kms.update_alias, AliasName="alias/mine", TargetKeyId=name),
+    ]
+    assert {code for code, _ in refusals} == {"NotFoundException"}
+
+
+def test_other_requests_pass_while_a_pair_of_keys_is_made(
+    kms: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from moto.kms import utils
+
+    key, make, passed = _key(kms), utils.generate_private_key, list[str]()
+
+    def make_slowly(spec: str) -> Any:
+        other = Thread(target=lambda: passed.append(_key(kms)))
+        other.start()
+        other.join(timeout=30)
+        return make(spec)
+
+    monkeypatch.setattr(utils, "generate_private_key", make_slowly)
+    kms.generate_data_key_pair(KeyId=key, KeyPairSpec="ECC_NIST_P256")
+    assert passed
+
+
+def test_pairs_that_are_not_made_are_refused(kms: Any) -> None:
+    code, _ = _refusal(kms.generate_data_key_pair, KeyId=_key(kms), KeyPairSpec="SM2")
+    assert code == "UnsupportedOperationException"
+
+
+def test_keys_of_several_regions_that_earlier_versions_made_decrypt_and_replicate(
+    kms: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their ids had four characters more than the texts have room for, and one type for all Regions."""
+    from moto.kms import models
+
+    long_id = "mrk-4442985a-9464-4560-89a2-03389f8ca3d5"
+    monkeypatch.setattr(models, "generate_key_id", lambda multi_region=False: long_id)
+    key = _key(kms, MultiRegion=True)
+    stored: Any = models.kms_backends["000000000000"]["us-east-1"].keys[key]
+    stored.multi_region_configuration["MultiRegionKeyType"] = "REPLICA"
+    secret = kms.encrypt(KeyId=key, Plaintext=b"x")["CiphertextBlob"]
+    assert kms.decrypt(CiphertextBlob=secret)["Plaintext"] == b"x"
+    kms.replicate_key(KeyId=key, ReplicaRegion="eu-west-1")
+    shown = kms.describe_key(KeyId=key)["KeyMetadata"]["MultiRegionConfiguration"]
+    assert shown["MultiRegionKeyType"] == "PRIMARY"

@@ -10,6 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
+from tests.support.iam import allow, as_role, make_role, refusal
 from tests.support.server import wait_until
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/r"
@@ -156,3 +157,58 @@ def test_a_level_that_does_not_exist_is_refused(cloud: InProcessCloud):
     pipes.create_pipe(**settings(Level="OFF"))
     with pytest.raises(ClientError, match="ValidationException"):
         pipes.update_pipe(Name="p", RoleArn=ROLE, LogConfiguration={"Level": "DEBUG"})
+
+
+def test_logs_go_into_no_other_account(cloud: InProcessCloud) -> None:
+    pipes, other = cloud.client("pipes"), "111111111111"
+    for where in (
+        {"CloudwatchLogsLogDestination": {"LogGroupArn": f"arn:aws:logs:{REGION}:{other}:log-group:g"}},
+        {"S3LogDestination": {"BucketName": "theirs", "BucketOwner": other}},
+    ):  # fmt: skip
+        with pytest.raises(ClientError, match="of their own account only"):
+            pipes.create_pipe(**settings(Level="INFO", **where))
+    # Whose a bucket is, its name does not say.
+    cloud.client("s3", account=other).create_bucket(Bucket="theirs")
+    mine = {"BucketName": "theirs", "BucketOwner": ACCOUNT}
+    pipes.create_pipe(**settings(Level="INFO", S3LogDestination=mine))
+    send(cloud, "a")
+    to = f"http://localhost/{ACCOUNT}/to"
+    queue = cloud.client("sqs")
+    wait_until(lambda: queue.receive_message(QueueUrl=to).get("Messages"), what="the event")
+    assert cloud.client("s3", account=other).list_objects_v2(Bucket="theirs")["KeyCount"] == 0
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [{"Level": "LOUD"}, {"Level": "INFO", "CloudwatchLogsLogDestination": {"LogGroupArn": "g"}}],
+)
+def test_a_pipe_that_was_stored_with_another_log_configuration_delivers(
+    cloud: InProcessCloud, stored: dict[str, Any]
+) -> None:
+    """Earlier versions stored any."""
+    asked = settings(Level="OFF")
+    asked["DesiredState"] = "STOPPED"
+    cloud.client("pipes").create_pipe(**asked)
+
+    from moto.pipes.models import pipes_backends
+
+    pipes_backends[ACCOUNT][REGION].pipes["p"].log_configuration = stored
+    cloud.client("pipes").start_pipe(Name="p")
+    send(cloud, "a")
+    to, queue = f"http://localhost/{ACCOUNT}/to", cloud.client("sqs")
+    wait_until(lambda: queue.receive_message(QueueUrl=to).get("Messages"), what="the event")
+
+
+def test_whoever_sets_a_log_needs_permissions_on_its_destination(tmp_path: Any) -> None:
+    with InProcessCloud(tmp_path / "enforced", iam="enforce") as cloud:
+        make_role(cloud, "r", trusts="pipes.amazonaws.com")
+        pipes = allow(["pipes:*", "iam:PassRole"], "*")
+        make_role(cloud, "piper", pipes, trusts=f"arn:aws:iam::{ACCOUNT}:root")
+        caller = as_role(cloud, "piper", "pipes")
+        logs = {"BucketName": "b-1", "BucketOwner": ACCOUNT}
+        asked = settings(Level="INFO", S3LogDestination=logs)
+        assert "logs:CreateLogDelivery" in refusal(caller.create_pipe, **asked)[2]
+        delivery = allow("logs:CreateLogDelivery", "*")
+        make_role(cloud, "logger", pipes, delivery, trusts=f"arn:aws:iam::{ACCOUNT}:root")
+        caller = as_role(cloud, "logger", "pipes")
+        assert "s3:PutBucketPolicy" in refusal(caller.create_pipe, **asked)[2]

@@ -9,12 +9,12 @@ from cfnlint.decode.decode import decode_str
 from cfnlint.rules import Match, Rules
 from cfnlint.runner.template import run_template_by_data
 
-from headrace.lint.exports import remember
+from headrace.lint.inputs import remember_templates
 
 
 def findings(resources: str, *, head: str = "", region: str = "us-east-1") -> list[Match]:
     """Return what our rules find."""
-    remember({})
+    remember_templates({})
     indented = "".join(f"  {line}\n" for line in resources.splitlines())
     template, errors = decode_str(
         f"AWSTemplateFormatVersion: '2010-09-09'\n{head}Resources:\n{indented}"

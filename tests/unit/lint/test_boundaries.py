@@ -13,7 +13,7 @@ from cfnlint.rules import Rules
 from cfnlint.runner.template import run_template_by_file_paths
 from cfnlint.template import Template
 
-from headrace.lint.exports import remember
+from headrace.lint.inputs import remember_templates
 from headrace.lint.rules import (
     RULES,
     MappingRetriesForEver,
@@ -300,7 +300,7 @@ def together(folder: Path, *templates: dict[str, object]) -> list[str]:
         path = folder / f"{number}.template.json"
         path.write_text(json.dumps(body))
         files.append(str(path))
-    remember({file: decode(file)[0] for file in files})  # type: ignore[arg-type]
+    remember_templates({file: decode(file)[0] for file in files})  # type: ignore[arg-type]
     rules = Rules.create_from_module("headrace.lint.rules")
     config = ConfigMixIn([], **ManualArgs(templates=files, regions=["us-east-1"]))
     return [match.rule.id for match in run_template_by_file_paths(config, rules)]
@@ -337,7 +337,7 @@ def test_a_stream_that_no_neighbour_reads_is_not_read_though_it_is_exported(tmp_
     ],
 )
 def test_what_is_no_right_template_breaks_no_rule(resources: str) -> None:
-    remember({})
+    remember_templates({})
     mapping = "" if resources.startswith("Mapping") else MAPPING
     text = "".join(f"  {line}\n" for line in f"{resources}\n{mapping}".splitlines())
     body, errors = decode_str(f"Resources:\n{text}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -171,13 +172,47 @@ class Started:
         return self._outcome
 
 
-def test_a_query_that_fails_ends_the_job_while_those_before_it_go_on():
+def names_of_the_end() -> dict[str, Any]:
+    """Return what a job has from its counts to its main function."""
     source = compile_script(read_script(RELATIONS + FILTER), "A test.")
-    names: dict[str, Callable[[list[Started]], None]] = {}
-    exec(source[source.index("def wait_for(") : source.index("def main(")], names)
-    names["wait_for"]([Started(True), Started(True)])
+    names: dict[str, Any] = {"json": json, "time": time, "StreamingQueryListener": object}
+    exec(source[source.index("class Counts(") : source.index("def main(")], names)
+    return names
+
+
+def test_a_query_that_fails_ends_the_job_while_those_before_it_go_on():
+    names = names_of_the_end()
+    counts = names["Counts"]()
+    names["wait_for"]([Started(True), Started(True)], counts)
     with pytest.raises(RuntimeError, match="no stream"):
-        names["wait_for"]([Started(False), Started(RuntimeError("no stream"))])
+        names["wait_for"]([Started(False), Started(RuntimeError("no stream"))], counts)
+
+
+def test_a_job_that_goes_on_prints_what_it_has_left_out_when_that_grows(
+    capsys: pytest.CaptureFixture[str],
+):
+    counts = names_of_the_end()["Counts"]()
+    query = SimpleNamespace(name="q", runId="1")
+
+    def progress(unreadable: int, late: int) -> None:
+        row = {"read": 3, "unreadable": unreadable}
+        metrics = {"read_0_a": SimpleNamespace(asDict=lambda: row), "join_left": None}
+        operators = [SimpleNamespace(numRowsDroppedByWatermark=late)]
+        of_batch = SimpleNamespace(runId="1", observedMetrics=metrics, stateOperators=operators)
+        counts.onQueryProgress(SimpleNamespace(progress=of_batch))
+        counts.show_left_out([query])
+
+    progress(0, 0)
+    assert capsys.readouterr().out == ""
+    progress(1, 2)
+    shown = {"query": "q", "read a": 6, "unreadable a": 1, "late": 2}
+    assert json.loads(capsys.readouterr().out) == shown
+    progress(0, 0)
+    assert capsys.readouterr().out == ""
+    assert counts.totals_of(query) == {"read a": 9, "unreadable a": 1, "late": 2}
+    counts.wait([query], within_s=0)
+    counts.onQueryTerminated(query)
+    counts.wait([query])
 
 
 def test_a_list_in_a_store_of_objects_is_written_anew_in_one_put() -> None:

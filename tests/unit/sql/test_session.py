@@ -110,7 +110,7 @@ def test_what_there_is_is_shown_in_full(session: Session) -> None:
         "flights", "late", "auto.offset.reset  earliest",
     ]  # fmt: skip
     assert list(session.answer("DESCRIBE FUNCTION lpad;")) == [
-        "LPAD(text, whole, text)  STRING  scalar"
+        "LPAD(text or bytes, whole, text or bytes)  as its arguments  scalar"
     ]
     assert list(session.answer("DESCRIBE FUNCTION lpat;")) == [
         "no function 'lpat'; did you mean 'LPAD'?"

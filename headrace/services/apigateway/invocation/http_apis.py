@@ -46,7 +46,8 @@ from headrace.services.apigateway.invocation.integrations import (
     refusal,
     when,
 )
-from headrace.services.apigateway.invocation.mappings import members, text_at
+from headrace.services.apigateway.invocation.mappings import Parts, members, read_parts, text_at
+from headrace.services.apigateway.velocity.velocity import TemplateError
 
 log = logging.getLogger(__name__)
 
@@ -332,7 +333,15 @@ class HttpApiRequest:
             raise Refused(501, f"headrace's APIs have no integration of subtype {subtype}")
         service, operation = subtype_call
         mapped: Mapping[str, Any] = members(integration.get("requestParameters"))
-        params = {name: self._source(str(value), parameters) for name, value in mapped.items()}
+        text = self._request.body.decode(errors="replace")
+        try:
+            with read_parts(text, self.api.id) as body:
+                params = {
+                    name: self._source(str(value), parameters, body)
+                    for name, value in mapped.items()
+                }
+        except TemplateError as error:
+            raise Refused(500, "Internal Server Error") from error
         params = {
             name: _read_structure(service, operation, name, value)
             for name, value in params.items()
@@ -356,15 +365,15 @@ class HttpApiRequest:
         body = json.dumps(output, default=_write_member).encode()
         return HttpResponse(200, [("Content-Type", "application/json")], body)
 
-    def _source(self, source: str, parameters: dict[str, str]) -> Any:
+    def _source(self, source: str, parameters: dict[str, str], body: Parts) -> Any:
         """Return the value of a parameter mapping, such as `$request.body.id`; None when it is missing.
 
-        A text may have such sources in it, in braces (assumed: one that is missing is empty there).
+        A text may have such sources in it, in braces (assumed: one that is missing is empty there). Raises TooMuch.
         """
         request = self._request
         if not source.startswith("$") or source.startswith("${"):
             return _IN_TEXT.sub(
-                lambda part: str(self._source(f"${part[1]}", parameters) or ""), source
+                lambda part: str(self._source(f"${part[1]}", parameters, body) or ""), source
             )
         where, _, name = source.removeprefix("$").partition(".")
         if where == "context":
@@ -373,13 +382,7 @@ class HttpApiRequest:
             return (members(self.api.stages.get(self.stage))).get(name)
         kind, _, rest = name.partition(".")
         if kind == "body":
-            text = request.body.decode(errors="replace")
-            if not rest:
-                return text
-            try:
-                return text_at(json.loads(text), rest)
-            except ValueError:
-                return None
+            return body.text_at(rest) if rest else body.whole()
         if kind == "header":
             return request.headers.get(rest.lower())
         if kind == "path":
@@ -396,7 +399,7 @@ def _read_structure(service: str, operation: str, name: str, value: Any) -> Any:
         return value
     try:
         return json.loads(str(value))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Refused(400, f"{name} must be valid JSON") from None
 
 

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import functools
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from urllib.parse import parse_qsl, quote_plus, unquote_plus
 
 from headrace.aws.calls.http import HttpResponse
-from headrace.core.evaluation import Budget, bound_parsed_bytes, check_json_size, text_size
+from headrace.core.evaluation import Budget, TooMuch, bound_parsed_bytes, check_json_size, text_size
 from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
 from headrace.deliveries.input_templates import NoValue, first_value
 from headrace.services.apigateway.invocation.integrations import Refused
@@ -65,11 +66,12 @@ def request_parameters(
     """Return the integration's header (by lower-case name), path and querystring parameters."""
     request_values: dict[str, dict[str, str]] = {"header": {}, "path": {}, "querystring": {}}
     mapped: Mapping[str, Any] = members(integration.get("requestParameters"))
-    for name, source in mapped.items():
-        kind, _, key = name.removeprefix("integration.request.").partition(".")
-        value = seen.parameter(str(source))
-        if value is not None and kind in request_values:
-            request_values[kind][key.lower() if kind == "header" else key] = value
+    with read_parts(seen.body, seen.caller) as body:
+        for name, source in mapped.items():
+            kind, _, key = name.removeprefix("integration.request.").partition(".")
+            value = seen.parameter(str(source), body)
+            if value is not None and kind in request_values:
+                request_values[kind][key.lower() if kind == "header" else key] = value
     for kind, values in request_values.items():
         for name, value in members(overrides.request.get(kind)).items():
             values[name.lower() if kind == "header" else name] = str(value)
@@ -111,13 +113,14 @@ def response(
     )
     headers = [("Content-Type", kind or _JSON)]
     mapped: Mapping[str, Any] = members(chosen.get("responseParameters"))
-    for name, source in mapped.items():
-        value = _of_answer(str(source), answered, text, seen)
-        if value is not None:
-            header = name.removeprefix("method.response.header.")
-            if header.lower() == "content-type":
-                headers = []
-            headers.append((header, value))
+    with read_parts(text, seen.caller) as parts, read_parts(seen.body, seen.caller) as asked:
+        for name, source in mapped.items():
+            value = _of_answer(str(source), answered, parts, seen, asked)
+            if value is not None:
+                header = name.removeprefix("method.response.header.")
+                if header.lower() == "content-type":
+                    headers = []
+                headers.append((header, value))
     override = overrides.response
     changed = {name.lower(): str(value) for name, value in members(override["header"]).items()}
     headers = [candidate for candidate in headers if candidate[0].lower() not in changed]
@@ -172,15 +175,15 @@ def fits(pattern: str, outcome: str) -> bool:
 
 
 def _of_answer(
-    source: str, answered: IntegrationAnswer, text: str, seen: RequestValues
+    source: str, answered: IntegrationAnswer, body: Parts, seen: RequestValues, asked: Parts
 ) -> str | None:
     if source.startswith("integration.response.header."):
         return answered.headers.get(source.removeprefix("integration.response.header.").lower())
     if source == "integration.response.body":
-        return text
+        return body.whole()
     if source.startswith("integration.response.body."):
-        return text_at(parse_body(text), source.removeprefix("integration.response.body."))
-    return seen.parameter(source)
+        return body.text_at(source.removeprefix("integration.response.body."))
+    return seen.parameter(source, asked)
 
 
 _NAME = r"(?:context|stageVariables|method\.request)\.[\w.-]*\w"
@@ -206,23 +209,30 @@ def gateway_response(
         "validationErrorString": refused.details,
     }
     seen = replace(seen, context={**seen.context, "error": error})
+    try:
+        with read_parts(seen.body, seen.caller) as body:
+            return _shaped(shape, refused, seen, body)
+    except TemplateError:
+        # In the form of an API without gateway responses.
+        return _shaped({}, refused, seen, Parts("", Budget(seen.caller)))
+
+
+def _shaped(
+    shape: Mapping[str, Any], refused: Refused, seen: RequestValues, body: Parts
+) -> HttpResponse:
     headers = [("x-amzn-ErrorType", refused.kind)] if refused.kind else []
     for name, source in members(shape.get("responseParameters")).items():
-        value = seen.parameter(str(source))
+        value = seen.parameter(str(source), body)
         if value is not None and name.startswith("gatewayresponse.header."):
             headers.append((name.removeprefix("gatewayresponse.header."), value))
     templates = members(shape.get("responseTemplates"))
     kind = _JSON if _JSON in templates else next(iter(templates), _JSON)
     text = str(templates.get(kind) or '{"message":$context.error.messageString}')
-
-    def variable(match: re.Match[str]) -> str:
-        return seen.parameter(match[1] or match[2]) or ""
-
-    body = _VARIABLE.sub(variable, text)
+    filled = _VARIABLE.sub(lambda found: seen.parameter(found[1] or found[2], body) or "", text)
     return HttpResponse(
         int(shape.get("statusCode") or refused.status),
         [("Content-Type", kind), *headers],
-        body.encode(errors="replace"),
+        filled.encode(errors="replace"),
     )
 
 
@@ -260,8 +270,11 @@ class RequestValues:
     stage: dict[str, str] = field(default_factory=dict[str, str])
     caller: str = ""
 
-    def parameter(self, source: str) -> str | None:
-        """Return the value of a mapping's source, such as `method.request.path.id`; None when it is missing."""
+    def parameter(self, source: str, body: Parts) -> str | None:
+        """Return the value of a mapping's source, such as `method.request.path.id`; None when it is missing.
+
+        `body`: the parts of this request's body. Raises TooMuch.
+        """
         if len(source) > 1 and source[0] == source[-1] == "'":
             return source[1:-1]
         where, _, name = source.partition(".")
@@ -276,9 +289,9 @@ class RequestValues:
         if source.startswith("method.request.header."):
             return self.header.get(source.removeprefix("method.request.header.").lower())
         if source == "method.request.body":
-            return self.body
+            return body.whole()
         if source.startswith("method.request.body."):
-            return text_at(parse_body(self.body), source.removeprefix("method.request.body."))
+            return body.text_at(source.removeprefix("method.request.body."))
         return None
 
 
@@ -287,10 +300,43 @@ def members(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def text_at(value: Any, path: str) -> str | None:
-    """Return the value at `a.b` of a JSON value as text; None when it is missing."""
+class Parts:
+    """The parts of a body that mappings read. It is parsed once, and what is read counts."""
+
+    def __init__(self, text: str, budget: Budget) -> None:
+        self._text, self._budget = text, budget
+        self._value: Any = None
+        self._is_parsed = False
+
+    def whole(self) -> str:
+        """Return the body. Raises TooMuch."""
+        self._budget.make(len(self._text))
+        return self._text
+
+    def text_at(self, path: str) -> str | None:
+        """Return the value at a path as text; None when it is missing. Raises TooMuch."""
+        if not self._is_parsed:
+            self._budget.make(bound_parsed_bytes(self._text))
+            self._value, self._is_parsed = parse_body(self._text), True
+        found = text_at(self._value, path, self._budget)
+        self._budget.make(0 if found is None else len(found))
+        return found
+
+
+@contextlib.contextmanager
+def read_parts(text: str, caller: str) -> Generator[Parts]:
+    """Let mappings read the parts of a body. Raises TemplateError when they ask for too much."""
     try:
-        value_there = first_value(f"$.{path}", value)
+        with Budget(caller) as budget:
+            yield Parts(text, budget)
+    except TooMuch as error:
+        raise TemplateError(f"the mappings ask for too much: {error}") from error
+
+
+def text_at(value: Any, path: str, budget: Budget | None = None) -> str | None:
+    """Return the value at `a.b` of a JSON value as text; None when it is missing. Raises TooMuch with a budget."""
+    try:
+        value_there = first_value(f"$.{path}", value, budget)
     except NoValue:
         return None
     return (
@@ -351,14 +397,14 @@ def _input(body: str, seen: RequestValues, budget: Budget) -> Members:
         return parse_body(body)
 
     def json_of(path: str) -> str:
-        part = _at(value(), path, "")
+        part = _at(value(), path, "", budget)
         if budget.has_shared:
             check_json_size(part, MOST_CHARACTERS)
         budget.make(2 * text_size(body))
         return json.dumps(part, separators=(",", ":"), ensure_ascii=False)
 
     def path_of(path: str) -> Any:
-        return _at(value(), path, "")
+        return _at(value(), path, "", budget)
 
     request_values = {"path": seen.path, "querystring": seen.querystring, "header": seen.header}
 
@@ -391,9 +437,9 @@ def _util(budget: Budget) -> Members:
     return Members(methods=methods, text="util")
 
 
-def _at(value: Any, path: str, otherwise: Any) -> Any:
+def _at(value: Any, path: str, otherwise: Any, budget: Budget) -> Any:
     try:
-        return first_value(path, value)
+        return first_value(path, value, budget)
     except NoValue:
         return otherwise
 

@@ -17,7 +17,7 @@ from typing import Any, cast
 from headrace.core.evaluation import Budget, TooMuch, bound_parsed_bytes
 from headrace.core.patterns import MatchingBudget, MatchTooLong, PatternRefused
 from headrace.services.apigateway.invocation.integrations import Refused
-from headrace.services.apigateway.invocation.mappings import RequestValues, members
+from headrace.services.apigateway.invocation.mappings import RequestValues, members, read_parts
 
 log = logging.getLogger(__name__)
 
@@ -45,11 +45,12 @@ def check_request(
     """
     validator: Mapping[str, Any] = method["validator"]
     if validator.get("validateRequestParameters"):
-        absent = [
-            source.split(".", 3)[-1]
-            for source, is_required in method["requestParameters"].items()
-            if is_required in (True, "true") and not values.parameter(source)
-        ]
+        with read_parts(values.body, values.caller) as body:
+            absent = [
+                source.split(".", 3)[-1]
+                for source, is_required in method["requestParameters"].items()
+                if is_required in (True, "true") and not values.parameter(source, body)
+            ]
         if absent:
             raise Refused(
                 400,

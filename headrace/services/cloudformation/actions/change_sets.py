@@ -65,31 +65,7 @@ def create_change_set(
         values = dict[str, Any]()
         if not failure:
             template, values = requests.prepare(cfn, stack, request, expanded)
-        tags = requests.tags_of(request, stack)
-        change_set = ChangeSet(
-            change_set_id=make_arn(
-                "cloudformation", stack.region, stack.account, f"changeSet/{name}/{cfn.ids.uuid()}"
-            ),
-            name=name,
-            stack_id=stack.stack_id,
-            stack_name=stack.name,
-            type=kind,
-            created_ms=call.now_ms,
-            body=template.body,
-            original_body=template.original,
-            description=request.get("Description") or "",
-            parameters=values,
-            tags=dict(tags),
-            capabilities=get_list(request, "Capabilities"),
-            notification_arns=get_list(request, "NotificationARNs"),
-            rollback_configuration=dict(request.get("RollbackConfiguration") or {}),
-            role_arn=request.get("RoleARN") or "",
-            on_failure=request.get("OnStackFailure") or "",
-            deployment_config=dict(request.get("DeploymentConfig") or {}),
-            include_nested_stacks=bool(request.get("IncludeNestedStacks")),
-            client_token=token,
-            imports_existing=bool(request.get("ImportExistingResources")),
-        )
+        change_set = _build_change_set(cfn, call, request, stack, template, values)
         if failure:
             requests.fail_change_set(change_set, failure)
         else:
@@ -100,6 +76,41 @@ def create_change_set(
             cfn.stacks.set_status(stack, "REVIEW_IN_PROGRESS", "User Initiated")
         cfn.stacks.save_change_set(change_set)
     return {"Id": change_set.change_set_id, "StackId": stack.stack_id}
+
+
+def _build_change_set(
+    cfn: CloudFormation,
+    call: Call,
+    request: shapes.CreateChangeSetInput,
+    stack: Stack,
+    template: Template,
+    parameters: dict[str, Any],
+) -> ChangeSet:
+    name = request["ChangeSetName"]
+    return ChangeSet(
+        change_set_id=make_arn(
+            "cloudformation", stack.region, stack.account, f"changeSet/{name}/{cfn.ids.uuid()}"
+        ),
+        name=name,
+        stack_id=stack.stack_id,
+        stack_name=stack.name,
+        type=request.get("ChangeSetType") or "UPDATE",
+        created_ms=call.now_ms,
+        body=template.body,
+        original_body=template.original,
+        description=request.get("Description") or "",
+        parameters=parameters,
+        tags=dict(requests.tags_of(request, stack)),
+        capabilities=get_list(request, "Capabilities"),
+        notification_arns=get_list(request, "NotificationARNs"),
+        rollback_configuration=dict(request.get("RollbackConfiguration") or {}),
+        role_arn=request.get("RoleARN") or "",
+        on_failure=request.get("OnStackFailure") or "",
+        deployment_config=dict(request.get("DeploymentConfig") or {}),
+        include_nested_stacks=bool(request.get("IncludeNestedStacks")),
+        client_token=request.get("ClientToken") or "",
+        imports_existing=bool(request.get("ImportExistingResources")),
+    )
 
 
 def _compare(

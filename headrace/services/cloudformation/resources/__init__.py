@@ -1,7 +1,6 @@
 """The resource types: a type turns a resource's properties into the service's API calls.
 
-The types of the services that headrace owns, and of those that its own stacks need, are code, a file for each
-service. Those of other services that moto runs are data (`declared.py`).
+Most types are data (`declared.py`); those whose calls depend on more than a declaration says are code.
 
 A template with an unknown type is refused before any of its resources is created.
 
@@ -58,7 +57,8 @@ def type_names() -> list[str]:
 @functools.cache
 def _build_declared_type(name: str) -> ResourceType | None:
     """Return a declared type, built on first use, because that reads botocore's model of its service."""
+    from headrace.services.cloudformation.resources import types
     from headrace.services.cloudformation.resources.declared import resource_type_of
 
     declared = list_declared_types().get(name)
-    return None if declared is None else resource_type_of(declared)
+    return None if declared is None else resource_type_of(declared, types.READINGS.get(name))

@@ -180,8 +180,10 @@ class ReadableType(Protocol):
         """See the class."""
         ...
 
-    def read(self, context: Context, physical_id: str, wanted: Properties) -> dict[str, Any] | None:
-        """Return the live values of the properties in `wanted`, None for one that the resource does not have.
+    def read(
+        self, context: Context, physical_id: str, expected: Properties
+    ) -> dict[str, Any] | None:
+        """Return the live values of the properties in `expected`, None for one that the resource does not have.
 
         A property that cannot be read is left out. Returns None when the resource does not exist. Raises AwsError.
         """

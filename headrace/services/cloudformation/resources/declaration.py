@@ -16,8 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from headrace.core.arn import make_arn
 from headrace.services.cloudformation.errors import ResourceFailed
-from headrace.services.cloudformation.resources.base import Context, Properties, value_at
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Find,
+    Properties,
+    boolean,
+    value_at,
+)
 from headrace.services.cloudformation.resources.schemas import schemas
 
 # Functions of a template that is not evaluated yet.
@@ -171,6 +178,10 @@ class Values:
         """Return a property by its path, such as `Code.S3Bucket`; None when it is missing."""
         return value_at(self.properties, path)
 
+    def is_on(self, name: str) -> bool:
+        """Whether a boolean property is true."""
+        return boolean(self.properties.get(name))
+
     def items(self, path: str) -> list[dict[str, Any]]:
         """Return the objects of a list property; an empty list when it is missing."""
         return cast("list[dict[str, Any]]", self.get(path) or [])
@@ -209,6 +220,13 @@ def own_name(name: str, longest: int) -> ComputedProperty:
     )
 
 
+def build_arn(service: str, kind: str) -> Callable[[Values], str]:
+    """Return the source of an ARN that ends with the kind and the physical id, such as `cluster:` or `policy/`."""
+    return lambda values: make_arn(
+        service, values.context.region, values.context.account, f"{kind}{values.id}"
+    )
+
+
 def list_removed_tags(name: str) -> ComputedProperty:
     """Return the source of the tag keys that an update removes; None when it removes none."""
 
@@ -236,10 +254,12 @@ class Call:
         members: the sources of members that have another name than a property.
         only: the properties that are passed; None: all that match a member of the operation.
         when: the property without which the call is not made.
+        without: for an update's call: the property of which the absence, or `false`, has the call made.
         only_if: decides whether the call is made, where no single property does.
+        until: the call is repeated until its answer is so.
         into: the member that takes the properties, if it is not the request itself.
         tagged: whether tags are passed, if the operation has a member for them.
-        each: a list property: the call is made for each of its items, whose keys are `@item.KEY`.
+        each: a list property, or a function: the call is made for each of its items, whose keys are `@item.KEY`.
         always: for an update's call: it is made whatever changed.
         empties: for an update's call: a list or object that a template no longer has is passed empty, as text is.
     """
@@ -248,12 +268,23 @@ class Call:
     members: Mapping[str, Source] = field(default_factory=dict[str, Source])
     only: tuple[str, ...] | None = None
     when: str = ""
+    without: str = ""
     only_if: Callable[[Values], bool] | None = None
+    until: Callable[[dict[str, Any]], bool] | None = None
     into: str = ""
     tagged: bool = True
-    each: str = ""
+    each: str | Callable[[Values], list[Any]] = ""
     always: bool = False
     empties: bool = False
+
+    def list_items(self, values: Values) -> list[Any]:
+        """Return the items that the call is made for; a single one, None, without `each`."""
+        if not self.each:
+            return [None]
+        return (values.get(self.each) if isinstance(self.each, str) else self.each(values)) or []
+
+
+ALL = frozenset({"*"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +302,7 @@ class DeclaredType:
         name: the property that is the physical name; it is generated when a template gives none.
         named: where the read answer has the name, if the physical id does not end with it.
         name_length: the greatest length of a generated name; `name_lower`: whether it is in lower case;
-            `name_underscores`: whether it has underscores instead of hyphens.
+            `name_underscores`: whether it has underscores instead of hyphens; `generate`: returns one of another form.
         names: the API's names of properties, and of keys in them, where the names do not match.
         attributes: where the answers have attributes, where the names do not match.
         ec2_tags: the resource's kind in EC2's TagSpecifications.
@@ -284,8 +315,10 @@ class DeclaredType:
             the old one could not be brought back.
         holds: for a setting of which its owner has one at most: whether it still has this resource's value. Deleting
             another leaves it alone, and a rollback creates the replaced one again.
-        may_replace, replaced_if: see `ResourceType`.
+        may_replace, replaced_if, made: see `ResourceType`.
         recreated_if: for a type with update calls: whether the properties ask for a new resource instead of a change.
+        enforced: the properties that headrace acts on; `ALL` of them, or some.
+        refused: properties of AWS's that headrace does not have: a template with one is refused.
         unread: properties whose name means something else in the read answer: they cannot be read.
     """
 
@@ -301,6 +334,7 @@ class DeclaredType:
     name_length: int = 64
     name_lower: bool = False
     name_underscores: bool = False
+    generate: Callable[[Context], str] | None = None
     unique: bool = True
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     attributes: Mapping[str, Source] = field(default_factory=dict[str, Source])
@@ -311,10 +345,20 @@ class DeclaredType:
     deletes_others: bool = False
     in_place: frozenset[str] = frozenset()
     holds: Callable[[Values], bool] | None = None
+    enforced: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
     may_replace: frozenset[str] = frozenset()
     replaced_if: Callable[[Properties, Properties], bool] | None = None
     recreated_if: Callable[[Properties], bool] | None = None
+    made: Find | None = None
+
+    def new_name(self, context: Context) -> str:
+        """Return a generated name."""
+        if (generate := self.generate) is not None:
+            return context.made_up(lambda: generate(context))
+        name = context.generate_name(self.name_length, lower=self.name_lower)
+        return re.sub(r"\W", "_", name) if self.name_underscores else name
 
     @property
     def can_be_recreated(self) -> bool:
@@ -331,6 +375,12 @@ class DeclaredType:
     def schema(self) -> dict[str, Any]:
         """The type's schema from AWS."""
         return schemas()[self.type]
+
+    @property
+    def own(self) -> list[str]:
+        """The properties that a template may give."""
+        unknown = (set(self.schema["readOnly"]) - {self.name}) | self.refused
+        return [name for name in self.schema["properties"] if name not in unknown]
 
     def calls(self) -> list[Call]:
         """Return every call that takes properties."""

@@ -1,15 +1,16 @@
-"""Resource types as data: which calls create, read, change and delete a resource of a service that moto runs.
+"""Resource types as data: which calls create, read, change and delete a resource.
 
 A type's properties, and which are required, read-only or replace the resource when they change, come from AWS's own
 resource schemas (`schemas.json`, written by `python -m scripts.resource_schemas`). A property goes to every call whose
 operation has a member of its name; one that goes nowhere, or that moto drops, is *ignored*, every other one *stored*,
-and the fidelity report says so.
+and the fidelity report says so; those that headrace acts on are declared (`enforced`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Generator
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
@@ -18,10 +19,12 @@ from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
     Properties,
+    ReadableType,
     ResourceResult,
     ResourceType,
 )
 from headrace.services.cloudformation.resources.declaration import (
+    ALL,
     Call,
     Converter,
     DeclaredType,
@@ -52,38 +55,41 @@ from headrace.services.cloudformation.resources.reading import find_properties
 
 # Services that treat an empty text as a name to look up.
 _WITHOUT_EMPTY_TEXTS = ("ec2", "elbv2", "rds")
+_SETTLED_WITHIN_S = 600.0
+_CHECK_EVERY_S = 0.1
 _TAG_KEYS = re.compile("(?i)key|^tags")
 
 
-def resource_type_of(declared: DeclaredType) -> ResourceType:
-    """Return the resource type that the declaration describes."""
-    schema = declared.schema
-    read_only = set(schema["readOnly"])
-    own = [name for name in schema["properties"] if name not in read_only or declared.name == name]
+def resource_type_of(declared: DeclaredType, reading: ReadableType | None = None) -> ResourceType:
+    """Return the resource type that the declaration describes; `reading` reads it back instead of `declared.read`."""
+    create_only = declared.schema["createOnly"]
     used = list_kept(declared)
     levels: dict[str, FidelityLevel] = {
-        name: "stored" if name in used or (name in TAGS and takes_tags(declared)) else "ignored"
-        for name in own
+        name: "enforced"
+        if declared.enforced & {name, *ALL}
+        else "stored"
+        if name in used or (name in TAGS and takes_tags(declared))
+        else "ignored"
+        for name in declared.own
     }
-    fixed = {name for name in own if levels[name] == "stored"} - list_updatable(declared)
+    fixed = {name for name in levels if levels[name] != "ignored"} - list_updatable(declared)
     maker = _Maker(declared, fixed)
+    replacing = create_only if declared.can_be_recreated else {*fixed, *create_only}
     return ResourceType(
         declared.type,
         levels,
         maker.create,
         maker.delete,
         update=maker.update,
-        replace_on=frozenset(
-            schema["createOnly"] if declared.can_be_recreated else {*fixed, *schema["createOnly"]}
-        )
-        - declared.in_place,
+        replace_on=frozenset(replacing) - declared.in_place,
         may_replace=declared.may_replace,
         replaced_if=declared.replaced_if,
         named_by=(declared.name,) if declared.name and declared.unique else (),
         find=maker.find if _is_looked_for(declared) else None,
         dropped=maker.dropped,
         shared=declared.shared,
-        reading=None if declared.read is None else maker,
+        reading=reading or (None if declared.read is None else maker),
+        made=declared.made or maker.made,
         put_back=None if declared.holds is None else maker.create,
     )
 
@@ -102,21 +108,23 @@ class _Maker:
         self.named = declared.is_by_name and declared.schema["primary"] == [declared.name]
         self._fixed = fixed
 
-    def read(self, context: Context, physical_id: str, wanted: Properties) -> dict[str, Any] | None:
-        """See `Readable.read`."""
-        values = self._values(context, physical_id, wanted)
+    def read(
+        self, context: Context, physical_id: str, expected: Properties
+    ) -> dict[str, Any] | None:
+        """See `ReadableType.read`."""
+        values = self._values(context, physical_id, expected)
         if not self._exists(values):
             return None
         members = list_passed(self._declared, self._declared.create[0])
         readable = {
-            name: members.get(name, "") for name in wanted if name not in self._declared.unread
+            name: members.get(name, "") for name in expected if name not in self._declared.unread
         }
-        return find_properties(values.answer, readable, wanted)
+        return find_properties(values.answer, readable, expected)
 
     def adopt(
         self, context: Context, physical_id: str, properties: Properties
     ) -> ResourceResult | None:
-        """See `Readable.adopt`."""
+        """See `ReadableType.adopt`."""
         values = self._values(context, physical_id, properties)
         return self._build_result(values) if self._exists(values) else None
 
@@ -133,19 +141,29 @@ class _Maker:
         return any(things) if things else bool(values.answer)
 
     def create(self, context: Context, properties: Properties) -> ResourceResult:
-        declared = self._declared
-        values = Values(context, dict(properties), tags=self._tags(context, properties))
-        if declared.name and not values.properties.get(declared.name):
-            name = context.generate_name(declared.name_length, lower=declared.name_lower)
-            if declared.name_underscores:
-                name = re.sub(r"\W", "_", name)
-            values.properties[declared.name] = name
+        declared, values = self._declared, self._new_values(context, properties)
         for at, call in enumerate(declared.create):
             self._run(call, values)
             if at == 0:
                 values.id = str(value_from(declared.id, values))
                 context.note_made(values.id)
         return self._build_result(values)
+
+    def made(self, context: Context, properties: Properties) -> str | None:
+        """Return the physical id of a resource that was created just before a kill, if no answer has to say it."""
+        if isinstance(self._declared.id, str) and self._declared.id.startswith("@answer"):
+            return None
+        with contextlib.suppress(AwsError, LookupError):  # only an answer has it
+            return str(value_from(self._declared.id, self._new_values(context, properties)))
+        return None
+
+    def _new_values(self, context: Context, properties: Properties) -> Values:
+        """Return the values of a creation, with a generated name where the template has none."""
+        declared = self._declared
+        values = Values(context, dict(properties), tags=self._tags(context, properties))
+        if declared.name and not values.properties.get(declared.name):
+            values.properties[declared.name] = declared.new_name(context)
+        return values
 
     def update(
         self, context: Context, physical_id: str, old: Properties, new: Properties
@@ -202,18 +220,25 @@ class _Maker:
         for call in self._declared.delete:
             if call.when and values.get(call.when) is None:
                 continue
-            for item in values.get(call.each) or [] if call.each else [None]:
-                values.item = item
-                self._delete(call, values)
+            with self._unless_gone(values):
+                for item in call.list_items(values):
+                    values.item = item
+                    self._delete(call, values)
 
     def _delete(self, call: Call, values: Values) -> None:
-        """Make a call that deletes; a missing resource is no error."""
+        """Make a call that deletes."""
         sources = [source for source in call.members.values() if isinstance(source, str)]
-        try:
+        with self._unless_gone(values):
             if any(source.startswith("@answer") for source in sources):
                 self._read(values)
             if call.only_if is None or call.only_if(values):
                 self._call(call, values, only_named=True)
+
+    @contextlib.contextmanager
+    def _unless_gone(self, values: Values) -> Generator[None]:
+        """Ignore the error of a missing resource."""
+        try:
+            yield
         except AwsError as error:
             if not says_gone(error) and not self._is_gone(values):
                 raise
@@ -274,9 +299,11 @@ class _Maker:
         """Make a call if it applies to these properties; with `each`, once for each item."""
         if call.when and values.get(call.when) is None:
             return
+        if call.without and values.get(call.without) not in (None, False, "false"):
+            return
         if call.only_if is not None and not call.only_if(values):
             return
-        for item in values.get(call.each) or [] if call.each else [None]:
+        for item in call.list_items(values):
             values.item = item
             values.answer.update(self._call(call, values))
 
@@ -320,7 +347,19 @@ class _Maker:
             target[member] = converter.value(value, inner.members[member], member)
         if values.tags and not only_named and call in declared.create:
             self._add_tags(call, values, params)
-        return values.context.call(declared.service, call.operation, params)
+        return self._repeat(call, values, params)
+
+    def _repeat(self, call: Call, values: Values, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer of a call; see `Call.until`. Raises ResourceFailed when that takes too long."""
+        context, kind = values.context, self._declared
+        answer = context.call(kind.service, call.operation, params)
+        deadline_s = context.clock.monotonic_s() + _SETTLED_WITHIN_S if call.until else 0.0
+        while call.until is not None and not call.until(answer):
+            if context.clock.monotonic_s() > deadline_s:
+                raise ResourceFailed(f"{kind.type} {values.id} does not settle: {call.operation}")
+            context.pause(_CHECK_EVERY_S)
+            answer = context.call(kind.service, call.operation, params)
+        return answer
 
     def _build_params(self, call: Call, values: Values, converter: Converter) -> dict[str, Any]:
         shape = shape_of(self._declared, call)

@@ -34,9 +34,12 @@ _GONE = re.compile(
 )
 # Messages that say that something is missing, under codes that do not.
 _SAID_GONE = re.compile(
-    r"^Could not find|^No \w+ \w+ found|not found|does not exist", re.IGNORECASE
+    r"^Could not find|^No \w+ \w+ found|not found|does not exist|is pending deletion", re.IGNORECASE
 )
-_SAID_BY = ("ValidationException", "InvalidDocument", "ClientException")
+_SAID_BY = (
+    *("ValidationException", "InvalidDocument", "ClientException"),
+    *("InvalidRequestException", "KMSInvalidStateException"),
+)
 
 
 def empty_of(shape: Any, *, lists: bool) -> Any:
@@ -123,8 +126,11 @@ def list_updatable(declared: DeclaredType) -> set[str]:
 
 def list_itemized(declared: DeclaredType) -> set[str]:
     """Return the list properties whose items are created and deleted one by one, so that each item can change alone."""
-    created = {call.each for call in declared.create if call.each}
-    return created & {call.each for call in declared.delete}
+    created, deleted = (
+        {call.each for call in calls if isinstance(call.each, str) and call.each}
+        for calls in (declared.create, declared.delete)
+    )
+    return created & deleted
 
 
 @functools.cache
@@ -238,8 +244,8 @@ def list_passed(declared: DeclaredType, call: Call) -> dict[str, str]:
         elif isinstance(source, ComputedProperty):
             for name in source.properties:
                 members_by_property.setdefault(name, "")
-    for path in (call.when, call.each):
-        if path:
+    for path in (call.when, call.without, call.each):
+        if path and isinstance(path, str):
             members_by_property.setdefault(path.partition(".")[0], "")
     return members_by_property
 

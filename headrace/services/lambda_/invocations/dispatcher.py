@@ -20,7 +20,14 @@ import msgspec
 
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import FunctionThrottled, InvokeResult, LogSink, Metric, MetricSink
+from headrace.core.ports import (
+    CallerIdentity,
+    FunctionThrottled,
+    InvokeResult,
+    LogSink,
+    Metric,
+    MetricSink,
+)
 from headrace.services.lambda_.errors import (
     ASYNC_PAYLOAD_BYTES,
     SYNC_PAYLOAD_BYTES,
@@ -318,13 +325,16 @@ class Dispatcher:
             raise
 
     def _put_lines(self, function: Function, outcome: Outcome, lent: ExecutionEnvironment) -> None:
-        if self._permits.may_log(function, lent.spec, lent.log_stream):
+        spec = lent.spec
+        acting = CallerIdentity(spec.role, spec.name)
+        if self._permits.may_log(function, acting, spec.log_group, lent.log_stream):
             self._logs.put(
-                lent.spec.log_group,
+                spec.log_group,
                 lent.log_stream,
                 outcome.lines,
                 account=function.account,
                 region=function.region,
+                acting=acting if spec.role else None,
             )
 
     def _end(self, target: Target, request_id: str, outcome: Outcome, slot: Slot) -> InvokeResult:

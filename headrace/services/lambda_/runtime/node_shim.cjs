@@ -1,12 +1,14 @@
 // Preloaded into Node.js functions. CDK's custom-resource handlers answer CloudFormation with
 // https.request({hostname, path}): they drop the port of ResponseURL, which on AWS has none. When the answer is for
-// this cloud, whose port also speaks TLS, the port is added; every other request is left alone.
+// this cloud, whose port also speaks TLS, the port is added; every other request is left alone. Handlers that give
+// `url.host` as the host give its port with it, which Node would take for a part of the name.
 'use strict';
 const https = require('node:https');
 const { syncBuiltinESMExports } = require('node:module');
 
 const RESPONSE_PATH = '/_headrace/cfn-response/';
 const endpoint = new URL(process.env.AWS_ENDPOINT_URL);
+const OWN = { host: endpoint.hostname, hostname: endpoint.hostname, port: endpoint.port };
 
 // The arguments are (options), (url) or (url, options), where a url is a text or a URL; a callback may follow.
 const withPort = ([first, ...rest]) => {
@@ -14,12 +16,13 @@ const withPort = ([first, ...rest]) => {
   const options = url instanceof URL && rest[0] !== null && typeof rest[0] === 'object' ? rest[0] : {};
   const host = options.hostname ?? options.host ?? url?.hostname ?? url?.host;
   const path = options.path ?? url?.pathname ?? url?.path ?? '';
-  const port = Number(options.port || url?.port || 443);
-  if (host !== endpoint.hostname || port !== 443 || !String(path).startsWith(RESPONSE_PATH)) return [first, ...rest];
-  if (!(url instanceof URL)) return [{ ...url, port: endpoint.port }, ...rest];
+  const port = String(options.port || url?.port || 443);
+  const isOurs = [endpoint.hostname, endpoint.host].includes(host) && ['443', endpoint.port].includes(port);
+  if (!isOurs || !String(path).startsWith(RESPONSE_PATH)) return [first, ...rest];
+  if (!(url instanceof URL)) return [{ ...url, ...OWN }, ...rest];
   const address = new URL(url);
   address.port = endpoint.port;
-  return options === rest[0] ? [address, { ...options, port: endpoint.port }, ...rest.slice(1)] : [address, ...rest];
+  return options === rest[0] ? [address, { ...options, ...OWN }, ...rest.slice(1)] : [address, ...rest];
 };
 
 for (const name of ['request', 'get']) {

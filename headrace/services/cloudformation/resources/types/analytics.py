@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Source,
     Values,
+    build_arn,
     declare_sources,
     own_name,
 )
@@ -94,13 +94,8 @@ def _is_granted(values: Values) -> bool:
 
 def _tag(service: str, kind: str, member: str, *calls: str) -> tuple[str, str, str, Source]:
     """Return the calls for the tags of a resource whose ARN ends with its name."""
-
-    def arn(values: Values) -> str:
-        scope = values.context.region, values.context.account
-        return make_arn(service, *scope, f"{kind}/{values.id}")
-
     add, remove = calls
-    return add, remove, member, arn
+    return add, remove, member, build_arn(service, f"{kind}/")
 
 
 _WORKGROUP = {

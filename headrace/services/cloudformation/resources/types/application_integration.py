@@ -153,34 +153,6 @@ def _is_ours(context: Context, url: str, document: Any) -> bool:
     return bool(text) and json.loads(text) == document
 
 
-def _find_inline_policy(context: Context, properties: Properties) -> str | None:
-    """Return a queue that has a policy already: the creation would replace it, and AWS refuses that (documented).
-
-    Source: the create handler of AWS's own resource provider for topics; that queues are alike is assumed.
-    """
-    url = properties["Queue"]
-    params = {"QueueUrl": url, "AttributeNames": ["Policy"]}
-    return context.find_identifier("sqs", "GetQueueAttributes", params, url, "Attributes")
-
-
-def _put_inline_policy(context: Context, properties: Properties) -> ResourceResult:
-    url = properties["Queue"]
-    attributes = {"Policy": json.dumps(properties["PolicyDocument"])}
-    context.call("sqs", "SetQueueAttributes", {"QueueUrl": url, "Attributes": attributes})
-    return ResourceResult(url, {})
-
-
-def _update_inline_policy(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    return _put_inline_policy(context, new)
-
-
-def _delete_inline_policy(context: Context, physical_id: str, properties: Properties) -> None:
-    params = {"QueueUrl": physical_id, "Attributes": {"Policy": ""}}
-    context.delete_if_exists("sqs", "SetQueueAttributes", params, *GONE)
-
-
 TYPES = [
     ResourceType(
         "AWS::SQS::Queue",
@@ -202,16 +174,6 @@ TYPES = [
         _delete_policy,
         update=_update_policy,
         shared=("Queues",),
-    ),
-    ResourceType(
-        "AWS::SQS::QueueInlinePolicy",
-        {**enforced("Queue"), **stored("PolicyDocument")},
-        _put_inline_policy,
-        _delete_inline_policy,
-        update=_update_inline_policy,
-        replace_on=frozenset({"Queue"}),
-        named_by=("Queue",),
-        find=_find_inline_policy,
     ),
 ]
 
@@ -345,7 +307,40 @@ def _revision(values: Values) -> str | None:
 _ARN = {"stateMachineArn": "@id"}
 
 
+def _has_policy(values: Values) -> bool:
+    """Whether a queue has a policy already: the creation would replace it, and AWS refuses that (documented).
+
+    Source: the create handler of AWS's own resource provider for topics; that queues are alike is assumed.
+    """
+    params = {"QueueUrl": values.get("Queue"), "AttributeNames": ["Policy"]}
+    named = values.context.find_identifier("sqs", "GetQueueAttributes", params, "any", "Attributes")
+    return named is not None
+
+
+_PUT_POLICY = Call(
+    "SetQueueAttributes",
+    {
+        "QueueUrl": "Queue",
+        "Attributes": declare_sources("PolicyDocument")(
+            lambda v: {"Policy": json.dumps(v.get("PolicyDocument"))}
+        ),
+    },
+)
+
 DECLARED = [
+    DeclaredType(
+        "AWS::SQS::QueueInlinePolicy",
+        "sqs",
+        create=[_PUT_POLICY],
+        id="Queue",
+        exists=_has_policy,
+        update=[_PUT_POLICY],
+        delete=[
+            Call("SetQueueAttributes", {"QueueUrl": "@id", "Attributes": lambda _: {"Policy": ""}})
+        ],
+        name="Queue",
+        enforced=frozenset({"Queue"}),
+    ),
     DeclaredType(
         "AWS::StepFunctions::StateMachine",
         "stepfunctions",

@@ -2,103 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from headrace.core.arn import partition_of
-from headrace.services.cloudformation.resources.base import (
-    Context,
-    Properties,
-    ResourceResult,
-    ResourceType,
-    boolean,
-    enforced,
-    integers,
-    tag_list,
-    without,
+from headrace.services.cloudformation.resources.declaration import (
+    ALL,
+    Call,
+    DeclaredType,
+    Values,
+    build_arn,
 )
-from headrace.services.cloudformation.resources.declaration import Call, DeclaredType, Values
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
-
-_ALARM = (
-    "ActionsEnabled",
-    "AlarmActions",
-    "AlarmDescription",
-    "AlarmName",
-    "ComparisonOperator",
-    "DatapointsToAlarm",
-    "Dimensions",
-    "EvaluateLowSampleCountPercentile",
-    "EvaluationPeriods",
-    "ExtendedStatistic",
-    "InsufficientDataActions",
-    "MetricName",
-    "Metrics",
-    "Namespace",
-    "OKActions",
-    "Period",
-    "Statistic",
-    "Tags",
-    "Threshold",
-    "ThresholdMetricId",
-    "TreatMissingData",
-    "Unit",
-)
-
-
-def _put_alarm(context: Context, name: str, properties: Properties) -> ResourceResult:
-    params: dict[str, Any] = integers(
-        without(properties, "Tags"), "EvaluationPeriods", "DatapointsToAlarm", "Period"
-    )
-    params["AlarmName"] = name
-    if "Threshold" in params:
-        params["Threshold"] = float(params["Threshold"])
-    if "ActionsEnabled" in params:
-        params["ActionsEnabled"] = boolean(params["ActionsEnabled"])
-    tags = tag_list(properties, context)
-    if tags:
-        params["Tags"] = tags
-    context.call("cloudwatch", "PutMetricAlarm", params)
-    arn = f"arn:{partition_of(context.region)}:cloudwatch:{context.region}:{context.account}:alarm:{name}"
-    return ResourceResult(name, {"Arn": arn})
-
-
-def _find_alarm(context: Context, properties: Properties) -> str | None:
-    name = properties.get("AlarmName")
-    if not name:
-        return None
-    answer = context.call("cloudwatch", "DescribeAlarms", {"AlarmNames": [name]})
-    return name if answer.get("MetricAlarms") or answer.get("CompositeAlarms") else None
-
-
-def _create_alarm(context: Context, properties: Properties) -> ResourceResult:
-    return _put_alarm(
-        context, properties.get("AlarmName") or context.generate_name(255), properties
-    )
-
-
-def _update_alarm(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    return _put_alarm(context, physical_id, new)
-
-
-def _delete_alarm(context: Context, physical_id: str, properties: Properties) -> None:
-    params = {"AlarmNames": [physical_id]}
-    context.delete_if_exists("cloudwatch", "DeleteAlarms", params, "ResourceNotFound")
-
-
-TYPES = [
-    ResourceType(
-        "AWS::CloudWatch::Alarm",
-        enforced(*_ALARM),
-        _create_alarm,
-        _delete_alarm,
-        update=_update_alarm,
-        replace_on=frozenset({"AlarmName"}),
-        named_by=("AlarmName",),
-        find=_find_alarm,
-    ),
-]
 
 
 def _has_rule(values: Values) -> bool:
@@ -106,13 +17,31 @@ def _has_rule(values: Values) -> bool:
     return any(rule["Name"] == values.get("RuleName") for rule in rules)
 
 
-def _has_composite_alarm(values: Values) -> bool:
+def _has_alarm(values: Values) -> bool:
     params = {"AlarmNames": [values.get("AlarmName")]}
     answer = values.context.call("cloudwatch", "DescribeAlarms", params)
     return bool(answer.get("CompositeAlarms") or answer.get("MetricAlarms"))
 
 
+_ALARM_ARN = build_arn("cloudwatch", "alarm:")
+_NEW = ("ActionConfiguration", "EvaluationCriteria", "EvaluationInterval", "EvaluationWindow")
+
 DECLARED = [
+    DeclaredType(
+        "AWS::CloudWatch::Alarm",
+        "cloudwatch",
+        create=[Call("PutMetricAlarm")],
+        id="AlarmName",
+        exists=_has_alarm,
+        update=[Call("PutMetricAlarm")],
+        delete=[Call("DeleteAlarms", {"AlarmNames": lambda v: [v.id]})],
+        name="AlarmName",
+        name_length=255,
+        tag=("TagResource", "UntagResource", "ResourceARN", _ALARM_ARN),
+        attributes={"Arn": _ALARM_ARN},
+        enforced=ALL,
+        refused=frozenset({*_NEW, "WarmUpConfiguration"}),
+    ),
     DeclaredType(
         "AWS::CloudWatch::Dashboard",
         "cloudwatch",
@@ -129,15 +58,11 @@ DECLARED = [
         "cloudwatch",
         create=[Call("PutCompositeAlarm")],
         id="AlarmName",
-        exists=_has_composite_alarm,
+        exists=_has_alarm,
         update=[Call("PutCompositeAlarm")],
         delete=[Call("DeleteAlarms", {"AlarmNames": lambda v: [v.id]})],
         name="AlarmName",
-        attributes={
-            "Arn": lambda v: (
-                f"arn:{partition_of(v.context.region)}:cloudwatch:{v.context.region}:{v.context.account}:alarm:{v.id}"
-            )
-        },
+        attributes={"Arn": _ALARM_ARN},
     ),
     DeclaredType(
         "AWS::CloudWatch::AnomalyDetector",
@@ -168,11 +93,7 @@ DECLARED = [
         update=[Call("PutInsightRule", {"RuleDefinition": "RuleBody"})],
         delete=[Call("DeleteInsightRules", {"RuleNames": lambda v: [v.id]})],
         exists=_has_rule,
-        attributes={
-            "Arn": lambda v: (
-                f"arn:{partition_of(v.context.region)}:cloudwatch:{v.context.region}:{v.context.account}:insight-rule/{v.id}"
-            )
-        },
+        attributes={"Arn": build_arn("cloudwatch", "insight-rule/")},
     ),
 ]
 

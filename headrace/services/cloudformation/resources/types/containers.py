@@ -9,7 +9,6 @@ Batch: compute environments, queues, job definitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from headrace.services.cloudformation.resources.base import Properties
@@ -89,10 +88,6 @@ _LIFECYCLE: dict[str, Source] = {
 _OWN = "@answer.repositories.0"
 
 
-def _has_lost(name: str) -> Callable[[Values], bool]:
-    return lambda values: name in values.changed and values.get(name) is None
-
-
 DECLARED = [
     DeclaredType(
         "AWS::ECR::Repository",
@@ -111,21 +106,9 @@ DECLARED = [
             Call("PutImageTagMutability"),
             Call("PutImageScanningConfiguration"),
             Call("SetRepositoryPolicy", _POLICY, only=(), when="RepositoryPolicyText"),
-            Call(
-                "DeleteRepositoryPolicy",
-                _REPOSITORY,
-                only=(),
-                only_if=_has_lost("RepositoryPolicyText"),
-                always=True,
-            ),
+            Call("DeleteRepositoryPolicy", _REPOSITORY, only=(), without="RepositoryPolicyText"),
             Call("PutLifecyclePolicy", _LIFECYCLE, only=(), when="LifecyclePolicy"),
-            Call(
-                "DeleteLifecyclePolicy",
-                _REPOSITORY,
-                only=(),
-                only_if=_has_lost("LifecyclePolicy"),
-                always=True,
-            ),
+            Call("DeleteLifecyclePolicy", _REPOSITORY, only=(), without="LifecyclePolicy"),
         ],
         delete=[Call("DeleteRepository", {**_REPOSITORY, "force": "EmptyOnDelete"})],
         tag=("TagResource", "UntagResource", "resourceArn", f"{_OWN}.repositoryArn"),

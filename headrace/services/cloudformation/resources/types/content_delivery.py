@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.core.arn import make_arn
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import Properties
 from headrace.services.cloudformation.resources.declaration import (
@@ -22,6 +21,7 @@ from headrace.services.cloudformation.resources.declaration import (
     DeclaredType,
     Source,
     Values,
+    build_arn,
     declare_sources,
     own_name,
 )
@@ -33,9 +33,7 @@ def _namespace_id(values: Values) -> str:
     return str(operation["Targets"]["NAMESPACE"])
 
 
-def _namespace_arn(values: Values) -> str:
-    scope = values.context.region, values.context.account
-    return make_arn("servicediscovery", *scope, f"namespace/{values.id}")
+_namespace_arn = build_arn("servicediscovery", "namespace/")
 
 
 def _namespace(kind: str, **attributes: Source) -> DeclaredType:

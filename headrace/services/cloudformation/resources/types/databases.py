@@ -11,15 +11,14 @@ DMS: endpoints, replication instances and tasks, as stored settings; `headrace c
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Source,
     Values,
+    build_arn,
     declare_sources,
     own_name,
 )
@@ -46,16 +45,6 @@ def _has_endpoint(values: Values) -> bool:
     name = values.get("EndpointIdentifier")
     endpoints = values.context.call("dms", "DescribeEndpoints", {})["Endpoints"] if name else ()
     return any(endpoint["EndpointIdentifier"] == name.lower() for endpoint in endpoints)
-
-
-def _arn(kind: str) -> Callable[[Values], str]:
-    """Return the source of the ARN of a cache resource."""
-
-    def arn(values: Values) -> str:
-        scope = values.context.region, values.context.account
-        return make_arn("elasticache", *scope, f"{kind}:{values.id}")
-
-    return arn
 
 
 _TAGS = ("AddTagsToResource", "RemoveTagsFromResource", "ResourceName")
@@ -263,7 +252,7 @@ DECLARED = [
         id="CacheSubnetGroupName",
         read=Call("DescribeCacheSubnetGroups", {"CacheSubnetGroupName": "@id"}),
         update=[Call("ModifyCacheSubnetGroup", {"CacheSubnetGroupName": "@id"})],
-        tag=(*_TAGS, _arn("subnetgroup")),
+        tag=(*_TAGS, build_arn("elasticache", "subnetgroup:")),
         delete=[Call("DeleteCacheSubnetGroup", {"CacheSubnetGroupName": "@id"})],
         name="CacheSubnetGroupName",
         name_lower=True,
@@ -282,7 +271,7 @@ DECLARED = [
                 empties=True,
             )
         ],
-        tag=(*_TAGS, _arn("cluster")),
+        tag=(*_TAGS, build_arn("elasticache", "cluster:")),
         delete=[Call("DeleteCacheCluster", {"CacheClusterId": "@id"})],
         name="ClusterName",
         name_length=40,

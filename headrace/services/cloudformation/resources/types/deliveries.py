@@ -23,7 +23,6 @@ from headrace.services.cloudformation.resources.reading import ReadCall, Reading
 from headrace.services.cloudformation.resources.types.kinesis import (
     CHECK_EVERY_S,
     GONE,
-    retag,
     wait_until_active,
 )
 
@@ -105,6 +104,16 @@ def _find(context: Context, properties: Properties) -> str | None:
         params["NextToken"] = page["NextToken"]
 
 
+def _retag(context: Context, arn: str, old: Properties, new: Properties) -> None:
+    """Set the tags of a channel to those in `new`."""
+    tags = tag_map(new, context)
+    gone = sorted(set(tag_map(old, context)) - set(tags))
+    if tags:
+        context.call("kinesis", "TagResource", {"ResourceARN": arn, "Tags": tags})
+    if gone:
+        context.call("kinesis", "UntagResource", {"ResourceARN": arn, "TagKeys": gone})
+
+
 def _update_channel(
     context: Context, physical_id: str, old: Properties, new: Properties
 ) -> ResourceResult:
@@ -118,7 +127,7 @@ def _update_channel(
     if change:
         context.call("kinesis", "UpdateChannel", {"ChannelARN": physical_id, **change})
         _build_result(context, physical_id)
-    retag(context, physical_id, old, new)
+    _retag(context, physical_id, old, new)
     return _build_result(context, physical_id)
 
 

@@ -21,6 +21,7 @@ from headrace.services.cloudformation.resources.base import (
     tag_map,
     without,
 )
+from headrace.services.cloudformation.resources.declaration import Call, DeclaredType
 from headrace.services.cloudformation.resources.types.emr_instances import (
     configurations,
     convert_managed_scaling,
@@ -264,31 +265,6 @@ def _create_step(context: Context, properties: Properties) -> ResourceResult:
     return ResourceResult(step, {"Id": step})
 
 
-def _create_security_configuration(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("Name") or context.generate_name(256)
-    document = properties["SecurityConfiguration"]
-    text = document if isinstance(document, str) else json.dumps(document)
-    context.call(
-        "emr", "CreateSecurityConfiguration", {"Name": name, "SecurityConfiguration": text}
-    )
-    return ResourceResult(name, {"Name": name})
-
-
-def _find_security_configuration(context: Context, properties: Properties) -> str | None:
-    name = properties.get("Name")
-    return context.find_identifier("emr", "DescribeSecurityConfiguration", {"Name": name}, name)
-
-
-def _delete_security_configuration(
-    context: Context, physical_id: str, properties: Properties
-) -> None:
-    try:
-        context.call("emr", "DeleteSecurityConfiguration", {"Name": physical_id})
-    except AwsError as error:
-        if "does not exist" not in error.message:
-            raise
-
-
 # AWS replaces the cluster when these properties change.
 _FIXED_ENFORCED = ("Name", "LogUri", "Steps", "StepConcurrencyLevel")
 _FIXED_STORED = (
@@ -336,14 +312,6 @@ TYPES = [
         nothing_to_delete,
     ),
     ResourceType(
-        "AWS::EMR::SecurityConfiguration",
-        stored("Name", "SecurityConfiguration"),
-        _create_security_configuration,
-        _delete_security_configuration,
-        named_by=("Name",),
-        find=_find_security_configuration,
-    ),
-    ResourceType(
         "AWS::EMRServerless::Application",
         {
             **enforced("Name", "Type", "Tags", "AutoStartConfiguration", "AutoStopConfiguration"),
@@ -356,5 +324,20 @@ TYPES = [
         update=_update,
         replace_on=frozenset({"Name", "Type"}),
         made=_application,
+    ),
+]
+
+
+_NAME = {"Name": "@id"}
+DECLARED = [
+    DeclaredType(
+        "AWS::EMR::SecurityConfiguration",
+        "emr",
+        create=[Call("CreateSecurityConfiguration")],
+        id="Name",
+        read=Call("DescribeSecurityConfiguration", _NAME),
+        delete=[Call("DeleteSecurityConfiguration", _NAME)],
+        name="Name",
+        name_length=256,
     ),
 ]

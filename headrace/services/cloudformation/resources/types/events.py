@@ -7,24 +7,16 @@ import json
 from datetime import datetime
 from typing import Any, cast
 
-from headrace.aws.calls.operation import service_model
 from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
-    Context,
-    Properties,
-    ResourceResult,
-    ResourceType,
-    enforced,
-    stored,
-    tag_list,
     value_at,
 )
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     ComputedProperty,
-    Converter,
     DeclaredType,
+    Source,
     Values,
     declare_sources,
 )
@@ -80,106 +72,6 @@ def _source_parameters(values: Values) -> dict[str, Any]:
 def _or_none(name: str, **nothing: str) -> ComputedProperty:
     """Return the source of a member that an update may remove."""
     return ComputedProperty((name,), lambda values: values.get(name) or nothing)
-
-
-GONE = "ResourceNotFoundException"
-
-
-def _put(context: Context, name: str, properties: Properties) -> ResourceResult:
-    params: dict[str, Any] = {
-        key: properties[key]
-        for key in ("Description", "EventBusName", "RoleArn", "ScheduleExpression", "State")
-        if key in properties
-    }
-    if "EventPattern" in properties:
-        # The pattern is an object or its JSON text (the schema allows both).
-        pattern = properties["EventPattern"]
-        params["EventPattern"] = pattern if isinstance(pattern, str) else json.dumps(pattern)
-    arn = context.call("events", "PutRule", {"Name": name, **params})["RuleArn"]
-    if tags := tag_list(properties, context):
-        context.call("events", "TagResource", {"ResourceARN": arn, "Tags": tags})
-    physical_id = _build_physical_id(name, properties)
-    context.note_made(physical_id)
-    targets = properties.get("Targets")
-    if targets:
-        where = _bus(properties)
-        shape: Any = service_model("events").operation_model("PutTargets").input_shape
-        # Some names differ between templates and the API, such as AwsVpcConfiguration.
-        listed_targets = Converter().value(targets, shape.members["Targets"], "Targets")
-        context.call("events", "PutTargets", {"Rule": name, "Targets": listed_targets, **where})
-    return ResourceResult(physical_id, {"Arn": arn})
-
-
-def _build_physical_id(name: str, properties: Properties) -> str:
-    """Return a rule's physical id, which includes its bus unless that is the default one (recorded)."""
-    bus = properties.get("EventBusName") or "default"
-    return name if bus == "default" else f"{bus}|{name}"
-
-
-def rule_name(physical_id: str) -> str:
-    """Return the name in a rule's physical id."""
-    return physical_id.rpartition("|")[2]
-
-
-def _bus(properties: Properties) -> dict[str, str]:
-    bus = properties.get("EventBusName")
-    return {"EventBusName": bus} if bus else {}
-
-
-def _find(context: Context, properties: Properties) -> str | None:
-    name = properties.get("Name")
-    identifier = _build_physical_id(str(name), properties) if name else None
-    return context.find_identifier(
-        "events", "DescribeRule", {"Name": name, **_bus(properties)}, identifier
-    )
-
-
-def _create(context: Context, properties: Properties) -> ResourceResult:
-    return _put(context, properties.get("Name") or context.generate_name(64), properties)
-
-
-def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
-    kept = {target["Id"] for target in get_list(new, "Targets")}
-    name = rule_name(physical_id)
-    gone = [target["Id"] for target in get_list(old, "Targets") if target["Id"] not in kept]
-    if gone:
-        context.call("events", "RemoveTargets", {"Rule": name, "Ids": gone, **_bus(old)})
-    return _put(context, name, new)
-
-
-def _delete(context: Context, physical_id: str, properties: Properties) -> None:
-    ids = [target["Id"] for target in get_list(properties, "Targets")]
-    where = _bus(properties)
-    name = rule_name(physical_id)
-    if ids:
-        params = {"Rule": name, "Ids": ids, **where}
-        context.delete_if_exists("events", "RemoveTargets", params, GONE)
-    context.delete_if_exists("events", "DeleteRule", {"Name": name, **where}, GONE)
-
-
-TYPES = [
-    ResourceType(
-        "AWS::Events::Rule",
-        {
-            **enforced(
-                "Name",
-                "EventBusName",
-                "EventPattern",
-                "ScheduleExpression",
-                "State",
-                "Targets",
-                "Tags",
-            ),
-            **stored("Description", "RoleArn"),
-        },
-        _create,
-        _delete,
-        update=_update,
-        replace_on=frozenset({"Name", "EventBusName"}),
-        named_by=("Name",),
-        find=_find,
-    )
-]
 
 
 _NAME = {"Name": "@id"}
@@ -251,7 +143,66 @@ READINGS = (
 )
 
 
+def _rule_id(values: Values) -> str:
+    """Return a rule's physical id, which includes its bus unless that is the default one (recorded)."""
+    bus = values.get("EventBusName") or "default"
+    return values.get("Name") if bus == "default" else f"{bus}|{values.get('Name')}"
+
+
+def _lost_targets(values: Values) -> list[str]:
+    kept = {target["Id"] for target in values.items("Targets")}
+    old = get_list(values.old, "Targets")
+    return [target["Id"] for target in old if target["Id"] not in kept]
+
+
+_BUS: dict[str, Source] = {"EventBusName": lambda v: v.get("EventBusName")}
+_RULE: dict[str, Source] = {**_BUS, "Rule": "@last"}
+# Of two forms a rule has one; an update does not send the other one empty.
+_EVENTS: dict[str, Source] = {name: name for name in ("EventPattern", "ScheduleExpression")}
+_PUT_TARGETS = Call(
+    "PutTargets", _RULE, only=("Targets",), only_if=lambda v: bool(v.get("Targets"))
+)
+
 DECLARED = [
+    DeclaredType(
+        "AWS::Events::Rule",
+        "events",
+        create=[Call("PutRule", _EVENTS), _PUT_TARGETS],
+        id=_rule_id,
+        read=Call("DescribeRule", {**_BUS, "Name": "@last"}),
+        update=[
+            Call(
+                "RemoveTargets",
+                {**_RULE, "Ids": declare_sources("Targets")(_lost_targets)},
+                only=(),
+                only_if=lambda v: bool(_lost_targets(v)),
+            ),
+            Call("PutRule", {**_BUS, **_EVENTS}),
+            _PUT_TARGETS,
+        ],
+        delete=[
+            Call(
+                "RemoveTargets",
+                {**_RULE, "Ids": lambda v: [target["Id"] for target in v.items("Targets")]},
+                only_if=lambda v: bool(v.get("Targets")),
+            ),
+            Call("DeleteRule", {**_BUS, "Name": "@last"}),
+        ],
+        name="Name",
+        tag=("TagResource", "UntagResource", "ResourceARN", "@answer.Arn"),
+        attributes={"RuleName": "@last"},
+        enforced=frozenset(
+            {
+                "Name",
+                "EventBusName",
+                "EventPattern",
+                "ScheduleExpression",
+                "State",
+                "Targets",
+                "Tags",
+            }
+        ),
+    ),
     DeclaredType(
         "AWS::Events::EventBus",
         "events",

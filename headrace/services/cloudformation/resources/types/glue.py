@@ -7,7 +7,6 @@ import json
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
-from headrace.core.arn import make_arn
 from headrace.core.values import get_mapping
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
@@ -23,6 +22,7 @@ from headrace.services.cloudformation.resources.declaration import (
     DeclaredType,
     Source,
     Values,
+    build_arn,
     declare_sources,
 )
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
@@ -133,12 +133,7 @@ _NAME = {"Name": "@id"}
 
 def _tag(kind: str) -> tuple[str, str, str, Source]:
     """Return the calls for the tags of a resource whose ARN is made from its name."""
-
-    def arn(values: Values) -> str:
-        scope = values.context.region, values.context.account
-        return make_arn("glue", *scope, f"{kind}/{values.id}")
-
-    return "TagResource", "UntagResource", "ResourceArn", arn
+    return "TagResource", "UntagResource", "ResourceArn", build_arn("glue", f"{kind}/")
 
 
 @declare_sources("Registry")

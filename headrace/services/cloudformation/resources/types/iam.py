@@ -17,14 +17,17 @@ from headrace.services.cloudformation.resources.base import (
     stored,
     tag_list,
 )
-from headrace.services.cloudformation.resources.declaration import Call, DeclaredType, Source
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    DeclaredType,
+    Source,
+    Values,
+)
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, each_of, same
 
 GONE = "NoSuchEntity"
 # The default session length of a role is an hour (documented: AWS::IAM::Role, MaxSessionDuration).
 _SESSION_SECONDS = 3600
-# A managed policy has five versions at most (documented: IAM quotas).
-_VERSIONS = 5
 
 
 def _document(value: Any) -> str:
@@ -199,77 +202,6 @@ def _delete_policy(context: Context, physical_id: str, properties: Properties) -
             context.delete_if_exists("iam", f"Delete{kind}Policy", params, GONE)
 
 
-# --- managed policies -------------------------------------------------------------------------
-
-
-def _create_managed(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("ManagedPolicyName") or context.generate_name(128)
-    policy = context.call(
-        "iam",
-        "CreatePolicy",
-        {
-            "PolicyName": name,
-            "Path": properties.get("Path", "/"),
-            "PolicyDocument": _document(properties["PolicyDocument"]),
-            "Description": properties.get("Description", ""),
-        },
-    )["Policy"]
-    context.note_made(policy["Arn"])
-    _attach_managed(context, policy["Arn"], {}, properties)
-    return ResourceResult(
-        policy["Arn"], {"PolicyArn": policy["Arn"], "PolicyId": policy["PolicyId"]}
-    )
-
-
-def _update_managed(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    if old["PolicyDocument"] != new["PolicyDocument"]:
-        _drop_oldest_version(context, physical_id)
-        params = {"PolicyDocument": _document(new["PolicyDocument"]), "SetAsDefault": True}
-        context.call("iam", "CreatePolicyVersion", {"PolicyArn": physical_id, **params})
-    _attach_managed(context, physical_id, old, new)
-    policy = context.call("iam", "GetPolicy", {"PolicyArn": physical_id})["Policy"]
-    return ResourceResult(physical_id, {"PolicyArn": physical_id, "PolicyId": policy["PolicyId"]})
-
-
-def _drop_oldest_version(context: Context, arn: str) -> None:
-    """Delete the oldest version when there are five, as AWS's handler does."""
-    listed_versions = context.call("iam", "ListPolicyVersions", {"PolicyArn": arn})["Versions"]
-    others = [version for version in listed_versions if not version["IsDefaultVersion"]]
-    if len(listed_versions) >= _VERSIONS and others:
-        oldest = min(others, key=lambda version: int(version["VersionId"].lstrip("v")))
-        params = {"PolicyArn": arn, "VersionId": oldest["VersionId"]}
-        context.delete_if_exists("iam", "DeletePolicyVersion", params, GONE)
-
-
-def _attach_managed(context: Context, arn: str, old: Properties, new: Properties) -> None:
-    """Attach a policy to the roles, users and groups that are new, and detach it from those that are gone."""
-    for kind in ("Role", "User", "Group"):
-        before, after = (set(get_list(p, f"{kind}s")) for p in (old, new))
-        for name in sorted(after - before):
-            params = {f"{kind}Name": name, "PolicyArn": arn}
-            context.call("iam", f"Attach{kind}Policy", params)
-        for name in sorted(before - after):
-            params = {f"{kind}Name": name, "PolicyArn": arn}
-            context.delete_if_exists("iam", f"Detach{kind}Policy", params, GONE)
-
-
-def _delete_managed(context: Context, physical_id: str, properties: Properties) -> None:
-    _attach_managed(context, physical_id, properties, {})
-    try:
-        versions = context.call("iam", "ListPolicyVersions", {"PolicyArn": physical_id})["Versions"]
-    except AwsError as error:
-        if error.code == GONE:
-            return
-        raise
-    for version in versions:
-        if not version["IsDefaultVersion"]:
-            params = {"PolicyArn": physical_id, "VersionId": version["VersionId"]}
-            context.delete_if_exists("iam", "DeletePolicyVersion", params, GONE)
-    context.delete_if_exists("iam", "DeletePolicy", {"PolicyArn": physical_id}, GONE)
-
-
 TYPES = [
     ResourceType(
         "AWS::IAM::Role",
@@ -300,25 +232,65 @@ TYPES = [
         named_by=("PolicyName",),
         find=_find_policy,
     ),
-    ResourceType(
-        "AWS::IAM::ManagedPolicy",
-        {
-            **enforced("ManagedPolicyName", "Path"),
-            **stored("PolicyDocument", "Description", "Roles", "Users", "Groups"),
-        },
-        _create_managed,
-        _delete_managed,
-        update=_update_managed,
-        # Documented: these three replace the policy; the others change in place.
-        replace_on=frozenset({"ManagedPolicyName", "Path", "Description"}),
-        named_by=("ManagedPolicyName",),
-    ),
 ]
 
 _PROFILE: dict[str, Source] = {"InstanceProfileName": "@id"}
 _ITS_ROLE: dict[str, Source] = {**_PROFILE, "RoleName": "@item"}
 
+# A managed policy has five versions at most (documented: IAM quotas).
+_VERSIONS = 5
+_MANAGED: dict[str, Source] = {"PolicyArn": "@id"}
+
+
+def _other_versions(values: Values) -> list[str]:
+    """Return the versions of a managed policy that are not its default, the oldest one first."""
+    versions = values.context.call("iam", "ListPolicyVersions", {"PolicyArn": values.id})[
+        "Versions"
+    ]
+    names = [each["VersionId"] for each in versions if not each["IsDefaultVersion"]]
+    return sorted(names, key=lambda name: int(name.lstrip("v")))
+
+
+def _attach(verb: str) -> list[Call]:
+    """Return the calls that `Attach` a managed policy to its roles, users and groups, or `Detach` it."""
+    return [
+        Call(f"{verb}{kind}Policy", {**_MANAGED, f"{kind}Name": "@item"}, only=(), each=f"{kind}s")
+        for kind in ("Role", "User", "Group")
+    ]
+
+
 DECLARED = [
+    DeclaredType(
+        "AWS::IAM::ManagedPolicy",
+        "iam",
+        create=[Call("CreatePolicy"), *_attach("Attach")],
+        id="@answer.Policy.Arn",
+        read=Call("GetPolicy", _MANAGED),
+        update=[
+            # As AWS's handler does.
+            Call(
+                "DeletePolicyVersion",
+                {**_MANAGED, "VersionId": lambda v: _other_versions(v)[0]},
+                when="PolicyDocument",
+                only_if=lambda v: len(_other_versions(v)) >= _VERSIONS - 1,
+            ),
+            Call(
+                "CreatePolicyVersion",
+                {**_MANAGED, "SetAsDefault": lambda _: True},
+                only=("PolicyDocument",),
+            ),
+        ],
+        delete=[
+            *_attach("Detach"),
+            Call("DeletePolicyVersion", {**_MANAGED, "VersionId": "@item"}, each=_other_versions),
+            Call("DeletePolicy", _MANAGED),
+        ],
+        name="ManagedPolicyName",
+        name_length=128,
+        names={"ManagedPolicyName": "PolicyName"},
+        attributes={"PolicyArn": "@id"},
+        enforced=frozenset({"ManagedPolicyName", "Path"}),
+    ),
     DeclaredType(
         "AWS::IAM::InstanceProfile",
         "iam",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +16,15 @@ from headrace.services.cloudformation.resources.base import (
     enforced,
     stored,
     tag_map,
+    value_at,
+)
+from headrace.services.cloudformation.resources.declaration import (
+    ALL,
+    Call,
+    DeclaredType,
+    Source,
+    Values,
+    declare_sources,
 )
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
@@ -156,79 +164,10 @@ def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     context.delete_if_exists("kinesis", "DeleteStream", params, GONE)
 
 
-def _create_consumer(context: Context, properties: Properties) -> ResourceResult:
-    params: dict[str, Any] = {
-        "StreamARN": properties["StreamARN"],
-        "ConsumerName": properties["ConsumerName"],
-    }
-    tags = tag_map(properties, context)
-    if tags:
-        params["Tags"] = tags
-    answer = context.call("kinesis", "RegisterStreamConsumer", params)
-    context.note_made(answer["Consumer"]["ConsumerARN"])
-    return _build_consumer_result(context, answer["Consumer"]["ConsumerARN"])
-
-
-def _build_consumer_result(context: Context, arn: str) -> ResourceResult:
-    def find_active() -> dict[str, Any]:
-        answer = context.call("kinesis", "DescribeStreamConsumer", {"ConsumerARN": arn})
-        return dict(answer["ConsumerDescription"])
-
-    wait_until_active(context, lambda: str(find_active()["ConsumerStatus"]), f"Consumer {arn}")
-    consumer = find_active()
-    attributes = {
-        name: str(consumer[name])
-        for name in ("ConsumerARN", "ConsumerName", "ConsumerStatus", "StreamARN")
-    }
-    created = int(consumer["ConsumerCreationTimestamp"].timestamp())
-    return ResourceResult(arn, {**attributes, "ConsumerCreationTimestamp": str(created)})
-
-
 def _consumer(context: Context, properties: Properties) -> str | None:
     params = {name: properties[name] for name in ("StreamARN", "ConsumerName")}
     answer = context.call("kinesis", "DescribeStreamConsumer", params)
     return str(answer["ConsumerDescription"]["ConsumerARN"])
-
-
-def _update_consumer(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    retag(context, physical_id, old, new)
-    return _build_consumer_result(context, physical_id)
-
-
-def retag(context: Context, arn: str, old: Properties, new: Properties) -> None:
-    """Set the tags of a consumer, a queue or a channel to those in `new`."""
-    tags = tag_map(new, context)
-    gone = sorted(set(tag_map(old, context)) - set(tags))
-    if tags:
-        context.call("kinesis", "TagResource", {"ResourceARN": arn, "Tags": tags})
-    if gone:
-        context.call("kinesis", "UntagResource", {"ResourceARN": arn, "TagKeys": gone})
-
-
-def _delete_consumer(context: Context, physical_id: str, properties: Properties) -> None:
-    context.delete_if_exists(
-        "kinesis", "DeregisterStreamConsumer", {"ConsumerARN": physical_id}, GONE
-    )
-
-
-def _create_queue(context: Context, properties: Properties) -> ResourceResult:
-    params: dict[str, Any] = {
-        "QueueName": properties["QueueName"],
-        "StreamConfigurationList": [
-            _stream_of_queue(one) for one in get_list(properties, "StreamConfigurationList")
-        ],
-    }
-    attributes = _queue_attributes(properties)
-    if attributes:
-        params["QueueAttributes"] = attributes
-    tags = tag_map(properties, context)
-    if tags:
-        params["Tags"] = tags
-    arn = context.call("kinesis", "CreateQueue", params)["QueueDescription"]["QueueARN"]
-    context.note_made(arn)
-    return _wait_for_queue(context, arn)
 
 
 def _stream_of_queue(properties: dict[str, Any]) -> dict[str, Any]:
@@ -244,35 +183,6 @@ def _stream_of_queue(properties: dict[str, Any]) -> dict[str, Any]:
     return {"StreamARN": properties["StreamARN"], "StartingPosition": position}
 
 
-def _queue_attributes(properties: Properties) -> dict[str, Any]:
-    """Return the attributes of a template with its numbers as numbers."""
-    queue_attributes = get_mapping(properties, "QueueAttributes")
-    attributes: dict[str, Any] = {}
-    if "VisibilityTimeoutSeconds" in queue_attributes:
-        attributes["VisibilityTimeoutSeconds"] = int(queue_attributes["VisibilityTimeoutSeconds"])
-    dead_letters = get_mapping(queue_attributes, "DeadLetterConfiguration")
-    if dead_letters:
-        count = {"MaxReceiveCount": int(dead_letters["MaxReceiveCount"])}
-        attributes["DeadLetterConfiguration"] = {
-            **dead_letters,
-            **(count if "MaxReceiveCount" in dead_letters else {}),
-        }
-    return attributes
-
-
-def _wait_for_queue(context: Context, arn: str) -> ResourceResult:
-    def describe_queue() -> dict[str, Any]:
-        return dict(context.call("kinesis", "DescribeQueue", {"QueueARN": arn})["QueueDescription"])
-
-    wait_until_active(context, lambda: str(describe_queue()["QueueStatus"]), f"Queue {arn}")
-    queue = describe_queue()
-    created = int(queue["QueueCreationTimestamp"].timestamp())
-    return ResourceResult(
-        arn,
-        {"QueueARN": arn, "QueueStatus": "ACTIVE", "QueueCreationTimestamp": str(created)},
-    )
-
-
 def _queue(context: Context, properties: Properties) -> str | None:
     params: dict[str, Any] = {}
     while True:
@@ -283,56 +193,6 @@ def _queue(context: Context, properties: Properties) -> str | None:
         if "NextToken" not in page:
             return None
         params["NextToken"] = page["NextToken"]
-
-
-def _update_queue(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    attributes = _queue_attributes(new)
-    if attributes != _queue_attributes(old):
-        # What the new template leaves out gets its default again.
-        attributes = {
-            "VisibilityTimeoutSeconds": 30,
-            "DeadLetterConfiguration": {"TargetType": "BUILT_IN", "MaxReceiveCount": 6},
-            **attributes,
-        }
-        params = {"QueueARN": physical_id, "QueueAttributes": attributes}
-        context.call("kinesis", "UpdateQueue", params)
-        _wait_for_queue(context, physical_id)
-    retag(context, physical_id, old, new)
-    return _wait_for_queue(context, physical_id)
-
-
-def _delete_queue(context: Context, physical_id: str, properties: Properties) -> None:
-    params = {"QueueARN": physical_id}
-    context.delete_if_exists("kinesis", "DeleteQueue", params, GONE)
-    # The stream cannot be deleted before its queues are gone.
-    while context.find_identifier("kinesis", "DescribeQueue", params, "queue", "QueueDescription"):
-        context.pause(CHECK_EVERY_S)
-
-
-def _find_policy(context: Context, properties: Properties) -> str | None:
-    arn = properties["ResourceArn"]
-    return context.find_identifier(
-        "kinesis", "GetResourcePolicy", {"ResourceARN": arn}, arn, "Policy"
-    )
-
-
-def _put_policy(context: Context, properties: Properties) -> ResourceResult:
-    arn, policy = properties["ResourceArn"], properties["ResourcePolicy"]
-    text = policy if isinstance(policy, str) else json.dumps(policy)
-    context.call("kinesis", "PutResourcePolicy", {"ResourceARN": arn, "Policy": text})
-    return ResourceResult(arn)
-
-
-def _update_policy(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    return _put_policy(context, new)
-
-
-def _delete_policy(context: Context, physical_id: str, properties: Properties) -> None:
-    context.delete_if_exists("kinesis", "DeleteResourcePolicy", {"ResourceARN": physical_id}, GONE)
 
 
 TYPES = [
@@ -358,35 +218,111 @@ TYPES = [
         replace_on=frozenset({"Name"}),
         named_by=("Name",),
     ),
-    ResourceType(
+]
+
+
+def _has_policy(values: Values) -> bool:
+    answer = values.context.call(
+        "kinesis", "GetResourcePolicy", {"ResourceARN": values.get("ResourceArn")}
+    )
+    return answer.get("Policy") not in (None, "", "{}")
+
+
+_CONSUMER: dict[str, Source] = {"ConsumerARN": "@id"}
+_ACTIVE_CONSUMER = Call(
+    "DescribeStreamConsumer",
+    _CONSUMER,
+    only=(),
+    always=True,
+    until=lambda answer: answer["ConsumerDescription"]["ConsumerStatus"] == "ACTIVE",
+)
+
+
+def _created(path: str) -> Source:
+    """Return the source of a time as a stack has it: text, in seconds."""
+    return lambda values: str(int(value_at(values.answer, path).timestamp()))
+
+
+_QUEUE: dict[str, Source] = {"QueueARN": "@id"}
+_ACTIVE_QUEUE = Call(
+    "DescribeQueue",
+    _QUEUE,
+    only=(),
+    always=True,
+    until=lambda answer: answer["QueueDescription"]["QueueStatus"] == "ACTIVE",
+)
+
+
+@declare_sources("StreamConfigurationList")
+def _streams_of_queue(values: Values) -> list[dict[str, Any]]:
+    return [_stream_of_queue(one) for one in values.items("StreamConfigurationList")]
+
+
+@declare_sources("QueueAttributes")
+def _queue_attributes(values: Values) -> dict[str, Any]:
+    """Return a queue's attributes; what the template leaves out gets its default again."""
+    return {
+        "VisibilityTimeoutSeconds": 30,
+        "DeadLetterConfiguration": {"TargetType": "BUILT_IN", "MaxReceiveCount": 6},
+        **(values.get("QueueAttributes") or {}),
+    }
+
+
+DECLARED = [
+    DeclaredType(
         "AWS::Kinesis::StreamConsumer",
-        enforced("ConsumerName", "StreamARN", "Tags"),
-        _create_consumer,
-        _delete_consumer,
-        update=_update_consumer,
-        replace_on=frozenset({"ConsumerName", "StreamARN"}),
-        named_by=("ConsumerName",),
+        "kinesis",
+        create=[Call("RegisterStreamConsumer"), _ACTIVE_CONSUMER],
+        id="@answer.Consumer.ConsumerARN",
+        update=[_ACTIVE_CONSUMER],
+        delete=[Call("DeregisterStreamConsumer", _CONSUMER)],
+        name="ConsumerName",
+        tag=("TagResource", "UntagResource", "ResourceARN", "@id"),
+        attributes={
+            "ConsumerStatus": "@answer.ConsumerDescription.ConsumerStatus",
+            "ConsumerCreationTimestamp": _created("ConsumerDescription.ConsumerCreationTimestamp"),
+            "StreamARN": "StreamARN",
+        },
+        in_place=frozenset({"Tags"}),
         made=_consumer,
+        enforced=ALL,
     ),
-    ResourceType(
+    DeclaredType(
         "AWS::Kinesis::Queue",
-        enforced("QueueName", "StreamConfigurationList", "QueueAttributes", "Tags"),
-        _create_queue,
-        _delete_queue,
-        update=_update_queue,
-        replace_on=frozenset({"QueueName", "StreamConfigurationList"}),
-        named_by=("QueueName",),
+        "kinesis",
+        create=[
+            Call("CreateQueue", {"StreamConfigurationList": _streams_of_queue}),
+            _ACTIVE_QUEUE,
+        ],
+        id="@answer.QueueDescription.QueueARN",
+        update=[
+            Call("UpdateQueue", {**_QUEUE, "QueueAttributes": _queue_attributes}),
+            _ACTIVE_QUEUE,
+        ],
+        delete=[
+            Call("DeleteQueue", _QUEUE),
+            # Until it is gone: the stream cannot be deleted before.
+            Call("DescribeQueue", _QUEUE, until=lambda _: False),
+        ],
+        name="QueueName",
+        tag=("TagResource", "UntagResource", "ResourceARN", "@id"),
+        attributes={
+            "QueueARN": "@id",
+            "QueueCreationTimestamp": _created("QueueDescription.QueueCreationTimestamp"),
+        },
         made=_queue,
+        enforced=ALL,
     ),
-    ResourceType(
+    DeclaredType(
         "AWS::Kinesis::ResourcePolicy",
-        {**enforced("ResourceArn"), **stored("ResourcePolicy")},
-        _put_policy,
-        _delete_policy,
-        update=_update_policy,
-        replace_on=frozenset({"ResourceArn"}),
-        find=_find_policy,
-        made=_find_policy,
+        "kinesis",
+        create=[Call("PutResourcePolicy")],
+        id="ResourceArn",
+        exists=_has_policy,
+        update=[Call("PutResourcePolicy")],
+        delete=[Call("DeleteResourcePolicy", {"ResourceARN": "@id"})],
+        names={"ResourcePolicy": "Policy"},
+        enforced=frozenset({"ResourceArn"}),
     ),
 ]
 

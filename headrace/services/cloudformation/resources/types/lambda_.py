@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import zipfile
+from datetime import UTC, datetime
 from typing import Any
 
 from headrace.services.cloudformation.resources.base import (
@@ -12,18 +13,22 @@ from headrace.services.cloudformation.resources.base import (
     Properties,
     ResourceResult,
     ResourceType,
-    boolean,
     enforced,
-    integers,
     stored,
     tag_map,
-    without,
+)
+from headrace.services.cloudformation.resources.declaration import (
+    ALL,
+    Call,
+    DeclaredType,
+    Source,
+    Values,
+    declare_sources,
 )
 from headrace.services.cloudformation.resources.inline import modules_for
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, each_of, same
 
 GONE = "ResourceNotFoundException"
-_CHECK_EVERY_S = 0.1
 _CONFIGURATION = (
     "Description",
     "Handler",
@@ -145,68 +150,11 @@ def _delete_function(context: Context, physical_id: str, properties: Properties)
     context.delete_if_exists("lambda", "DeleteFunction", {"FunctionName": physical_id}, GONE)
 
 
-def _create_layer(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("LayerName") or context.generate_name(140)
-    params = {"LayerName": name, **without(properties, "LayerName")}
-    layer = context.call("lambda", "PublishLayerVersion", params)
-    arn = layer["LayerVersionArn"]
-    return ResourceResult(arn, {"LayerVersionArn": arn})
-
-
 def _layer(context: Context, properties: Properties) -> str | None:
     name = properties.get("LayerName") or context.generate_name(140)
     versions = context.call("lambda", "ListLayerVersions", {"LayerName": name})["LayerVersions"]
     newest = max(versions, key=lambda layer: int(layer["Version"]), default=None)
     return newest and str(newest["LayerVersionArn"])
-
-
-def _delete_layer(context: Context, physical_id: str, properties: Properties) -> None:
-    layer, _, version = physical_id.rpartition(":")
-    params = {"LayerName": layer, "VersionNumber": int(version)}
-    context.delete_if_exists("lambda", "DeleteLayerVersion", params, GONE)
-
-
-_MAPPING_NUMBERS = (
-    "BatchSize",
-    "MaximumBatchingWindowInSeconds",
-    "MaximumRecordAgeInSeconds",
-    "MaximumRetryAttempts",
-    "ParallelizationFactor",
-    "TumblingWindowInSeconds",
-)
-
-
-def _mapping_params(properties: Properties) -> dict[str, Any]:
-    params = integers(without(properties, "Tags"), *_MAPPING_NUMBERS)
-    for key in ("BisectBatchOnFunctionError", "Enabled"):
-        if key in params:
-            params[key] = boolean(params[key])
-    if "KmsKeyArn" in params:
-        params["KMSKeyArn"] = params.pop("KmsKeyArn")
-    if "StartingPositionTimestamp" in params:
-        from datetime import UTC, datetime
-
-        seconds = float(params["StartingPositionTimestamp"])
-        params["StartingPositionTimestamp"] = datetime.fromtimestamp(seconds, UTC)
-    return params
-
-
-def _create_mapping(context: Context, properties: Properties) -> ResourceResult:
-    params = {**_mapping_params(properties), "Tags": tag_map(properties, context)}
-    mapping = context.call("lambda", "CreateEventSourceMapping", params)
-    context.note_made(mapping["UUID"])
-    _wait_for_mapping(context, mapping["UUID"])
-    return _mapping_made(mapping)
-
-
-def _wait_for_mapping(context: Context, uuid: str) -> None:
-    """Wait until a mapping can be changed again, or is deleted; it is in use for `--state-delay` seconds."""
-    params = {"UUID": uuid}
-    while context.find_identifier("lambda", "GetEventSourceMapping", params, uuid):
-        state = context.call("lambda", "GetEventSourceMapping", params)["State"]
-        if state in ("Enabled", "Disabled"):
-            return
-        context.pause(_CHECK_EVERY_S)
 
 
 def _mapping(context: Context, properties: Properties) -> str | None:
@@ -217,56 +165,6 @@ def _mapping(context: Context, properties: Properties) -> str | None:
     mappings = context.call("lambda", "ListEventSourceMappings", params)["EventSourceMappings"]
     newest = max(mappings, key=lambda mapping: mapping["LastModified"], default=None)
     return newest and str(newest["UUID"])
-
-
-def _mapping_made(mapping: dict[str, Any]) -> ResourceResult:
-    attributes = {
-        "Id": mapping["UUID"],
-        "EventSourceMappingArn": mapping.get("EventSourceMappingArn", ""),
-    }
-    return ResourceResult(mapping["UUID"], attributes)
-
-
-def _update_mapping(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    params = _mapping_params(
-        without(new, "EventSourceArn", "StartingPosition", "StartingPositionTimestamp")
-    )
-    mapping = context.call("lambda", "UpdateEventSourceMapping", {"UUID": physical_id, **params})
-    _wait_for_mapping(context, physical_id)
-    return _mapping_made(mapping)
-
-
-def _delete_mapping(context: Context, physical_id: str, properties: Properties) -> None:
-    context.delete_if_exists("lambda", "DeleteEventSourceMapping", {"UUID": physical_id}, GONE)
-    _wait_for_mapping(context, physical_id)
-
-
-def _find_invoke_config(context: Context, properties: Properties) -> str | None:
-    params = {"FunctionName": properties["FunctionName"], "Qualifier": properties["Qualifier"]}
-    identifier = f"{properties['FunctionName']}|{properties['Qualifier']}"
-    return context.find_identifier("lambda", "GetFunctionEventInvokeConfig", params, identifier)
-
-
-def _put_invoke_config(context: Context, properties: Properties) -> ResourceResult:
-    params = integers(properties, "MaximumEventAgeInSeconds", "MaximumRetryAttempts")
-    context.call("lambda", "PutFunctionEventInvokeConfig", params)
-    return ResourceResult(f"{properties['FunctionName']}|{properties['Qualifier']}")
-
-
-def _update_invoke_config(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    return _put_invoke_config(context, new)
-
-
-def _delete_invoke_config(context: Context, physical_id: str, properties: Properties) -> None:
-    params = {
-        "FunctionName": properties["FunctionName"],
-        "Qualifier": properties["Qualifier"],
-    }
-    context.delete_if_exists("lambda", "DeleteFunctionEventInvokeConfig", params, GONE)
 
 
 def _remark(properties: Properties) -> dict[str, str]:
@@ -318,20 +216,64 @@ TYPES = [
         named_by=("FunctionName",),
         remark=_remark,
     ),
-    ResourceType(
-        "AWS::Lambda::LayerVersion",
-        {
-            **enforced("LayerName", "Content"),
-            **stored("CompatibleRuntimes", "CompatibleArchitectures", "Description", "LicenseInfo"),
-        },
-        _create_layer,
-        _delete_layer,
-        made=_layer,
-    ),
-    ResourceType(
+]
+
+
+def _is_configured(values: Values) -> bool:
+    params = {name: values.get(name) for name in ("FunctionName", "Qualifier")}
+    return bool(
+        values.context.find_identifier("lambda", "GetFunctionEventInvokeConfig", params, "any")
+    )
+
+
+@declare_sources("StartingPositionTimestamp")
+def _starting_at(values: Values) -> datetime | None:
+    seconds = values.get("StartingPositionTimestamp")
+    return None if seconds is None else datetime.fromtimestamp(float(seconds), UTC)
+
+
+_UUID: dict[str, Source] = {"UUID": "@id"}
+# A mapping that is in use can neither change nor be deleted; it is for `--state-delay` seconds.
+_SETTLED_MAPPING = Call(
+    "GetEventSourceMapping",
+    _UUID,
+    only=(),
+    always=True,
+    until=lambda mapping: mapping["State"] in ("Enabled", "Disabled"),
+)
+
+DECLARED = [
+    DeclaredType(
         "AWS::Lambda::EventSourceMapping",
-        {
-            **enforced(
+        "lambda",
+        create=[
+            Call("CreateEventSourceMapping", {"StartingPositionTimestamp": _starting_at}),
+            _SETTLED_MAPPING,
+        ],
+        id="@answer.UUID",
+        update=[Call("UpdateEventSourceMapping", _UUID), _SETTLED_MAPPING],
+        delete=[
+            Call("DeleteEventSourceMapping", _UUID),
+            # Until it is gone.
+            Call("GetEventSourceMapping", _UUID, until=lambda _: False),
+        ],
+        tag=("TagResource", "UntagResource", "Resource", "@answer.EventSourceMappingArn"),
+        attributes={"Id": "@id"},
+        made=_mapping,
+        refused=frozenset(
+            {
+                "AmazonManagedKafkaEventSourceConfig",
+                "DocumentDBEventSourceConfig",
+                "LoggingConfig",
+                "Queues",
+                "SelfManagedEventSource",
+                "SelfManagedKafkaEventSourceConfig",
+                "SourceAccessConfigurations",
+                "Topics",
+            }
+        ),
+        enforced=frozenset(
+            {
                 "BatchSize",
                 "BisectBatchOnFunctionError",
                 "DestinationConfig",
@@ -346,37 +288,40 @@ TYPES = [
                 "StartingPosition",
                 "StartingPositionTimestamp",
                 "TumblingWindowInSeconds",
-            ),
-            **stored(
-                "ParallelizationFactor",
-                "MetricsConfig",
-                "KmsKeyArn",
-                "Tags",
-                "ScalingConfig",
-                "ProvisionedPollerConfig",
-            ),
-        },
-        _create_mapping,
-        _delete_mapping,
-        update=_update_mapping,
-        replace_on=frozenset({"EventSourceArn", "StartingPosition", "StartingPositionTimestamp"}),
-        made=_mapping,
-    ),
-    ResourceType(
-        "AWS::Lambda::EventInvokeConfig",
-        enforced(
-            "FunctionName",
-            "Qualifier",
-            "DestinationConfig",
-            "MaximumEventAgeInSeconds",
-            "MaximumRetryAttempts",
+            }
         ),
-        _put_invoke_config,
-        _delete_invoke_config,
-        update=_update_invoke_config,
-        replace_on=frozenset({"FunctionName", "Qualifier"}),
-        find=_find_invoke_config,
-        made=_find_invoke_config,
+    ),
+    DeclaredType(
+        "AWS::Lambda::LayerVersion",
+        "lambda",
+        create=[Call("PublishLayerVersion")],
+        id="@answer.LayerVersionArn",
+        delete=[
+            Call(
+                "DeleteLayerVersion",
+                {"LayerName": lambda v: v.id.rpartition(":")[0], "VersionNumber": "@last"},
+            )
+        ],
+        name="LayerName",
+        name_length=140,
+        unique=False,
+        made=_layer,
+        enforced=frozenset({"LayerName", "Content"}),
+    ),
+    DeclaredType(
+        "AWS::Lambda::EventInvokeConfig",
+        "lambda",
+        create=[Call("PutFunctionEventInvokeConfig")],
+        id=lambda v: f"{v.get('FunctionName')}|{v.get('Qualifier')}",
+        exists=_is_configured,
+        update=[Call("PutFunctionEventInvokeConfig")],
+        delete=[
+            Call(
+                "DeleteFunctionEventInvokeConfig",
+                {"FunctionName": "FunctionName", "Qualifier": "Qualifier"},
+            )
+        ],
+        enforced=ALL,
     ),
 ]
 

@@ -12,13 +12,11 @@ from headrace.services.cloudformation.resources.base import (
     Properties,
     ResourceResult,
     ResourceType,
-    boolean,
     enforced,
-    integers,
     stored,
-    without,
 )
 from headrace.services.cloudformation.resources.declaration import (
+    ALL,
     Call,
     DeclaredType,
     Source,
@@ -146,100 +144,6 @@ def _delete_alias(context: Context, physical_id: str, properties: Properties) ->
     context.delete_if_exists("lambda", "DeleteAlias", params, GONE)
 
 
-# --- permissions ------------------------------------------------------------------------------
-
-
-def _create_permission(context: Context, properties: Properties) -> ResourceResult:
-    statement = context.generate_name(100)
-    params = {"StatementId": statement, **without(properties, "FunctionName")}
-    if "InvokedViaFunctionUrl" in params:
-        params["InvokedViaFunctionUrl"] = boolean(params["InvokedViaFunctionUrl"])
-    context.call("lambda", "AddPermission", {"FunctionName": properties["FunctionName"], **params})
-    return ResourceResult(statement, {"Id": statement})
-
-
-def _delete_permission(context: Context, physical_id: str, properties: Properties) -> None:
-    params = {"FunctionName": properties["FunctionName"], "StatementId": physical_id}
-    context.delete_if_exists("lambda", "RemovePermission", params, GONE)
-
-
-def _layer_of(properties: Properties) -> dict[str, Any]:
-    arn = str(properties["LayerVersionArn"])
-    layer, _, version = arn.rpartition(":")
-    if not (version.isascii() and version.isdigit()):
-        raise AwsError(
-            "InvalidParameterValueException", f"Invalid layer version ARN: {arn}"
-        )  # assumed
-    return {"LayerName": layer, "VersionNumber": int(version)}
-
-
-def _create_layer_permission(context: Context, properties: Properties) -> ResourceResult:
-    statement = context.generate_name(100)
-    params = {"StatementId": statement, **_layer_of(properties)}
-    params |= without(properties, "LayerVersionArn")
-    context.call("lambda", "AddLayerVersionPermission", params)
-    # AWS's form: the layer version's ARN and the statement.
-    physical_id = f"{properties['LayerVersionArn']}#{statement}"
-    return ResourceResult(physical_id, {"Id": physical_id})
-
-
-def _layer_permission(context: Context, properties: Properties) -> str | None:
-    return f"{properties['LayerVersionArn']}#{context.generate_name(100)}"
-
-
-def _delete_layer_permission(context: Context, physical_id: str, properties: Properties) -> None:
-    params = {"StatementId": physical_id.rpartition("#")[2], **_layer_of(properties)}
-    context.delete_if_exists("lambda", "RemoveLayerVersionPermission", params, GONE)
-
-
-# --- function URLs ----------------------------------------------------------------------------
-
-
-def _url_of(properties: Properties) -> dict[str, Any]:
-    named = {"FunctionName": properties["TargetFunctionArn"]}
-    if "Qualifier" in properties:
-        named["Qualifier"] = properties["Qualifier"]
-    return named
-
-
-def _url_params(properties: Properties) -> dict[str, Any]:
-    cors = integers(properties.get("Cors") or {}, "MaxAge")
-    if "AllowCredentials" in cors:
-        cors["AllowCredentials"] = boolean(cors["AllowCredentials"])
-    return {
-        **_url_of(properties),
-        "AuthType": properties["AuthType"],
-        "InvokeMode": properties.get("InvokeMode", "BUFFERED"),
-        "Cors": cors,
-    }
-
-
-def _url_made(url: dict[str, Any]) -> ResourceResult:
-    # Ref returns the function's ARN, as on AWS.
-    return ResourceResult(
-        url["FunctionArn"], {"FunctionArn": url["FunctionArn"], "FunctionUrl": url["FunctionUrl"]}
-    )
-
-
-def _create_url(context: Context, properties: Properties) -> ResourceResult:
-    return _url_made(context.call("lambda", "CreateFunctionUrlConfig", _url_params(properties)))
-
-
-def _update_url(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    return _url_made(context.call("lambda", "UpdateFunctionUrlConfig", _url_params(new)))
-
-
-def _url(context: Context, properties: Properties) -> str | None:
-    answer = context.call("lambda", "GetFunctionUrlConfig", _url_of(properties))
-    return str(answer["FunctionArn"])
-
-
-def _delete_url(context: Context, physical_id: str, properties: Properties) -> None:
-    context.delete_if_exists("lambda", "DeleteFunctionUrlConfig", _url_of(properties), GONE)
-
-
 TYPES = [
     ResourceType(
         "AWS::Lambda::Version",
@@ -270,34 +174,6 @@ TYPES = [
         named_by=("Name",),
         made=_alias,
     ),
-    ResourceType(
-        "AWS::Lambda::Permission",
-        {
-            # Invocations by a service (SourceArn) and through a function URL are checked against these.
-            **enforced("Action", "FunctionName", "Principal", "SourceAccount", "SourceArn"),
-            **enforced("FunctionUrlAuthType", "InvokedViaFunctionUrl"),
-            **stored("PrincipalOrgID", "EventSourceToken"),
-        },
-        _create_permission,
-        _delete_permission,
-    ),
-    ResourceType(
-        "AWS::Lambda::LayerVersionPermission",
-        {**enforced("LayerVersionArn", "Action", "Principal"), **stored("OrganizationId")},
-        _create_layer_permission,
-        _delete_layer_permission,
-        made=_layer_permission,
-    ),
-    ResourceType(
-        "AWS::Lambda::Url",
-        enforced("TargetFunctionArn", "Qualifier", "AuthType", "Cors", "InvokeMode"),
-        _create_url,
-        _delete_url,
-        update=_update_url,
-        replace_on=frozenset({"TargetFunctionArn", "Qualifier"}),
-        named_by=("TargetFunctionArn",),
-        made=_url,
-    ),
 ]
 
 
@@ -310,7 +186,86 @@ def _policies(values: Values) -> dict[str, str]:
     return values.get("CodeSigningPolicies") or {"UntrustedArtifactOnDeployment": "Warn"}
 
 
+_FUNCTION: dict[str, Source] = {"FunctionName": "TargetFunctionArn", "Qualifier": "Qualifier"}
+# Always sent, so that an update sets what the template no longer has to its default.
+_URL: dict[str, Source] = {
+    **_FUNCTION,
+    "InvokeMode": declare_sources("InvokeMode")(lambda v: v.get("InvokeMode") or "BUFFERED"),
+    "Cors": declare_sources("Cors")(lambda v: v.get("Cors") or {}),
+}
+
+
+def _url(context: Context, properties: Properties) -> str | None:
+    named = {"FunctionName": properties["TargetFunctionArn"]}
+    if "Qualifier" in properties:
+        named["Qualifier"] = properties["Qualifier"]
+    return str(context.call("lambda", "GetFunctionUrlConfig", named)["FunctionArn"])
+
+
+def _layer_version(values: Values) -> int:
+    version = str(values.get("LayerVersionArn")).rpartition(":")[2]
+    if not (version.isascii() and version.isdigit()):
+        refusal = f"Invalid layer version ARN: {values.get('LayerVersionArn')}"  # assumed
+        raise AwsError("InvalidParameterValueException", refusal)
+    return int(version)
+
+
+_LAYER: dict[str, Source] = {
+    "LayerName": lambda v: str(v.get("LayerVersionArn")).rpartition(":")[0],
+    "VersionNumber": declare_sources("LayerVersionArn")(_layer_version),
+}
+
+
 DECLARED = [
+    DeclaredType(
+        "AWS::Lambda::Permission",
+        "lambda",
+        create=[Call("AddPermission", {"StatementId": "Id"})],
+        id="Id",
+        delete=[Call("RemovePermission", {"FunctionName": "FunctionName", "StatementId": "@id"})],
+        name="Id",
+        name_length=100,
+        unique=False,
+        refused=frozenset({"Id"}),
+        # Invocations by a service (SourceArn) and through a function URL are checked against these.
+        enforced=frozenset(
+            {
+                *("Action", "FunctionName", "Principal", "SourceAccount", "SourceArn"),
+                *("FunctionUrlAuthType", "InvokedViaFunctionUrl"),
+            }
+        ),
+    ),
+    DeclaredType(
+        "AWS::Lambda::LayerVersionPermission",
+        "lambda",
+        create=[Call("AddLayerVersionPermission", {**_LAYER, "StatementId": "Id"})],
+        # AWS's form: the layer version's ARN and the statement.
+        id=lambda v: f"{v.get('LayerVersionArn')}#{v.get('Id')}",
+        delete=[
+            Call(
+                "RemoveLayerVersionPermission",
+                {**_LAYER, "StatementId": lambda v: v.id.rpartition("#")[2]},
+            )
+        ],
+        name="Id",
+        name_length=100,
+        unique=False,
+        attributes={"Id": "@id"},
+        refused=frozenset({"Id"}),
+        enforced=frozenset({"LayerVersionArn", "Action", "Principal"}),
+    ),
+    DeclaredType(
+        "AWS::Lambda::Url",
+        "lambda",
+        create=[Call("CreateFunctionUrlConfig", _URL)],
+        # Ref returns the function's ARN, as on AWS.
+        id="@answer.FunctionArn",
+        update=[Call("UpdateFunctionUrlConfig", _URL)],
+        delete=[Call("DeleteFunctionUrlConfig", _FUNCTION)],
+        name="TargetFunctionArn",
+        made=_url,
+        enforced=ALL,
+    ),
     DeclaredType(
         "AWS::Lambda::CodeSigningConfig",
         "lambda",

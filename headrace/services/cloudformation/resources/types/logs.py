@@ -1,113 +1,17 @@
-"""CloudWatch Logs groups and streams."""
+"""CloudWatch Logs: groups, streams, filters, destinations, deliveries."""
 
 from typing import Any
 
-from headrace.core.arn import partition_of
-from headrace.services.cloudformation.resources.base import (
-    Context,
-    Properties,
-    ResourceResult,
-    ResourceType,
-    enforced,
-    ignored,
-    stored,
-    tag_map,
-)
 from headrace.services.cloudformation.resources.declaration import (
+    ALL,
     Call,
     DeclaredType,
+    Source,
     Values,
+    build_arn,
     declare_sources,
 )
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
-
-GONE = "ResourceNotFoundException"
-
-
-def _create_group(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("LogGroupName") or context.generate_name(512)
-    params = {"logGroupName": name}
-    tags = tag_map(properties, context)
-    if tags:
-        params["tags"] = tags
-    if properties.get("KmsKeyId"):
-        params["kmsKeyId"] = properties["KmsKeyId"]
-    context.call("logs", "CreateLogGroup", params)
-    context.note_made(name)
-    _retain(context, name, properties)
-    return _build_result(context, name)
-
-
-def _build_result(context: Context, name: str) -> ResourceResult:
-    arn = f"arn:{partition_of(context.region)}:logs:{context.region}:{context.account}:log-group:{name}:*"
-    return ResourceResult(name, {"Arn": arn})
-
-
-def _retain(context: Context, name: str, properties: Properties) -> None:
-    if "RetentionInDays" in properties:
-        days = int(properties["RetentionInDays"])
-        context.call("logs", "PutRetentionPolicy", {"logGroupName": name, "retentionInDays": days})
-
-
-def _update_group(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    if "RetentionInDays" in old and "RetentionInDays" not in new:
-        context.call("logs", "DeleteRetentionPolicy", {"logGroupName": physical_id})
-    _retain(context, physical_id, new)
-    if old.get("KmsKeyId") != new.get("KmsKeyId"):
-        group = {"logGroupName": physical_id}
-        if new.get("KmsKeyId"):
-            context.call("logs", "AssociateKmsKey", {**group, "kmsKeyId": new["KmsKeyId"]})
-        else:
-            context.call("logs", "DisassociateKmsKey", group)
-    return _build_result(context, physical_id)
-
-
-def _delete_group(context: Context, physical_id: str, properties: Properties) -> None:
-    context.delete_if_exists("logs", "DeleteLogGroup", {"logGroupName": physical_id}, GONE)
-
-
-def _create_stream(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("LogStreamName") or context.generate_name(512)
-    params = {"logGroupName": properties["LogGroupName"], "logStreamName": name}
-    context.call("logs", "CreateLogStream", params)
-    return ResourceResult(name)
-
-
-def _delete_stream(context: Context, physical_id: str, properties: Properties) -> None:
-    params = {"logGroupName": properties["LogGroupName"], "logStreamName": physical_id}
-    context.delete_if_exists("logs", "DeleteLogStream", params, GONE)
-
-
-TYPES = [
-    ResourceType(
-        "AWS::Logs::LogGroup",
-        {
-            **enforced("LogGroupName", "Tags"),
-            **stored("RetentionInDays", "KmsKeyId"),
-            **ignored(
-                "LogGroupClass",
-                "DataProtectionPolicy",
-                "DeletionProtectionEnabled",
-                "FieldIndexPolicies",
-                "BearerTokenAuthenticationEnabled",
-            ),
-        },
-        _create_group,
-        _delete_group,
-        update=_update_group,
-        replace_on=frozenset({"LogGroupName"}),
-        named_by=("LogGroupName",),
-    ),
-    ResourceType(
-        "AWS::Logs::LogStream",
-        enforced("LogGroupName", "LogStreamName"),
-        _create_stream,
-        _delete_stream,
-        named_by=("LogStreamName",),
-    ),
-]
 
 
 def _has_policy(values: Values) -> bool:
@@ -125,7 +29,40 @@ def _delivery_resource(values: Values) -> dict[str, Any]:
     return {"destinationResourceArn": values.get("DestinationResourceArn")}
 
 
+_GROUP: dict[str, Source] = {"logGroupName": "@id"}
+_GROUP_ARN = build_arn("logs", "log-group:")
+_RETAIN = Call("PutRetentionPolicy", _GROUP, when="RetentionInDays")
+
 DECLARED = [
+    DeclaredType(
+        "AWS::Logs::LogGroup",
+        "logs",
+        create=[Call("CreateLogGroup"), _RETAIN],
+        id="LogGroupName",
+        update=[
+            _RETAIN,
+            Call("DeleteRetentionPolicy", _GROUP, without="RetentionInDays"),
+            Call("AssociateKmsKey", _GROUP, when="KmsKeyId"),
+            Call("DisassociateKmsKey", _GROUP, without="KmsKeyId"),
+        ],
+        delete=[Call("DeleteLogGroup", _GROUP)],
+        name="LogGroupName",
+        name_length=512,
+        tag=("TagResource", "UntagResource", "resourceArn", _GROUP_ARN),
+        attributes={"Arn": lambda v: f"{_GROUP_ARN(v)}:*"},
+        enforced=frozenset({"LogGroupName", "Tags"}),
+        refused=frozenset({"ResourcePolicyDocument"}),
+    ),
+    DeclaredType(
+        "AWS::Logs::LogStream",
+        "logs",
+        create=[Call("CreateLogStream")],
+        id="LogStreamName",
+        delete=[Call("DeleteLogStream", {"logGroupName": "LogGroupName", "logStreamName": "@id"})],
+        name="LogStreamName",
+        name_length=512,
+        enforced=ALL,
+    ),
     DeclaredType(
         "AWS::Logs::SubscriptionFilter",
         "logs",

@@ -24,14 +24,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from headrace.core.arn import make_arn, partition_of
-from headrace.services.cloudformation.resources.base import boolean
+from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     ComputedProperty,
     DeclaredType,
     Source,
     Values,
+    build_arn,
     declare_sources,
     own_name,
 )
@@ -40,11 +40,6 @@ from headrace.services.cloudformation.resources.declaration import (
 def _is_registered(values: Values) -> bool:
     answer = values.context.call("servicecatalog-appregistry", "ListApplications", {})
     return any(application["name"] == values.get("Name") for application in answer["applications"])
-
-
-def _arn_of_application(values: Values) -> str:
-    scope = values.context.region, values.context.account
-    return make_arn("servicecatalog", *scope, f"/applications/{values.id}")
 
 
 _SERVICE = "servicecatalog-appregistry"
@@ -106,6 +101,15 @@ def _or(name: str, default: int) -> ComputedProperty:
     return ComputedProperty((name,), lambda values: values.get(name) or default)
 
 
+_START_LOGGING = Call(
+    "StartLogging",
+    {"Name": "@id"},
+    only=(),
+    when="IsLogging",
+    only_if=lambda v: v.is_on("IsLogging"),
+)
+
+
 DECLARED = [
     DeclaredType(
         "AWS::CodeBuild::Project",
@@ -155,9 +159,7 @@ DECLARED = [
             "TagResource",
             "UntagResource",
             "ResourceArn",
-            lambda v: (
-                f"arn:{partition_of(v.context.region)}:codedeploy:{v.context.region}:{v.context.account}:application:{v.id}"
-            ),
+            build_arn("codedeploy", "application:"),
         ),
         delete=[Call("DeleteApplication", {"applicationName": "@id"})],
         name="ApplicationName",
@@ -209,30 +211,14 @@ DECLARED = [
                 only=(),
                 when="EventSelectors",
             ),
-            Call(
-                "StartLogging",
-                {"Name": "@id"},
-                only=(),
-                when="IsLogging",
-                only_if=lambda v: boolean(v.get("IsLogging") or False),
-            ),
+            _START_LOGGING,
         ],
         id="@answer.Name",
         read=Call("GetTrail", {"Name": "@id"}),
         update=[
             Call("UpdateTrail", {"Name": "@id"}),
-            Call(
-                "StartLogging",
-                {"Name": declare_sources("IsLogging")(lambda v: v.id)},
-                only=(),
-                only_if=lambda v: boolean(v.get("IsLogging") or False),
-            ),
-            Call(
-                "StopLogging",
-                {"Name": declare_sources("IsLogging")(lambda v: v.id)},
-                only=(),
-                only_if=lambda v: not boolean(v.get("IsLogging") or False),
-            ),
+            _START_LOGGING,
+            Call("StopLogging", {"Name": "@id"}, only=(), without="IsLogging"),
             Call(
                 "PutEventSelectors",
                 {"TrailName": "@id", "EventSelectors": "EventSelectors"},
@@ -349,10 +335,10 @@ DECLARED = [
         delete=[Call("DeleteApplication", {"application": "@id"})],
         attributes={
             "Id": "@id",
-            "Arn": _arn_of_application,
+            "Arn": build_arn("servicecatalog", "/applications/"),
             "ApplicationName": "Name",
             "ApplicationTagKey": lambda _: "awsApplication",
-            "ApplicationTagValue": _arn_of_application,
+            "ApplicationTagValue": build_arn("servicecatalog", "/applications/"),
         },
     ),
     DeclaredType(

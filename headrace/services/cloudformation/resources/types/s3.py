@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +21,12 @@ from headrace.services.cloudformation.resources.base import (
     stored,
     tag_list,
 )
-from headrace.services.cloudformation.resources.declaration import Converter
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    Converter,
+    DeclaredType,
+    Values,
+)
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules
 
 
@@ -305,30 +309,6 @@ def _delete_bucket(context: Context, physical_id: str, properties: Properties) -
     context.delete_if_exists("s3", "DeleteBucket", {"Bucket": physical_id}, "NoSuchBucket")
 
 
-def _find_policy(context: Context, properties: Properties) -> None:
-    bucket = properties["Bucket"]
-    if context.find_identifier("s3", "GetBucketPolicy", {"Bucket": bucket}, bucket):
-        # AWS's sentence, observed by many.
-        raise ResourceFailed(f"The bucket policy already exists on bucket {bucket}.")
-
-
-def _put_policy(context: Context, properties: Properties) -> ResourceResult:
-    document = properties["PolicyDocument"]
-    text = document if isinstance(document, str) else json.dumps(document)
-    context.call("s3", "PutBucketPolicy", {"Bucket": properties["Bucket"], "Policy": text})
-    return ResourceResult(properties["Bucket"])
-
-
-def _update_policy(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    return _put_policy(context, new)
-
-
-def _delete_policy(context: Context, physical_id: str, properties: Properties) -> None:
-    context.delete_if_exists("s3", "DeleteBucketPolicy", {"Bucket": physical_id}, "NoSuchBucket")
-
-
 TYPES = [
     ResourceType(
         "AWS::S3::Bucket",
@@ -368,15 +348,29 @@ TYPES = [
         named_by=("BucketName",),
         find=_find_bucket,
     ),
-    ResourceType(
+]
+
+
+def _check_policy(values: Values) -> bool:
+    """Raise ResourceFailed when the bucket has a policy already."""
+    bucket = values.get("Bucket")
+    if values.context.find_identifier("s3", "GetBucketPolicy", {"Bucket": bucket}, bucket):
+        # AWS's sentence, observed by many.
+        raise ResourceFailed(f"The bucket policy already exists on bucket {bucket}.")
+    return False
+
+
+DECLARED = [
+    DeclaredType(
         "AWS::S3::BucketPolicy",
-        {**enforced("Bucket"), **stored("PolicyDocument")},
-        _put_policy,
-        _delete_policy,
-        update=_update_policy,
-        replace_on=frozenset({"Bucket"}),
-        find=_find_policy,
-        made=lambda _, properties: str(properties["Bucket"]),
+        "s3",
+        create=[Call("PutBucketPolicy")],
+        id="Bucket",
+        exists=_check_policy,
+        update=[Call("PutBucketPolicy")],
+        delete=[Call("DeleteBucketPolicy", {"Bucket": "@id"})],
+        names={"PolicyDocument": "Policy"},
+        enforced=frozenset({"Bucket"}),
     ),
 ]
 

@@ -15,16 +15,7 @@ import json
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
-from headrace.services.cloudformation.resources.base import (
-    Context,
-    Properties,
-    ResourceResult,
-    ResourceType,
-    boolean,
-    enforced,
-    stored,
-    tag_list,
-)
+from headrace.services.cloudformation.resources.base import boolean
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
@@ -73,98 +64,6 @@ def _secret(values: Values) -> str | None:
 
 
 _ID = {"SecretId": "@id"}
-
-
-DEFAULT_WINDOW_DAYS = 30
-
-
-def _create_key(context: Context, properties: Properties) -> ResourceResult:
-    tags = [
-        {"TagKey": tag["Key"], "TagValue": tag["Value"]} for tag in tag_list(properties, context)
-    ]
-    params = {"Description": properties.get("Description", ""), "Tags": tags}
-    if "KeyPolicy" in properties:
-        params["Policy"] = json.dumps(properties["KeyPolicy"])
-    for name in ("KeySpec", "KeyUsage", "Origin"):
-        if name in properties:
-            params[name] = properties[name]
-    for name in ("MultiRegion", "BypassPolicyLockoutSafetyCheck"):
-        if name in properties:
-            params[name] = boolean(properties[name])
-    key = context.call("kms", "CreateKey", params)["KeyMetadata"]
-    context.note_made(key["KeyId"])
-    if boolean(properties.get("EnableKeyRotation")):
-        _set_rotation(context, key["KeyId"], properties)
-    if not boolean(properties.get("Enabled", True)):
-        context.call("kms", "DisableKey", {"KeyId": key["KeyId"]})
-    return ResourceResult(key["KeyId"], {"Arn": key["Arn"], "KeyId": key["KeyId"]})
-
-
-def _set_rotation(context: Context, key_id: str, properties: Properties) -> None:
-    if not boolean(properties.get("EnableKeyRotation")):
-        context.call("kms", "DisableKeyRotation", {"KeyId": key_id})
-        return
-    days = properties.get("RotationPeriodInDays")
-    period = {} if days is None else {"RotationPeriodInDays": int(days)}
-    context.call("kms", "EnableKeyRotation", {"KeyId": key_id, **period})
-
-
-def _update_key(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    if "KeyPolicy" in new:
-        context.call(
-            "kms",
-            "PutKeyPolicy",
-            {"KeyId": physical_id, "PolicyName": "default", "Policy": json.dumps(new["KeyPolicy"])},
-        )
-    context.call(
-        "kms",
-        "UpdateKeyDescription",
-        {"KeyId": physical_id, "Description": new.get("Description", "")},
-    )
-    if not boolean(old.get("Enabled", True)):
-        # The rotation of a disabled key cannot be changed.
-        context.call("kms", "EnableKey", {"KeyId": physical_id})
-    rotation = ("EnableKeyRotation", "RotationPeriodInDays")
-    if any(old.get(name) != new.get(name) for name in rotation):
-        _set_rotation(context, physical_id, new)
-    if not boolean(new.get("Enabled", True)):
-        context.call("kms", "DisableKey", {"KeyId": physical_id})
-    key = context.call("kms", "DescribeKey", {"KeyId": physical_id})["KeyMetadata"]
-    return ResourceResult(physical_id, {"Arn": key["Arn"], "KeyId": physical_id})
-
-
-def _delete_key(context: Context, physical_id: str, properties: Properties) -> None:
-    days = int(properties.get("PendingWindowInDays", DEFAULT_WINDOW_DAYS))
-    params = {"KeyId": physical_id, "PendingWindowInDays": days}
-    context.delete_if_exists(
-        "kms", "ScheduleKeyDeletion", params, "NotFoundException", "KMSInvalidStateException"
-    )
-
-
-TYPES = [
-    ResourceType(
-        "AWS::KMS::Key",
-        {
-            **enforced(
-                "Description", "Tags", "KeySpec", "KeyUsage", "PendingWindowInDays", "Enabled"
-            ),
-            **stored(
-                "KeyPolicy",
-                "EnableKeyRotation",
-                "RotationPeriodInDays",
-                "MultiRegion",
-                "Origin",
-                "BypassPolicyLockoutSafetyCheck",
-            ),
-        },
-        _create_key,
-        _delete_key,
-        update=_update_key,
-        replace_on=frozenset({"KeySpec", "KeyUsage", "MultiRegion", "Origin"}),
-    ),
-]
 
 
 # How they are read back; see `reading.py`.
@@ -259,7 +158,52 @@ def _declare_set(kind: str, **attributes: Source) -> DeclaredType:
     )
 
 
+@declare_sources("Description")
+def _description(values: Values) -> str:
+    return values.get("Description") or ""
+
+
+_KEY: dict[str, Source] = {"KeyId": "@id"}
+_ROTATE = Call(
+    "EnableKeyRotation",
+    _KEY,
+    when="EnableKeyRotation",
+    only_if=lambda v: v.is_on("EnableKeyRotation"),
+)
+_DISABLE = Call(
+    "DisableKey", _KEY, when="Enabled", only_if=lambda v: not v.is_on("Enabled"), always=True
+)
+
 DECLARED = [
+    DeclaredType(
+        "AWS::KMS::Key",
+        "kms",
+        create=[Call("CreateKey", {"Description": _description}), _ROTATE, _DISABLE],
+        id="@answer.KeyMetadata.KeyId",
+        read=Call("DescribeKey", _KEY),
+        update=[
+            Call("PutKeyPolicy", {**_KEY, "PolicyName": lambda _: "default"}, when="KeyPolicy"),
+            Call("UpdateKeyDescription", {**_KEY, "Description": _description}),
+            # The rotation of a disabled key cannot be changed.
+            Call(
+                "EnableKey",
+                _KEY,
+                always=True,
+                only_if=lambda v: not boolean(v.old.get("Enabled", True)),
+            ),
+            _ROTATE,
+            Call("DisableKeyRotation", _KEY, without="EnableKeyRotation"),
+            _DISABLE,
+        ],
+        delete=[
+            Call("ScheduleKeyDeletion", {**_KEY, "PendingWindowInDays": "PendingWindowInDays"})
+        ],
+        names={"KeyPolicy": "Policy"},
+        tag=("TagResource", "UntagResource", "KeyId", "@id"),
+        enforced=frozenset(
+            {"Description", "Tags", "KeySpec", "KeyUsage", "PendingWindowInDays", "Enabled"}
+        ),
+    ),
     DeclaredType(
         "AWS::KMS::Alias",
         "kms",

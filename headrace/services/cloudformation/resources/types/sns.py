@@ -68,66 +68,6 @@ def _dkim(number: int, form: str) -> Source:
     return find
 
 
-DECLARED = [
-    DeclaredType(
-        "AWS::SES::EmailIdentity",
-        "ses",
-        create=[
-            Call("VerifyEmailIdentity", {"EmailAddress": "EmailIdentity"}, only_if=_is_address),
-            Call("VerifyDomainIdentity", {"Domain": "EmailIdentity"}, only_if=_is_domain),
-        ],
-        id="EmailIdentity",
-        name="EmailIdentity",
-        exists=_is_known,
-        delete=[Call("DeleteIdentity", {"Identity": "@id"})],
-        attributes={
-            f"DkimDNSToken{part}{number}": _dkim(number - 1, form)
-            for part, form in (
-                ("Name", "{token}._domainkey.{identity}"),
-                ("Value", "{token}.dkim.amazonses.com"),
-            )
-            for number in (1, 2, 3)
-        },
-    ),
-    DeclaredType(
-        "AWS::SES::Template",
-        "ses",
-        create=[Call("CreateTemplate", {"Template": _template}, only=())],
-        id="Template.TemplateName",
-        read=Call("GetTemplate", {"TemplateName": "@id"}),
-        update=[Call("UpdateTemplate", {"Template": _template}, only=())],
-        delete=[Call("DeleteTemplate", {"TemplateName": "@id"})],
-        attributes={"Id": "@id"},
-    ),
-    DeclaredType(
-        "AWS::SES::ConfigurationSet",
-        "ses",
-        create=[Call("CreateConfigurationSet", {"ConfigurationSet": _set}, only=())],
-        id="Name",
-        name="Name",
-        read=Call("DescribeConfigurationSet", {"ConfigurationSetName": "@id"}),
-        delete=[Call("DeleteConfigurationSet", {"ConfigurationSetName": "@id"})],
-    ),
-    DeclaredType(
-        "AWS::SES::ReceiptRuleSet",
-        "ses",
-        create=[Call("CreateReceiptRuleSet")],
-        id="RuleSetName",
-        delete=[Call("DeleteReceiptRuleSet", {"RuleSetName": "@id"})],
-        name="RuleSetName",
-    ),
-    DeclaredType(
-        "AWS::SES::ContactList",
-        "sesv2",
-        create=[Call("CreateContactList")],
-        id="ContactListName",
-        read=Call("GetContactList", {"ContactListName": "@id"}),
-        delete=[Call("DeleteContactList", {"ContactListName": "@id"})],
-        name="ContactListName",
-    ),
-]
-
-
 GONE = ("NotFound", "NotFoundException")
 
 # Attributes of a topic, with their defaults.
@@ -333,40 +273,20 @@ def _restore_policy(context: Context, physical_id: str, properties: Properties) 
         _set_policy(context, arn, _default_policy(context, arn))
 
 
-def _find_inline_policy(context: Context, properties: Properties) -> str | None:
-    """Return a topic that has a policy of its own already: AWS refuses to replace it (documented).
+def _has_policy(values: Values) -> bool:
+    """Whether a topic has a policy of its own already: AWS refuses to replace it (documented).
 
     Source: the create handler of AWS's own resource provider.
     """
-    arn = str(properties["TopicArn"])
+    context, arn = values.context, str(values.get("TopicArn"))
     try:
         attributes = context.call("sns", "GetTopicAttributes", {"TopicArn": arn})["Attributes"]
     except AwsError as error:
         if error.status >= 500:
             raise
-        return None
+        return False
     policy = json.loads(attributes.get("Policy") or "{}")
-    is_default = not policy or policy.get("Id") == _default_policy(context, arn)["Id"]
-    return None if is_default else arn
-
-
-def _put_inline_policy(context: Context, properties: Properties) -> ResourceResult:
-    _set_policy(context, properties["TopicArn"], properties["PolicyDocument"])
-    return ResourceResult(properties["TopicArn"], {})
-
-
-def _update_inline_policy(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    return _put_inline_policy(context, new)
-
-
-def _delete_inline_policy(context: Context, physical_id: str, properties: Properties) -> None:
-    try:
-        _set_policy(context, physical_id, _default_policy(context, physical_id))
-    except AwsError as error:
-        if error.code not in GONE:
-            raise
+    return bool(policy) and policy.get("Id") != _default_policy(context, arn)["Id"]
 
 
 TYPES = [
@@ -412,15 +332,90 @@ TYPES = [
         update=_update_policy,
         shared=("Topics",),
     ),
-    ResourceType(
+]
+
+
+_PUT_POLICY = Call(
+    "SetTopicAttributes",
+    {"AttributeName": lambda _: "Policy", "AttributeValue": "PolicyDocument"},
+)
+
+DECLARED = [
+    DeclaredType(
+        "AWS::SES::EmailIdentity",
+        "ses",
+        create=[
+            Call("VerifyEmailIdentity", {"EmailAddress": "EmailIdentity"}, only_if=_is_address),
+            Call("VerifyDomainIdentity", {"Domain": "EmailIdentity"}, only_if=_is_domain),
+        ],
+        id="EmailIdentity",
+        name="EmailIdentity",
+        exists=_is_known,
+        delete=[Call("DeleteIdentity", {"Identity": "@id"})],
+        attributes={
+            f"DkimDNSToken{part}{number}": _dkim(number - 1, form)
+            for part, form in (
+                ("Name", "{token}._domainkey.{identity}"),
+                ("Value", "{token}.dkim.amazonses.com"),
+            )
+            for number in (1, 2, 3)
+        },
+    ),
+    DeclaredType(
+        "AWS::SES::Template",
+        "ses",
+        create=[Call("CreateTemplate", {"Template": _template}, only=())],
+        id="Template.TemplateName",
+        read=Call("GetTemplate", {"TemplateName": "@id"}),
+        update=[Call("UpdateTemplate", {"Template": _template}, only=())],
+        delete=[Call("DeleteTemplate", {"TemplateName": "@id"})],
+        attributes={"Id": "@id"},
+    ),
+    DeclaredType(
+        "AWS::SES::ConfigurationSet",
+        "ses",
+        create=[Call("CreateConfigurationSet", {"ConfigurationSet": _set}, only=())],
+        id="Name",
+        name="Name",
+        read=Call("DescribeConfigurationSet", {"ConfigurationSetName": "@id"}),
+        delete=[Call("DeleteConfigurationSet", {"ConfigurationSetName": "@id"})],
+    ),
+    DeclaredType(
+        "AWS::SES::ReceiptRuleSet",
+        "ses",
+        create=[Call("CreateReceiptRuleSet")],
+        id="RuleSetName",
+        delete=[Call("DeleteReceiptRuleSet", {"RuleSetName": "@id"})],
+        name="RuleSetName",
+    ),
+    DeclaredType(
+        "AWS::SES::ContactList",
+        "sesv2",
+        create=[Call("CreateContactList")],
+        id="ContactListName",
+        read=Call("GetContactList", {"ContactListName": "@id"}),
+        delete=[Call("DeleteContactList", {"ContactListName": "@id"})],
+        name="ContactListName",
+    ),
+    DeclaredType(
         "AWS::SNS::TopicInlinePolicy",
-        {**enforced("TopicArn"), **stored("PolicyDocument")},
-        _put_inline_policy,
-        _delete_inline_policy,
-        update=_update_inline_policy,
-        replace_on=frozenset({"TopicArn"}),
-        named_by=("TopicArn",),
-        find=_find_inline_policy,
+        "sns",
+        create=[_PUT_POLICY],
+        id="TopicArn",
+        exists=_has_policy,
+        update=[_PUT_POLICY],
+        delete=[
+            Call(
+                "SetTopicAttributes",
+                {
+                    "TopicArn": "@id",
+                    "AttributeName": lambda _: "Policy",
+                    "AttributeValue": lambda v: _default_policy(v.context, v.id),
+                },
+            )
+        ],
+        name="TopicArn",
+        enforced=frozenset({"TopicArn"}),
     ),
 ]
 

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from headrace.services.cloudformation.resources.base import (
-    Context,
-    Properties,
-    ResourceResult,
-    ResourceType,
-    enforced,
-    stored,
-)
+from headrace.core.arn import make_arn
+from headrace.services.cloudformation.resources.base import Properties
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
@@ -19,7 +11,6 @@ from headrace.services.cloudformation.resources.declaration import (
     Values,
     declare_sources,
     list_removed_tags,
-    tags_of,
 )
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
@@ -45,74 +36,28 @@ def _is_unfinished(values: Values) -> bool:
     return deployment["State"] in ("DEPLOYING", "BAKING")
 
 
-def _put(context: Context, name: str, properties: Properties, *, overwrite: bool) -> ResourceResult:
-    params = {
-        "Name": name,
-        "Type": properties["Type"],
-        "Value": str(properties["Value"]),
-        "Description": properties.get("Description", ""),
-        "Overwrite": overwrite,
-    }
-    for key in ("AllowedPattern", "Tier"):
-        if key in properties:
-            params[key] = properties[key]
-    context.call("ssm", "PutParameter", params)
-    return ResourceResult(name, {"Type": properties["Type"], "Value": str(properties["Value"])})
-
-
-def _create(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("Name") or context.made_up(
-        lambda: f"CFN-{context.logical_id}-{context.ids.alnum(12)}"
-    )
-    result = _put(context, name, properties, overwrite=False)
-    context.note_made(name)
-    tags = context.merge_tags(tags_of(properties.get("Tags") or {}))
-    if tags:
-        params = {"ResourceType": "Parameter", "ResourceId": name}
-        listed = [{"Key": key, "Value": value} for key, value in tags.items()]
-        context.call("ssm", "AddTagsToResource", {**params, "Tags": listed})
-    return result
-
-
-def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
-    return _put(context, physical_id, new, overwrite=True)
-
-
-def _delete(context: Context, physical_id: str, properties: Properties) -> None:
-    context.delete_if_exists("ssm", "DeleteParameter", {"Name": physical_id}, "ParameterNotFound")
-
-
-TYPES = [
-    ResourceType(
-        "AWS::SSM::Parameter",
-        {
-            **enforced("Name", "Type", "Value", "AllowedPattern", "Tags"),
-            **stored("Description", "Tier"),
-        },
-        _create,
-        _delete,
-        update=_update,
-        replace_on=frozenset({"Name"}),
-        named_by=("Name",),
-    )
-]
-
-
-def _has_gone(name: str) -> Callable[[Values], bool]:
-    """Return whether an update removes tags."""
-    return lambda values: list_removed_tags(name)(values) is not None
-
-
 def _is_replaced(properties: Properties) -> bool:
     """Whether a document is replaced when it changes: the default UpdateMethod (documented)."""
     return properties.get("UpdateMethod") != "NewVersion"
 
 
-_DOCUMENT: dict[str, Source] = {"ResourceType": lambda _: "Document", "ResourceId": "@id"}
-
-
 def _pairs(values: Values) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in values.tags.items()]
+
+
+def _retag(kind: str) -> list[Call]:
+    """Return the calls that change the tags of a `Document` or a `Parameter`."""
+    thing: dict[str, Source] = {"ResourceType": lambda _: kind, "ResourceId": "@id"}
+    put, gone = declare_sources("Tags")(lambda v: _pairs(v) or None), list_removed_tags("Tags")
+    return [
+        Call("AddTagsToResource", {**thing, "Tags": put}, only=(), when="Tags"),
+        Call(
+            "RemoveTagsFromResource",
+            {**thing, "TagKeys": gone},
+            only=(),
+            only_if=lambda v: gone(v) is not None,
+        ),
+    ]
 
 
 # How they are read back; see `reading.py`.
@@ -134,6 +79,27 @@ READINGS = (
 
 
 DECLARED = [
+    DeclaredType(
+        "AWS::SSM::Parameter",
+        "ssm",
+        create=[Call("PutParameter")],
+        id="Name",
+        update=[Call("PutParameter", {"Overwrite": lambda _: True}), *_retag("Parameter")],
+        delete=[Call("DeleteParameter", {"Name": "@id"})],
+        name="Name",
+        generate=lambda c: f"CFN-{c.logical_id}-{c.ids.alnum(12)}",
+        attributes={
+            "Type": "Type",
+            "Value": "Value",
+            "Arn": lambda v: make_arn(
+                "ssm",
+                v.context.region,
+                v.context.account,
+                f"parameter/{v.id.removeprefix('/')}",
+            ),
+        },
+        enforced=frozenset({"Name", "Type", "Value", "AllowedPattern", "Tags"}),
+    ),
     DeclaredType(
         "AWS::SSM::Document",
         "ssm",
@@ -159,18 +125,7 @@ DECLARED = [
                 only=(),
                 only_if=lambda v: "DocumentDescription" in v.answer,
             ),
-            Call(
-                "AddTagsToResource",
-                {**_DOCUMENT, "Tags": declare_sources("Tags")(lambda v: _pairs(v) or None)},
-                only=(),
-                when="Tags",
-            ),
-            Call(
-                "RemoveTagsFromResource",
-                {**_DOCUMENT, "TagKeys": list_removed_tags("Tags")},
-                only=(),
-                only_if=_has_gone("Tags"),
-            ),
+            *_retag("Document"),
         ],
         delete=[Call("DeleteDocument", {"Name": "@id"})],
         name="Name",

@@ -20,6 +20,7 @@ from headrace.services.cloudformation.resources.declaration import (
     DeclaredType,
     Source,
     Values,
+    build_arn,
     declare_sources,
     list_removed_tags,
 )
@@ -42,9 +43,7 @@ def _user_arn(values: Values) -> str:
 _USER = {"ServerId": "ServerId", "UserName": "UserName"}
 
 
-def _vault(values: Values) -> str:
-    scope = values.context.region, values.context.account
-    return make_arn("backup", *scope, f"backup-vault:{values.id}")
+_VAULT = build_arn("backup", "backup-vault:")
 
 
 def _has_gone(name: str) -> Callable[[Values], bool]:
@@ -206,13 +205,13 @@ DECLARED = [
         update=[
             Call(
                 "TagResource",
-                {"ResourceArn": _vault, "Tags": "BackupVaultTags"},
+                {"ResourceArn": _VAULT, "Tags": "BackupVaultTags"},
                 only=(),
                 when="BackupVaultTags",
             ),
             Call(
                 "UntagResource",
-                {"ResourceArn": _vault, "TagKeyList": list_removed_tags("BackupVaultTags")},
+                {"ResourceArn": _VAULT, "TagKeyList": list_removed_tags("BackupVaultTags")},
                 only=(),
                 only_if=_has_gone("BackupVaultTags"),
             ),
