@@ -21,7 +21,7 @@ from botocore.model import ListShape, MapShape, OperationModel, Shape, Structure
 
 from headrace.aws.calls.operation import operation_name, service_model
 from headrace.services.kinesis.actions import ACTIONS
-from headrace.services.kinesis.fidelity import FIDELITY
+from headrace.services.kinesis.api import FIDELITY
 from scripts.conformance_pages import scenario_lines
 
 ROOT = Path(__file__).parent.parent

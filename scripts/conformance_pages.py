@@ -47,7 +47,7 @@ def page(service: str) -> str:
     """Return a service's whole page."""
     package = f"headrace.services.{_PACKAGES.get(service, service)}"
     built = {operation_name(one) for one in importlib.import_module(f"{package}.actions").ACTIONS}
-    table = importlib.import_module(f"{package}.fidelity").FIDELITY
+    table = importlib.import_module(f"{package}.api").FIDELITY
     title, _, text = (SCENARIOS / service / "about.md").read_text().partition("\n")
     names = list(service_model(service).operation_names)
     lines = [title, HOW.format(service=service), *([text.strip(), ""] if text.strip() else [])]

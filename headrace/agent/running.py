@@ -21,10 +21,10 @@ from typing import Any, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from headrace.agent.config.kinesis_agent import AgentSettings, Flow
-from headrace.agent.files.lines import Splitter
-from headrace.agent.files.positions import PositionStore
-from headrace.agent.files.tailer import Tailer
+from headrace.agent.kinesis_agent import AgentSettings, Flow
+from headrace.agent.lines import Splitter
+from headrace.agent.positions import PositionStore
+from headrace.agent.tailer import Tailer
 from headrace.client import Producer, PutError, PutsFailed
 from headrace.client.receipts import RequestCounts
 from headrace.client.wire import ServiceError, WireError

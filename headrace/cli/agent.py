@@ -16,8 +16,8 @@ from headrace.cli.interrupts import StopSignals
 from headrace.cli.options import client_options, endpoint_option, fail, split_s3_url
 
 if TYPE_CHECKING:
-    from headrace.agent.config.kinesis_agent import AgentSettings, Flow
-    from headrace.agent.flume.sinks.cloud import CloudOptions
+    from headrace.agent.flume.cloud_sinks import CloudOptions
+    from headrace.agent.kinesis_agent import AgentSettings, Flow
     from headrace.agent.running import AgentMetrics, Sender
     from headrace.client import Producer
 
@@ -62,9 +62,9 @@ def agent(
 
     # Hundreds of thousands of events wait in channels: looking at them again and again is half of the time of a line.
     collect_garbage_seldom()
-    from headrace.agent.config.errors import ConfigurationError
-    from headrace.agent.config.kinesis_agent import read_agent_json
-    from headrace.agent.files.positions import PositionsDamaged
+    from headrace.agent.kinesis_agent import read_agent_json
+    from headrace.agent.positions import PositionsDamaged
+    from headrace.agent.properties import ConfigurationError
     from headrace.agent.running import Agent
     from headrace.core.clock import SystemClock
 

@@ -29,7 +29,7 @@ from headrace.cli.running_cloud import LOCK_FILE
 from headrace.core.clock import SystemClock
 from headrace.services.firehose.state import DeliveryStreams
 from headrace.services.kinesis.state import Stream
-from headrace.services.opensearch.indexes.home import FILE as INDEXES_FILE
+from headrace.services.opensearch.home import FILE as INDEXES_FILE
 from headrace.store import repair_database
 from headrace.store.check import JOURNALS_FOLDER, STREAMS_FOLDER, read_known
 from headrace.store.database import STATE_FILE, Database
@@ -187,7 +187,7 @@ def alone(data_dir: Path) -> Generator[None]:
 
 
 def _problems(data_dir: Path, *, objects: bool) -> Iterator[str]:
-    from headrace.services.opensearch.indexes.home import FILE as INDEXES_FILE
+    from headrace.services.opensearch.home import FILE as INDEXES_FILE
     from headrace.store.check import check as check_logs
     from headrace.store.repair_database import damage_of
 
@@ -287,7 +287,7 @@ def check_code(data_dir: Path, database: Path) -> Iterator[BadCode]:
 
 def mend_code(bad: BadCode, quarantine: Path) -> None:
     """Unpack an undamaged zip again; the old files are moved to `quarantine`. Raises OSError."""
-    from headrace.services.lambda_.packages.code import unzip
+    from headrace.services.lambda_.packages import unzip
 
     folder = bad.path
     new = folder.with_name(f"new-{bad.digest}{_NEW_SUFFIX}")
@@ -387,8 +387,8 @@ def foreign_state(database: Path) -> Iterator[str]:
 
 def foreign_servers(data_dir: Path) -> Iterator[str]:
     """Yield what does not belong into the folders of Redshift's servers."""
-    from headrace.services.redshift.clusters.home import FOLDER
-    from headrace.services.redshift.clusters.server_files import foreign_files, list_refused_files
+    from headrace.services.redshift.home import FOLDER
+    from headrace.services.redshift.server_files import foreign_files, list_refused_files
 
     for folder in sorted(path for path in data_dir.glob(f"{FOLDER}/*") if path.is_dir()):
         for path, why in (*list_refused_files(folder), *foreign_files(folder)):

@@ -38,7 +38,7 @@ from headrace.cli.running_cloud import (
     print_losses,
     silent_cloud,
 )
-from headrace.client.signing import Keys, keys_of
+from headrace.client.pages import Keys, keys_of
 from headrace.core.clock import SystemClock
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from urllib.parse import urlsplit
 import click
 
 from headrace.cli.running_cloud import find_endpoint_url
-from headrace.client.pages import ask, is_here
-from headrace.client.signing import Keys, find_keys, signed_headers
+from headrace.client.pages import Keys, ask, find_keys, is_here, signed_headers
 from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION
 
 _PAGE_TIMEOUT_S = 10

@@ -6,8 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from headrace.client.pages import is_here
-from headrace.client.signing import Keys
+from headrace.client.pages import Keys, is_here
 
 # Imported where it is used: who needs no more than keys starts a quarter of a second sooner.
 if TYPE_CHECKING:

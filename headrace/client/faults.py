@@ -4,7 +4,7 @@
         faults.add("throttle", service="kinesis", action="PutRecords", count=3)
         ...
 
-Standard library only. Requests are signed for a cloud with `--auth`, see `headrace.client.signing`. Not thread-safe.
+Standard library only. Requests are signed for a cloud with `--auth`, see `headrace.client.pages`. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import urllib.request
 from types import TracebackType
 from typing import Any, Self, cast
 
-from headrace.client.pages import ask
-from headrace.client.signing import find_keys, signed_headers
+from headrace.client.pages import ask, find_keys, signed_headers
 
 _PATH = "/_headrace/faults"
 _TIMEOUT_S = 30.0

@@ -23,8 +23,7 @@ from urllib.parse import urlsplit
 
 from headrace.client import cbor
 from headrace.client.access import AwsAccess
-from headrace.client.pages import is_here
-from headrace.client.signing import Keys
+from headrace.client.pages import Keys, is_here
 
 CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 30.0

@@ -42,9 +42,9 @@ from headrace.services.kinesis.api import build_kinesis, kinesis_api
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.lambda_.api import build_lambda, lambda_api
 from headrace.services.lambda_.backend import Lambda
-from headrace.services.opensearch.indexes.home import SearchHome
+from headrace.services.opensearch.home import SearchHome
 from headrace.services.pipes.pipes import Pipes, PipeServices, Positions
-from headrace.services.redshift.clusters.home import WarehouseHome
+from headrace.services.redshift.home import WarehouseHome
 from headrace.services.redshift_data.api import build_redshift_data, redshift_data_api
 from headrace.services.redshift_data.backend import RedshiftData
 from headrace.services.redshift_serverless.api import (

@@ -11,18 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.gateway.documents import json_response, page
-from headrace.core.clock import Clock
-from headrace.core.html import (
+from headrace.aws.gateway.documents import (
     Html,
     duration_of,
     element,
     iso_time,
     join,
+    json_response,
     link,
+    page,
     table,
     time_of,
 )
+from headrace.core.clock import Clock
 from headrace.pages.routes import HOME, refusal, state, text_response, wants_json
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step, StepState, Store
 from headrace.services.emr.step_logs import application_of

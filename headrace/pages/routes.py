@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.gateway.documents import json_response, page, restrain
-from headrace.core.html import Html, element
+from headrace.aws.gateway.documents import Html, element, json_response, page, restrain
 
 READING = ("GET", "HEAD")
 # Takes a request and the rest of its path after the route's path, split and then decoded.

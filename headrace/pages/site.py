@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.gateway.documents import ADMIN, json_response, page
+from headrace.aws.gateway.documents import ADMIN, element, json_response, page, table
 from headrace.aws.gateway.faults import FaultRefused, Faults
 from headrace.aws.protocols.owned_service import with_newer
 from headrace.aws.protocols.service import DataPage, FidelityTable, NothingToShow, ServiceApi
-from headrace.core.html import element, table
 from headrace.pages import access, health
 from headrace.pages.health import Health
 from headrace.pages.routes import HOME, Answer, Route, Routes, for_people, wants_json
@@ -31,7 +30,7 @@ from headrace.permissions.decisions.explanations import InvalidQuestion, policy_
 from headrace.permissions.decisions.report import accesses_seen, report_of
 from headrace.services.cloudformation.signals import PATH
 from headrace.services.iam.answers import NOTES, moto_tables
-from headrace.services.opensearch.indexes.home import PATH as SEARCH_PATH
+from headrace.services.opensearch.home import PATH as SEARCH_PATH
 from headrace.spark_submit.page_paths import HISTORY_PATH, STATUS_PATH
 
 

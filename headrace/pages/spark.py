@@ -13,19 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.gateway.documents import json_response, page
-from headrace.aws.gateway.hosts import foreign_origin
-from headrace.core.clock import Clock
-from headrace.core.html import (
+from headrace.aws.gateway.documents import (
     Html,
     duration_of,
     element,
     iso_time,
     join,
+    json_response,
     link,
+    page,
     table,
     time_of,
 )
+from headrace.aws.gateway.hosts import foreign_origin
+from headrace.core.clock import Clock
 from headrace.pages.emr import (
     IDLE_REFRESH_S,
     REFRESH_S,

@@ -11,6 +11,7 @@ import json
 # A value of SQL is of any type until it is computed.
 import unicodedata
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Literal
 from urllib.parse import quote_plus, unquote, unquote_plus, urlsplit
 
@@ -34,7 +35,7 @@ _MASK_OF_CATEGORY = {"Lu": 0, "Ll": 1, "Nd": 2}
 # The offset of what `to_json` writes of `named_struct('v', ..)`: {"v": and }.
 _JSON_OPTIONS = (
     "map('ignoreNullFields', 'false', 'timeZone', 'UTC', "
-    "'timestampFormat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSXXX')"
+    "'timestampFormat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSS')"
 )
 
 
@@ -67,6 +68,9 @@ def write_json(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ",".join(map(write_json, value)) + "]"
     plain = as_json(value)
+    if isinstance(value, datetime):
+        # ksqlDB names no zone.
+        plain = plain.removesuffix("Z")
     return text(value) if isinstance(value, float) and isinstance(plain, float) else _dump(plain)
 
 

@@ -102,6 +102,7 @@ def _format(schema: dict[str, Any]) -> str:
         return "format = 'JSON'"
     parameters = mapping.get("CSVMappingParameters", {})
     delimiter = parameters.get("RecordColumnDelimiter", ",").replace("'", "''")
+    delimiter = {" ": "SPACE", "\t": "TAB"}.get(delimiter, delimiter)
     return f"format = 'CSV', value_delimiter = '{delimiter}'"
 
 

@@ -98,7 +98,7 @@ def _delimiter(values: dict[str, Property], format_: str) -> str:
         return ""
     if format_ != "CSV":
         raise SqlError(f"{format_} has no delimiter; CSV has", one.place)
-    if not _text(one):
+    if not _text(one).strip():
         raise SqlError("a delimiter is a character, such as ';', or TAB or SPACE", one.place)
     return _text(one)
 

@@ -21,9 +21,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from headrace.agent.config.kinesis_agent import read_agent_json
-from headrace.agent.files.positions import PositionStore
 from headrace.agent.flume.building import FlumeRun, build
+from headrace.agent.kinesis_agent import read_agent_json
+from headrace.agent.positions import PositionStore
 from headrace.agent.running import FlowRunner, KinesisSender
 from headrace.cli.options import client_options
 from headrace.client import Producer

@@ -136,7 +136,7 @@ def test_producers_on_many_threads(where: dict[str, Any], stream: str):
 
 
 def test_a_signature_is_what_aws_asks_for(tmp_path_factory: pytest.TempPathFactory):
-    from headrace.client.signing import keys_of
+    from headrace.client.pages import keys_of
 
     with ServerProcess(tmp_path_factory.mktemp("auth"), "--auth") as server:
         keys = keys_of(server.data_dir)

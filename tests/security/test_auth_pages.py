@@ -9,7 +9,7 @@ from botocore.credentials import Credentials
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.signatures.access_keys import KeysRefused, read_keys, read_secrets, secrets_of
-from headrace.client.signing import Keys, find_keys, signed_headers
+from headrace.client.pages import Keys, find_keys, signed_headers
 from headrace.core.ids import Ids
 from tests.security.auth_lab import Guarded, sign_at
 from tests.security.conftest import body_of, header

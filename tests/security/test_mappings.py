@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from headrace.services.apigateway.invocation import mappings
-from headrace.services.apigateway.invocation.integrations import Refused
+from headrace.services.apigateway.invocation.integrations import Refused, parse_proxy_result
 from headrace.services.apigateway.invocation.mappings import Overrides, RequestValues
+from headrace.services.apigateway.invocation.rest_apis import _read_mock_status  # pyright: ignore[reportPrivateUsage]
 from headrace.services.apigateway.invocation.service_calls import IntegrationAnswer
 from headrace.services.apigateway.velocity.velocity import TemplateError
 
@@ -66,3 +67,9 @@ def test_a_body_that_is_read_often_is_parsed_once(monkeypatch: pytest.MonkeyPatc
         {"requestParameters": asked}, _seen('{"a": "1"}'), Overrides()
     )
     assert (len(parsed), set(found["header"].values())) == (1, {"1"})
+
+
+def test_json_of_many_levels_is_a_malformed_answer() -> None:
+    deep = b"[" * 100_000
+    assert _read_mock_status(deep.decode()) == ""
+    assert parse_proxy_result(deep, needs_status=True) is None

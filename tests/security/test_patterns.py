@@ -166,7 +166,7 @@ def _made_from_text(root: Path) -> dict[str, list[str]]:
 
 
 ALLOWED = {
-    "agent/config/kinesis_agent.py _Reader.one_flow": "a file name's pattern in the agent's own configuration",
+    "agent/kinesis_agent.py _Reader.one_flow": "a file name's pattern in the agent's own configuration",
     "core/patterns.py _compile": "one set of characters, some times over",
     "core/patterns.py _program": "RE2, which is linear",
     "core/patterns.py _compile_timed": "under a deadline",

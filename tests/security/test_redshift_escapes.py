@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from headrace.services.redshift.clusters.postgres import HOST, SUPERUSER
+from headrace.services.redshift.postgres import HOST, SUPERUSER
 from headrace.walls.walled_server import refusal
 from tests.security.postgres_escapes import ESCAPES
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
@@ -180,7 +180,7 @@ def test_a_superuser_is_behind_walls(
     if "evil.so" in sql:
         import shutil
 
-        from headrace.services.redshift.clusters.postgres import binaries
+        from headrace.services.redshift.postgres import binaries
 
         shutil.copy(binaries().parent / "lib" / "dblink.so", library)
     text = sql.replace("{file}", str(folder / "escaped")).replace("{own}", str(own))

@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from headrace.services.redshift.clusters.postgres import as_ordinary_user, binaries
+from headrace.services.redshift.postgres import as_ordinary_user, binaries
 from scripts.benchmarks.servers import free_port
 
 _PROGRAMS = binaries()

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 
 from headrace.aws.server.tls import Tls
-from headrace.services.redshift.clusters.postgres import HOST, SUPERUSER, PostgresServer
+from headrace.services.redshift.postgres import HOST, SUPERUSER, PostgresServer
 
 
 def tls_in(folder: Path) -> Callable[[], ssl.SSLContext]:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.core.ids import Ids
-from headrace.services.opensearch.indexes.rest import RestAnswer, SearchRequest, SearchRestApi
-from headrace.services.opensearch.indexes.store import Store
+from headrace.services.opensearch.rest import RestAnswer, SearchRequest, SearchRestApi
+from headrace.services.opensearch.store import Store
 from tests.support.clock import FakeClock
 
 FLIGHTS = [

@@ -49,7 +49,7 @@ def built(service: str) -> list[str]:
 
 
 def table(service: str) -> dict[str, dict[str, str]]:
-    return importlib.import_module(f"{package_of(service)}.fidelity").FIDELITY
+    return importlib.import_module(f"{package_of(service)}.api").FIDELITY
 
 
 def members(service: str, operation: str) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def not_acted_on(service: str) -> Iterator[str]:
     source = "".join(
         path.read_text()
         for path in Path(package.__path__[0]).rglob("*.py")
-        if path.name != "fidelity.py"
+        if path.name not in ("api.py", "fidelity.py")
     )
     for operation in built(service):
         for name in members(service, operation):

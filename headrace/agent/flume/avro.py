@@ -14,12 +14,12 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 
-from headrace.agent.config.properties import Section
 from headrace.agent.flume.channels import MemoryChannel
 from headrace.agent.flume.events import ChannelFull, Event, SinkFailed
 from headrace.agent.flume.intake import Counts, Intake
-from headrace.agent.flume.sources.sockets import TcpServer, receive
+from headrace.agent.flume.socket_sources import TcpServer, receive
 from headrace.agent.flume.tls import client_tls, server_tls
+from headrace.agent.properties import Section
 from headrace.client.aggregation import varint
 from headrace.core.clock import Clock
 

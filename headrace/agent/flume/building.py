@@ -10,15 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from headrace.agent.config.errors import ConfigurationError
-from headrace.agent.config.properties import Section, Value, parse_properties, resolve
-from headrace.agent.files.positions import PositionsDamaged
 from headrace.agent.flume.avro import AvroSink, AvroSource
 from headrace.agent.flume.channels import ChannelDamaged, FileChannel, MemoryChannel
-from headrace.agent.flume.events import SinkFailed, Source, Stopped
-from headrace.agent.flume.groups import Group, Sink, group_of
-from headrace.agent.flume.intake import Intake, Intercept, interceptor_of, selector_of
-from headrace.agent.flume.sinks.cloud import (
+from headrace.agent.flume.cloud_sinks import (
     FileRoll,
     FirehoseSink,
     KinesisSink,
@@ -26,10 +20,21 @@ from headrace.agent.flume.sinks.cloud import (
     Null,
     Reach,
 )
-from headrace.agent.flume.sinks.objects import Hdfs
-from headrace.agent.flume.sources.files import Exec, Seq, Spooldir, Taildir
-from headrace.agent.flume.sources.http import Http
-from headrace.agent.flume.sources.sockets import Netcat, SyslogTcp, netcat_udp, syslog_udp
+from headrace.agent.flume.events import SinkFailed, Source, Stopped
+from headrace.agent.flume.file_sources import Exec, Seq, Spooldir, Taildir
+from headrace.agent.flume.groups import Group, Sink, group_of
+from headrace.agent.flume.http_source import Http
+from headrace.agent.flume.intake import Intake, Intercept, interceptor_of, selector_of
+from headrace.agent.flume.object_sinks import Hdfs
+from headrace.agent.flume.socket_sources import Netcat, SyslogTcp, netcat_udp, syslog_udp
+from headrace.agent.positions import PositionsDamaged
+from headrace.agent.properties import (
+    ConfigurationError,
+    Section,
+    Value,
+    parse_properties,
+    resolve,
+)
 from headrace.core.clock import Clock
 
 _LOG = logging.getLogger("headrace.agent")

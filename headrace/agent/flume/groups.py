@@ -13,10 +13,10 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from headrace.agent.config.properties import Section
 from headrace.agent.flume.channels import MemoryChannel
 from headrace.agent.flume.events import SinkFailed
 from headrace.agent.flume.intake import Counts
+from headrace.agent.properties import Section
 from headrace.core.clock import Clock
 
 

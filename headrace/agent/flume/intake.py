@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from headrace.agent.config.properties import Section
 from headrace.agent.flume.channels import MemoryChannel
 from headrace.agent.flume.events import ChannelFull, Event, Headers, Stopped, bytes_of
+from headrace.agent.properties import Section
 from headrace.core.clock import Clock
 
 Channels = tuple[MemoryChannel, ...]

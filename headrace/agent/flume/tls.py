@@ -12,7 +12,7 @@ import ssl
 import tempfile
 from pathlib import Path
 
-from headrace.agent.config.properties import Section
+from headrace.agent.properties import Section
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _JKS = b"\xfe\xed\xfe\xed"

@@ -9,7 +9,7 @@ Limits on a request's body while it is decoded: its unpacked size, its depth, it
 A few kilobytes can be a gigabyte of zeros in gzip, a hundred thousand nested lists, or entities that expand without
 end. The bounds are far beyond what SDKs send; they are headrace's own (assumed) where no source is named. The bodies of
 services that headrace owns are bounded where they are decoded: `codec_json` (JSON and CBOR), `services/s3/bodies`
-(XML), `services/lambda_/packages/code` (functions' code).
+(XML), `services/lambda_/packages` (functions' code).
 
 Reads which operation a request is for, and its parameters, of a service that headrace does not own.
 """

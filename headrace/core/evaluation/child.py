@@ -1,4 +1,4 @@
-"""Runs an engine in a child process, for `headrace.core.evaluation.pool`: only a kill stops an endless expression.
+"""Runs an engine in a child process, for `headrace.core.evaluation`: only a kill stops an endless expression.
 
 `python -I child.py ENGINE NICE MEMORY`: ENGINE is a Python file with a function `answer(request: bytes) -> bytes`.
 Requests come one after the other from the standard input, each with its processor time; the answers go to the standard

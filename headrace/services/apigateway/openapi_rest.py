@@ -30,7 +30,9 @@ from headrace.services.apigateway.openapi import (
 _PLACES = {"path": "path", "query": "querystring", "header": "header"}
 _PREFIX = "x-amazon-apigateway-"
 # AWS's quota of an API's resources can be raised; here it bounds the parts of one path, which moto climbs recursively.
-_MOST_RESOURCES = 300
+_MOST_PARTS = 300
+# And this, all of one API: a document of 10 MB could ask for millions.
+_MOST_RESOURCES = 30_000
 _TOO_MANY = (
     "Maximum number of resources for this API has been reached."
     " Please contact AWS if you need additional resources."
@@ -260,7 +262,7 @@ class _Import:
         missing: list[str] = []
         while path not in self._ids:
             missing.append(path)
-            if len(missing) > _MOST_RESOURCES:
+            if len(missing) > _MOST_PARTS or len(self._ids) + len(missing) > _MOST_RESOURCES:
                 raise BadDefinition(f"Unable to create resource at path '{path}': {_TOO_MANY}")
             path = path.rpartition("/")[0] or "/"
         for child in reversed(missing):

@@ -20,13 +20,7 @@ from types import ModuleType
 from typing import Any, cast
 from urllib.parse import unquote
 
-from headrace.services.apigateway import (
-    gateway_responses,
-    refusals,
-    rest_answers,
-    rest_stages,
-    updates,
-)
+from headrace.services.apigateway import refusals, rest_answers, rest_stages, updates
 
 _TEXTS = {"/name": "name", "/description": "description", "/apiKeySource": "api_key_source"}
 _TYPES, _ENDPOINTS = "/endpointConfiguration/types", "/endpointConfiguration/vpcEndpointIds"
@@ -194,7 +188,7 @@ def patch_responses(module: Any) -> None:
     """Import OpenAPI definitions, and allow tags of APIs, API keys and usage plans; moto supports those of stages."""
     response: Any = module.APIGatewayResponse
     patch_member_responses(response)
-    gateway_responses.patch_responses(response)
+    rest_answers.add_gateway_responses(response)
     rest_answers.patch_responses(response)
     updates.patch_responses(response)
     rest_stages.patch_responses(response)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from headrace.services.apigateway import gateway_responses, refusals
+from headrace.services.apigateway import refusals, rest_answers
 
 
 def _flag(value: str) -> bool:
@@ -170,7 +170,7 @@ def _find(backend: Any, api_id: str, kind: _Kind, names: list[str]) -> Any:
         case ("resources", ""):
             return backend.get_resource(api_id, *names)
         case ("gatewayresponses", ""):
-            return gateway_responses.own_response(backend, api_id, *names)
+            return rest_answers.own_response(backend, api_id, *names)
         case ("models", ""):
             return backend.get_model(api_id, *names)
         case ("requestvalidators", ""):

@@ -20,15 +20,16 @@ from typing import Any
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.cloudwatch.labels import labelled, with_messages
 from headrace.services.cloudwatch.metric_math import MathRefused, Metrics, evaluate_all
 from headrace.services.cloudwatch.metric_streams import MINUTES
 from headrace.services.cloudwatch.statistics import (
     MOST_VALUES,
     StatisticRefused,
     add_value,
+    labelled,
     statistic,
     values_of,
+    with_messages,
 )
 
 # How long a value waits for others of its minute; then they become one point.

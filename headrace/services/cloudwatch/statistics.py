@@ -2,12 +2,15 @@
 
 Source: docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Statistics-definitions.html (documented). Pure functions.
 A set of statistics stands for its average, as many times as it counts; AWS gives no percentiles of most sets.
+
+The labels and messages in answers of GetMetricData.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Sequence
@@ -139,3 +142,33 @@ def _of_ranks(kind: str, spread: Spread, low: float, high: float) -> float:
         total += within[0][0] * low + within[-1][0] * (reached - high)
         count = reached
     return total / count
+
+
+def labelled(get: Any) -> Any:
+    """Label metrics as AWS does: by their names, and by statistics and periods where these differ (observed)."""
+
+    @functools.wraps(get)
+    def get_metric_data(self: Any, queries: list[dict[str, Any]], *args: Any, **named: Any) -> Any:
+        stats = [query["MetricStat"] for query in queries]
+        differ = [name for name in ("Stat", "Period") if len({str(one[name]) for one in stats}) > 1]
+        labels = {
+            query["Id"]: query.get("Label")
+            or " ".join([stat["Metric"]["MetricName"], *(str(stat[name]) for name in differ)])
+            for query, stat in zip(queries, stats, strict=True)
+        }
+        results = get(self, queries, *args, **named)
+        return [{**one, "label": labels[one["id"]]} for one in results]
+
+    return get_metric_data
+
+
+def with_messages(get: Any) -> Any:
+    """Answer the list of messages, of which headrace has none (observed)."""
+
+    @functools.wraps(get)
+    def get_metric_data(self: Any) -> Any:
+        answer = get(self)
+        answer.result.setdefault("Messages", [])
+        return answer
+
+    return get_metric_data

@@ -42,7 +42,6 @@ from headrace.spark_submit.arguments import (
     properties_of,
     with_file_options,
 )
-from headrace.spark_submit.cluster_pythons import programs_in, with_cluster_python
 from headrace.spark_submit.commands import require_utf8, spark_command
 from headrace.spark_submit.configuration import hadoop_site
 from headrace.spark_submit.errors import JobRefused
@@ -59,7 +58,9 @@ from headrace.spark_submit.making import build_command, must_be_made, with_spark
 from headrace.spark_submit.node_programs import (
     NodeSpec,
     cloud_variables,
+    programs_in,
     require_program,
+    with_cluster_python,
     write_programs,
 )
 from headrace.spark_submit.sparks import JobSpark, python_settings

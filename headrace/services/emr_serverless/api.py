@@ -10,6 +10,7 @@ from headrace.aws.protocols.service import Profile, ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import (
+    FidelityLevel,
     Guard,
     JobCredentials,
     NoGuard,
@@ -20,12 +21,49 @@ from headrace.core.workers import Supervisor
 from headrace.services.emr_serverless.actions import ACTIONS
 from headrace.services.emr_serverless.backend import EmrServerless, IdleWatch
 from headrace.services.emr_serverless.errors import translate
-from headrace.services.emr_serverless.fidelity import FIDELITY, FIDELITY_NOTES
 from headrace.services.emr_serverless.runner import Ports
 from headrace.services.emr_serverless.state import Store
 from headrace.spark_submit.access import AnyAccess, JobAccess, JobContext
-from headrace.spark_submit.sparks import Sparks
+from headrace.spark_submit.sparks import FIDELITY_NOTE, Sparks
 from headrace.store.database import Database
+
+# The parameters that are only stored, or ignored; all others are enforced. There are no workers, so capacity, networks,
+# images and roles are stored and shown, and Spark properties for the number and size of executors have no effect in
+# `local[*]`.
+_APPLICATION: dict[str, FidelityLevel] = {
+    "architecture": "stored",
+    "diskEncryptionConfiguration": "stored",
+    "identityCenterConfiguration": "stored",
+    "imageConfiguration": "stored",
+    "initialCapacity": "stored",
+    "interactiveConfiguration": "stored",
+    "jobLevelCostAllocationConfiguration": "stored",
+    "maximumCapacity": "stored",
+    # Only s3MonitoringConfiguration.logUri has an effect: logs go there.
+    "monitoringConfiguration": "stored",
+    "networkConfiguration": "stored",
+    # An unknown release is refused; the release decides which Spark runs.
+    "releaseLabel": "stored",
+    # maxConcurrentRuns is enforced; queueTimeoutMinutes is not.
+    "schedulerConfiguration": "stored",
+    "workerTypeSpecifications": "stored",
+}
+
+FIDELITY: dict[str, dict[str, FidelityLevel]] = {
+    "CreateApplication": _APPLICATION,
+    "UpdateApplication": _APPLICATION,
+    "StartJobRun": {
+        # The classifications spark-defaults and spark-driver-log4j2 reach the job, and logs go to the S3 logUri.
+        "configurationOverrides": "stored",
+        "flexExecution": "ignored",
+    },
+    "GetDashboardForJobRun": {"attempt": "ignored", "accessSystemProfileLogs": "ignored"},
+}
+FIDELITY_NOTES = {
+    "CreateApplication.releaseLabel": FIDELITY_NOTE,
+    "UpdateApplication.releaseLabel": FIDELITY_NOTE,
+}
+
 
 PROFILE = Profile()
 

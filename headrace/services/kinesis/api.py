@@ -14,6 +14,7 @@ from headrace.core.clock import Clock
 from headrace.core.config import Durability, Limits
 from headrace.core.ids import Ids
 from headrace.core.ports import (
+    FidelityLevel,
     Guard,
     KeyStates,
     LogSink,
@@ -29,7 +30,6 @@ from headrace.services.kinesis.data_path.get import Iterators
 from headrace.services.kinesis.data_path.reader import KinesisReader
 from headrace.services.kinesis.errors import translate
 from headrace.services.kinesis.fast_path import RawRequests, fault_target, shards_by_stream
-from headrace.services.kinesis.fidelity import FIDELITY
 from headrace.services.kinesis.metrics import MinuteMetrics, observe_event
 from headrace.services.kinesis.permits import Throttle
 from headrace.services.kinesis.pushes import Pushes
@@ -46,6 +46,19 @@ from headrace.services.kinesis.subscriptions import Consumers, Subscriptions
 from headrace.services.kinesis.trace_page import queues_page, trace_page
 from headrace.store.database import Database
 from headrace.store.flusher import Flusher
+
+# The parameters that Kinesis accepts without acting on them: operation -> parameter -> level; others are enforced.
+_ENCRYPTION: dict[str, FidelityLevel] = {
+    # Responses show the encryption, also for each record; records on disk are not encrypted.
+    "EncryptionType": "stored",
+    "KeyId": "stored",
+}
+
+FIDELITY: dict[str, dict[str, FidelityLevel]] = {
+    "StartStreamEncryption": _ENCRYPTION,
+    "StopStreamEncryption": _ENCRYPTION,
+}
+
 
 _THROTTLED = (
     "ProvisionedThroughputExceededException",

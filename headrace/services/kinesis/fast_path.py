@@ -32,11 +32,10 @@ from headrace.aws.protocols.validate import validate
 from headrace.aws.shapes.kinesis import QueueRecord, ReceiveQueueRecordsInput
 from headrace.services.kinesis.actions import stream_consumers
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.data_path import cbor_wire, json_wire
-from headrace.services.kinesis.data_path.cbor_wire import CBOR
+from headrace.services.kinesis.data_path import wire
 from headrace.services.kinesis.data_path.get import ExpiredIterator
-from headrace.services.kinesis.data_path.json_wire import JSON
 from headrace.services.kinesis.data_path.put import explicit_hash_key
+from headrace.services.kinesis.data_path.wire import CBOR, JSON
 from headrace.services.kinesis.errors import translate
 from headrace.services.kinesis.queues.open_queue import OpenQueue, Outcome, WaitingReceive
 from headrace.services.kinesis.queues.queues import not_delivering
@@ -292,14 +291,14 @@ def _old_json(request: HttpRequest) -> HttpResponse:
 _PREFIX = "Kinesis_20131202."
 _SUBSCRIBE = _PREFIX + "SubscribeToShard"
 _USUAL_JSON = {
-    _PREFIX + "PutRecords": json_wire.put_records,
-    _PREFIX + "PutRecord": json_wire.put_record,
-    _PREFIX + "GetRecords": json_wire.get_records,
+    _PREFIX + "PutRecords": wire.put_json_records,
+    _PREFIX + "PutRecord": wire.put_json_record,
+    _PREFIX + "GetRecords": wire.get_json_records,
 }
 _USUAL_CBOR = {
-    _PREFIX + "PutRecords": cbor_wire.put_records,
-    _PREFIX + "PutRecord": cbor_wire.put_record,
-    _PREFIX + "GetRecords": cbor_wire.get_records,
+    _PREFIX + "PutRecords": wire.put_cbor_records,
+    _PREFIX + "PutRecord": wire.put_cbor_record,
+    _PREFIX + "GetRecords": wire.get_cbor_records,
 }
 
 

@@ -28,8 +28,8 @@ from headrace.core.ports import (
 )
 from headrace.core.workers import Supervisor
 from headrace.services.lambda_.actions import ACTIONS
-from headrace.services.lambda_.async_events.event import Destinations
-from headrace.services.lambda_.async_events.queue import AsyncQueue, WaitingEvents
+from headrace.services.lambda_.async_events import Destinations
+from headrace.services.lambda_.async_queue import AsyncQueue, WaitingEvents
 from headrace.services.lambda_.backend import Lambda, Parts
 from headrace.services.lambda_.errors import translate
 from headrace.services.lambda_.fast_path import (
@@ -41,10 +41,10 @@ from headrace.services.lambda_.fast_path import (
 from headrace.services.lambda_.fidelity import FIDELITY
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher, Invoker
 from headrace.services.lambda_.invocations.pools import MakeEnvironment, Pools
+from headrace.services.lambda_.layers import LayerStore, PublicLayers
 from headrace.services.lambda_.mappings.mappings import Mappings, Transitions
 from headrace.services.lambda_.mappings.store import MappingStore, Ports, Trace
-from headrace.services.lambda_.packages.code import CodeStore
-from headrace.services.lambda_.packages.layers import LayerStore, PublicLayers
+from headrace.services.lambda_.packages import CodeStore
 from headrace.services.lambda_.permits import CodeSigning, Permits
 from headrace.services.lambda_.runtime.environment import trust_the_machine
 from headrace.services.lambda_.state import FunctionStore

@@ -13,15 +13,15 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionInvoker, InvokeResult, PrincipalCheck, accept_principal
 from headrace.core.workers import Supervisor, WorkerHandle
-from headrace.services.lambda_.async_events.event import Destinations
-from headrace.services.lambda_.async_events.queue import AsyncQueue, WaitingEvents
+from headrace.services.lambda_.async_events import Destinations
+from headrace.services.lambda_.async_queue import AsyncQueue, WaitingEvents
 from headrace.services.lambda_.errors import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher
 from headrace.services.lambda_.invocations.pools import Pools
+from headrace.services.lambda_.layers import LayerStore
 from headrace.services.lambda_.mappings.mappings import Mappings
 from headrace.services.lambda_.names import parse_function
-from headrace.services.lambda_.packages.code import CodeStore
-from headrace.services.lambda_.packages.layers import LayerStore
+from headrace.services.lambda_.packages import CodeStore
 from headrace.services.lambda_.permits import (
     EVERYTHING,
     INVOKE,

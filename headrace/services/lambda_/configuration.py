@@ -26,9 +26,9 @@ from headrace.services.lambda_.errors import (
     invalid_parameter,
     validation,
 )
+from headrace.services.lambda_.layers import LayerStore
 from headrace.services.lambda_.names import LATEST, LONGEST_NAME, FunctionRef, format_lambda_time
-from headrace.services.lambda_.packages.code import Package
-from headrace.services.lambda_.packages.layers import LayerStore
+from headrace.services.lambda_.packages import Package
 from headrace.services.lambda_.runtime.environment import (
     RESERVED_VARIABLES,
     check_runtime,

@@ -28,7 +28,7 @@ from headrace.services.lambda_.invocations.dispatcher import (
 from headrace.services.lambda_.invocations.watching import watch
 from headrace.services.lambda_.mappings.mappings import Mappings
 from headrace.services.lambda_.names import FunctionRef, check_reachable, parse_function
-from headrace.services.lambda_.packages.code import CODE_PATH
+from headrace.services.lambda_.packages import CODE_PATH
 from headrace.services.lambda_.permits import INVOKE, Caller, allows
 
 # A larger payload takes its time, and may not fit into the socket to the function's process.

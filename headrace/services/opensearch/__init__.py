@@ -1,1 +1,1 @@
-"""OpenSearch: domains, and a small OpenSearch that answers for them."""
+"""OpenSearch: domains, and a small OpenSearch for users who run no real one: indexes in SQLite, behind its REST API."""

@@ -5,15 +5,22 @@ from __future__ import annotations
 from headrace.aws.protocols.service import Profile, ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import EventBusSender, Guard
+from headrace.core.ports import EventBusSender, FidelityLevel, Guard
 from headrace.core.ports.warehouses import Warehouses
 from headrace.core.workers import Supervisor
 from headrace.services.redshift_data.actions import ACTIONS
 from headrace.services.redshift_data.backend import RedshiftData, SecretReader
 from headrace.services.redshift_data.errors import translate
-from headrace.services.redshift_data.fidelity import FIDELITY
 from headrace.services.redshift_data.state import Statements
 from headrace.store.database import Database
+
+# The parameters that the Data API accepts without acting on them; all others are enforced or refused.
+FIDELITY: dict[str, dict[str, FidelityLevel]] = {
+    # headrace always lists the statements and sessions of the whole account.
+    "ListStatements": {"RoleLevel": "ignored"},
+    "ListSessions": {"RoleLevel": "ignored"},
+}
+
 
 PROFILE = Profile(target_prefix="RedshiftData")
 

@@ -29,7 +29,7 @@ from headrace.services.stepfunctions import answers
 from headrace.services.stepfunctions.definition_checks import problems_of, sentence_of
 from headrace.services.stepfunctions.interpreter.inspections import Inspection, Mock
 from headrace.services.stepfunctions.interpreter.run import ExecutionInput, Outcome, Run
-from headrace.services.stepfunctions.query_languages import JSONPATH, language_of
+from headrace.services.stepfunctions.jsonata_expressions import JSONPATH, language_of
 
 _MACHINE, _STATE = "TestState", "StateName"
 # Documented of MaxDelaySeconds; without one AWS's bound is assumed to be the type's.

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from headrace.aws.protocols.service import Profile, ServiceApi
-from headrace.core.ports import ControlPlane
+from headrace.core.ports import ControlPlane, FidelityLevel
 from headrace.services.tagging.actions import ACTIONS
 from headrace.services.tagging.backend import Tagging
 from headrace.services.tagging.errors import translate
-from headrace.services.tagging.fidelity import FIDELITY
+
+# The parameters that the tagging API accepts without acting on them; it enforces all others.
+# headrace has no tag policies, so every resource complies.
+FIDELITY: dict[str, dict[str, FidelityLevel]] = {
+    "GetResources": {
+        "IncludeComplianceDetails": "ignored",
+        "ExcludeCompliantResources": "ignored",
+    },
+}
+
 
 PROFILE = Profile(signing_scopes=("tagging",), target_prefix="ResourceGroupsTaggingAPI_20170126")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.kinesis.data_path import json_wire
+from headrace.services.kinesis.data_path import wire
 from tests.api.kinesis.conftest import StillClock
 from tests.api.kinesis.test_cbor import loads as loads_cbor
 from tests.support.cloud import InProcessCloud
@@ -27,7 +27,7 @@ class Twins:
     long: InProcessCloud
 
     def ask(
-        self, operation: str, body: bytes, content_type: str = json_wire.JSON
+        self, operation: str, body: bytes, content_type: str = wire.JSON
     ) -> tuple[tuple[int, Any], tuple[int, Any]]:
         """Send a body to both; returns (status, answer) of each, with iterators left out."""
         return (

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.services.kinesis.data_path import json_wire
+from headrace.services.kinesis.data_path import wire
 from tests.api.kinesis.reference_model import ARN, NAME, Twins, ask, stored, twin_clouds
 from tests.api.kinesis.test_cbor import CBOR
 from tests.support.cloud import InProcessCloud
@@ -269,7 +269,7 @@ def stored_texts(cloud: InProcessCloud, shards: str = "012") -> list[str]:
             StreamName=NAME, ShardId=shard, ShardIteratorType="TRIM_HORIZON"
         )["ShardIterator"]
         body = json.dumps({"ShardIterator": iterator}).encode()
-        _, answer = ask(cloud, "GetRecords", body, json_wire.JSON)
+        _, answer = ask(cloud, "GetRecords", body, wire.JSON)
         found += [record["Data"] for record in answer["Records"]]
     return found
 

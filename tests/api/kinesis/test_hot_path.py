@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from headrace.aws.protocols.encodings import count_padding, is_base64
 from headrace.cloud import server_for
-from headrace.services.kinesis.data_path import json_wire
+from headrace.services.kinesis.data_path.wire import JSON
 from tests.api.kinesis.reference_model import ARN, NAME, Twins, ask, stored, twin_clouds
 from tests.api.kinesis.test_cbor import CBOR
 from tests.api.kinesis.test_cbor import loads as loads_cbor
@@ -138,7 +138,7 @@ def test_get_records(twins: Twins, cbor: bool, shard: str, limit: Any, more: Any
         )["ShardIterator"]
         value = {"ShardIterator": iterator, "Limit": limit, **more}
         body = cbor2.dumps(value) if cbor else json.dumps(value).encode()
-        answers.append(ask(cloud, "GetRecords", body, CBOR if cbor else json_wire.JSON))
+        answers.append(ask(cloud, "GetRecords", body, CBOR if cbor else JSON))
     assert answers[0] == answers[1]
 
 
@@ -189,7 +189,7 @@ requests = st.builds(
     addresses,
 )
 puts_of_any_form = st.one_of(
-    requests.map(lambda request: (json.dumps(request).encode(), json_wire.JSON)),
+    requests.map(lambda request: (json.dumps(request).encode(), JSON)),
     requests.map(lambda request: (cbor_of(request), CBOR)),
 )
 
@@ -203,7 +203,7 @@ def test_puts_of_one_turn(twins: Twins, puts: list[Put]):
 
 def test_puts_of_one_turn_share_one_write(twins: Twins, monkeypatch: pytest.MonkeyPatch):
     record = {"StreamName": NAME, "Data": "eA==", "PartitionKey": "k"}
-    puts = [(json.dumps(record).encode(), json_wire.JSON), (cbor_of(record), CBOR)] * 6
+    puts = [(json.dumps(record).encode(), JSON), (cbor_of(record), CBOR)] * 6
     writes: list[int] = []
     write = os.pwrite
     with monkeypatch.context() as disk:
@@ -220,7 +220,7 @@ def test_puts_of_one_turn_on_a_full_disk(twins: Twins, monkeypatch: pytest.Monke
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     record = {"StreamName": NAME, "Data": "eA==", "PartitionKey": "k"}
-    puts = [(json.dumps(record).encode(), json_wire.JSON)] * 3
+    puts = [(json.dumps(record).encode(), JSON)] * 3
     with monkeypatch.context() as disk:
         disk.setattr(os, "pwrite", fail)
         alone = [ask(twins.long, "PutRecord", *put) for put in puts]

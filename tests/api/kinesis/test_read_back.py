@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.services.kinesis.actions import ACTIONS
-from headrace.services.kinesis.fidelity import FIDELITY
+from headrace.services.kinesis.api import FIDELITY
 from tests.api.kinesis.streams import arn_of
 from tests.support.cloud import InProcessCloud
 from tests.support.read_back import Case, Read, check, never_given, not_read_back, overlooked

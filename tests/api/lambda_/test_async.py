@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.services.lambda_.async_events import queue as async_queue
-from headrace.services.lambda_.async_events.event import AsyncEvent, record
+from headrace.services.lambda_ import async_queue
+from headrace.services.lambda_.async_events import AsyncEvent, record
 from tests.support.lambda_lab import ROLE, LambdaLab, zipped
 from tests.support.processes import WHO, is_running
 from tests.support.server import ServerProcess, wait_until

@@ -14,7 +14,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.core.config import LayerFolder
-from headrace.services.lambda_.packages.layers import CACHE_VARIABLE
+from headrace.services.lambda_.layers import CACHE_VARIABLE
 from tests.support.lambda_lab import LambdaLab
 
 POWERTOOLS = "arn:aws:lambda:us-east-1:017000801446:layer:AWSLambdaPowertoolsPythonV2:32"

@@ -431,3 +431,15 @@ def test_an_api_keeps_its_binary_media_types_and_its_version(lab: Lab):
     read = client.get_rest_api(restApiId=made["id"])
     for answer in (made, read):
         assert (answer["binaryMediaTypes"], answer["version"]) == (["image/png"], "2")
+
+
+def test_an_api_has_no_more_resources_than_the_memory_has_room_for(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headrace.services.apigateway import openapi_rest
+
+    monkeypatch.setattr(openapi_rest, "_MOST_RESOURCES", 50)
+    paths = {f"/p{number}/a/b/c": {"get": {}} for number in range(20)}
+    body = json.dumps({"openapi": "3.0.1", "info": {"title": "many"}, "paths": paths})
+    with pytest.raises(ClientError, match="Maximum number of resources"):
+        lab.rest.import_rest_api(body=body)

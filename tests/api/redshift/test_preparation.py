@@ -8,7 +8,7 @@ import uuid
 from psycopg.conninfo import conninfo_to_dict
 
 from headrace.core.ports.warehouses import ClusterSpec
-from headrace.services.redshift.clusters.preparation import set_up_real
+from headrace.services.redshift.preparation import set_up_real
 
 
 def test_statements_that_come_first_at_once_make_one_database(postgres_url: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.services.redshift_serverless.actions import ACTIONS
-from headrace.services.redshift_serverless.fidelity import FIDELITY
+from headrace.services.redshift_serverless.api import FIDELITY
 from tests.support.cloud import InProcessCloud
 from tests.support.read_back import Case, Read, check, never_given, not_read_back, overlooked
 

@@ -13,13 +13,13 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from botocore.session import Session
 
-from headrace.agent.config.errors import ConfigurationError
-from headrace.agent.config.kinesis_agent import AgentSettings, MetricsSettings, read_agent_json
+from headrace.agent.kinesis_agent import AgentSettings, MetricsSettings, read_agent_json
+from headrace.agent.properties import ConfigurationError
 from headrace.agent.running import Agent, AgentMetrics, FirehoseSender, Stopped
 from headrace.client import Producer, PutError, PutsFailed
 from headrace.client.access import AwsAccess, assume_role
+from headrace.client.pages import Keys
 from headrace.client.receipts import RequestCounts
-from headrace.client.signing import Keys
 from tests.support.clock import FakeClock
 from tests.support.endpoint import Request, answer, endpoint
 from tests.support.fake_stream import FakeStream

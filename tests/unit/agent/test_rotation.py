@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.agent import tailer
 from headrace.agent.converters import converter_of
-from headrace.agent.files import tailer
-from headrace.agent.files.lines import FilePattern, Splitter
-from headrace.agent.files.positions import Content, PositionStore
-from headrace.agent.files.tailer import Tailer
+from headrace.agent.lines import FilePattern, Splitter
+from headrace.agent.positions import Content, PositionStore
+from headrace.agent.tailer import Tailer
 from tests.support.clock import FakeClock
 
 

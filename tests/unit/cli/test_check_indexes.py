@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from headrace.cli.commands import headrace
 from headrace.core.ids import Ids
-from headrace.services.opensearch.indexes.home import FILE
-from headrace.services.opensearch.indexes.rest import SearchRequest, SearchRestApi
-from headrace.services.opensearch.indexes.store import Store
+from headrace.services.opensearch.home import FILE
+from headrace.services.opensearch.rest import SearchRequest, SearchRestApi
+from headrace.services.opensearch.store import Store
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionThrottled, InvokeResult, ReadResult
 from headrace.core.workers import Worker, WorkerDone
-from headrace.services.lambda_.async_events.event import Destinations
+from headrace.services.lambda_.async_events import Destinations
 from headrace.services.lambda_.mappings.mapping import Mapping
 from headrace.services.lambda_.mappings.poller import ShardPoller
 from headrace.services.lambda_.mappings.store import MappingStore, Ports, Trace

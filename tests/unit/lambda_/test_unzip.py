@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.services.lambda_.errors import UnsafeArchive, UnzippedTooLarge
-from headrace.services.lambda_.packages.code import split_safely, unzip
+from headrace.services.lambda_.packages import split_safely, unzip
 
 
 def archive(path: Path, *entries: tuple[str, bytes, int]) -> Path:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.opensearch.indexes import rest_parts
+from headrace.services.opensearch import rest_parts
 from tests.support.search_lab import Lab, put_flights
 
 

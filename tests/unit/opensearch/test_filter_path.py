@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.opensearch.indexes.rest import filter_answer
+from headrace.services.opensearch.rest import filter_answer
 from tests.support.search_lab import Lab, put_flights
 
 HITS = [{"_id": "1", "_source": {"a": {"b": 1}}}, {"_id": "2", "none": None}]

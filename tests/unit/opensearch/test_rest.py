@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.services.opensearch.indexes import searching
-from headrace.services.opensearch.indexes.fields import date_math_ms, date_ms
+from headrace.services.opensearch import searching
+from headrace.services.opensearch.fields import date_math_ms, date_ms
 from headrace.store import database
 from tests.support.search_lab import Lab, put_flights
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.opensearch.indexes import searches
+from headrace.services.opensearch import searches
 from tests.support.search_lab import Lab, put_flights
 
 

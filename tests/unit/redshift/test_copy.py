@@ -7,9 +7,9 @@ import re
 import pytest
 
 from headrace.core.ports.warehouses import WarehouseError
-from headrace.services.redshift.clusters.copy_command import Copy, parse_copy
-from headrace.services.redshift.clusters.copy_rows import Problem, parse_paths, rows_of
-from headrace.services.redshift.clusters.copy_values import Target, convert, strptime_format
+from headrace.services.redshift.copy_command import Copy, parse_copy
+from headrace.services.redshift.copy_rows import Problem, parse_paths, rows_of
+from headrace.services.redshift.copy_values import Target, convert, strptime_format
 
 FROM = "copy t from 's3://b/k' iam_role 'arn'"
 

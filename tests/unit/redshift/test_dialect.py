@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.ports.warehouses import WarehouseError
-from headrace.services.redshift.clusters.copy_command import join_tokens, statements_of, tokens_of
-from headrace.services.redshift.clusters.dialect import translate
+from headrace.services.redshift.copy_command import join_tokens, statements_of, tokens_of
+from headrace.services.redshift.dialect import translate
 
 # Redshift's forms: docs.aws.amazon.com/redshift/latest/dg/r_CREATE_TABLE_NEW.html (documented).
 TABLES = {

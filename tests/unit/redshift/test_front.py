@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from headrace.aws.server.tls import Tls
-from headrace.services.redshift.clusters import front as front_module
-from headrace.services.redshift.clusters.front import Front, without_redshift_parameters
+from headrace.services.redshift import front as front_module
+from headrace.services.redshift.front import Front, without_redshift_parameters
 
 HOST = "127.0.0.1"
 _WAIT_S = 20

@@ -6,8 +6,8 @@ import psycopg
 import pytest
 
 from headrace.core.clock import SystemClock
-from headrace.services.redshift.clusters.preparation import issue_login
-from headrace.services.redshift.clusters.session import connect
+from headrace.services.redshift.preparation import issue_login
+from headrace.services.redshift.session import connect
 
 HOUR_MS = 3_600_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from headrace.services.redshift.clusters.postgres import (
+from headrace.services.redshift.postgres import (
     HOST,
     PostgresServer,
     give_back_port,

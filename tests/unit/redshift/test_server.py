@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 from headrace.core.ports.warehouses import WarehouseUnavailable
-from headrace.services.redshift.clusters import postgres
-from headrace.services.redshift.clusters.postgres import SUPERUSER, PostgresServer
-from headrace.services.redshift.clusters.server_files import foreign_files, list_refused_files
+from headrace.services.redshift import postgres
+from headrace.services.redshift.postgres import SUPERUSER, PostgresServer
+from headrace.services.redshift.server_files import foreign_files, list_refused_files
 from tests.support.postgres import tls_in
 
 

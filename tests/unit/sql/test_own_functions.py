@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from headrace.cli import sql_prompt
 from headrace.cli.commands import headrace
-from headrace.core.evaluation.pool import Lane, Pool
+from headrace.core.evaluation import Lane, Pool
 from headrace.sql.analysis import Analysis, read_script
 from headrace.sql.fold import run
 from headrace.sql.inference import Nothing

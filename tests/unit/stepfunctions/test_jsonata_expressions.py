@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from headrace.services.stepfunctions.jsonata import EVALUATOR, NoValue, QueryFailed
-from headrace.services.stepfunctions.query_languages import (
+from headrace.services.stepfunctions.jsonata_expressions import (
+    EVALUATOR,
+    NoValue,
+    QueryFailed,
     expressions_of,
     language_of,
     mark_expressions,

@@ -246,7 +246,7 @@ def _invoke(
     try:
         result = functions.invoke(function, json.dumps(event).encode())
         value: Any = json.loads(result.payload or b"null")
-    except (FunctionNotFound, FunctionThrottled, ValueError) as error:
+    except (FunctionNotFound, FunctionThrottled, ValueError, RecursionError) as error:
         raise failed from error
     if result.function_error:
         members = cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -199,7 +199,7 @@ def parse_proxy_result(
     """Return the HTTP answer in a function's result; None for a malformed result. `decodes`: Base64 becomes bytes."""
     try:
         value: Any = json.loads(payload or b"null")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict) or "statusCode" not in value:
         if needs_status:

@@ -67,7 +67,7 @@ def _read_mock_status(body: str) -> str:
     """Return the status that a mock's request asks for; empty without one."""
     try:
         asked = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         written = _STATUS_CODE.match(body)
         return "" if written is None else written[1]
     return str(text_at(asked, "statusCode")) if isinstance(asked, dict) else ""
@@ -439,7 +439,9 @@ class RestRequest:
                 raise Refused(
                     500, "Internal server error", "InternalServerErrorException"
                 ) from error
-            failed = text_at(json.loads(result.payload or b"{}"), "errorMessage")
+            failed = text_at(
+                mappings.parse_body(result.payload.decode(errors="replace")), "errorMessage"
+            )
             outcome = (failed or "") if result.function_error else ""
             return IntegrationAnswer(200, {}, result.payload), outcome
         target = service_calls.parse_uri(uri)

@@ -139,7 +139,7 @@ def _invoke(
     try:
         result = functions.invoke(function, payload)
         value: Any = json.loads(result.payload or b"null")
-    except (FunctionNotFound, FunctionThrottled, ValueError) as error:
+    except (FunctionNotFound, FunctionThrottled, ValueError, RecursionError) as error:
         raise Refused(500, "Internal server error") from error
     if result.function_error:
         raise Refused(502, "Internal server error")

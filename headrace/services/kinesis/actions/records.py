@@ -1,6 +1,6 @@
 """PutRecord, PutRecords, GetRecords and GetShardIterator.
 
-The puts and GetRecords are for requests that `data_path/json_wire.py` and `data_path/cbor_wire.py` do not answer.
+The puts and GetRecords are for requests that `data_path/wire.py` does not answer.
 GetShardIterator has all five types of iterator.
 """
 

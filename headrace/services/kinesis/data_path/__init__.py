@@ -1,1 +1,1 @@
-"""The data path: puts and reads records. `json_wire` and `cbor_wire` answer the requests that SDKs send most."""
+"""The data path: puts and reads records. `wire` answers the requests that SDKs send most."""

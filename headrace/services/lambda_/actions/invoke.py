@@ -25,7 +25,7 @@ from headrace.aws.shapes.lambda_ import (
 from headrace.core.ports import FunctionNotFound, InvokeResult
 from headrace.core.values import moment, section
 from headrace.services.lambda_.actions.common import build_page, parse_reference
-from headrace.services.lambda_.async_events.event import EVERYWHERE
+from headrace.services.lambda_.async_events import EVERYWHERE
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import (
     function_not_found,

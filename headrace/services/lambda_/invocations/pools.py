@@ -29,9 +29,9 @@ from headrace.services.lambda_.errors import (
     UNRESERVED_CONCURRENCY_LEFT,
     Throttled,
 )
+from headrace.services.lambda_.layers import Bytecode
 from headrace.services.lambda_.names import FunctionRef
-from headrace.services.lambda_.packages.code import CodeStore
-from headrace.services.lambda_.packages.layers import Bytecode
+from headrace.services.lambda_.packages import CodeStore
 from headrace.services.lambda_.runtime.channel import Invocation, Wait
 from headrace.services.lambda_.runtime.environment import SandboxSpec, trust_the_machine
 from headrace.services.lambda_.runtime.function_process import Sandbox

@@ -35,7 +35,7 @@ from headrace.core.event_patterns import (
 )
 from headrace.core.ports import StreamRecord
 from headrace.core.values import section
-from headrace.services.lambda_.async_events.event import check_destination
+from headrace.services.lambda_.async_events import check_destination
 from headrace.services.lambda_.errors import invalid_parameter, validation
 
 log = logging.getLogger(__name__)

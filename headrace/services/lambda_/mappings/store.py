@@ -35,7 +35,7 @@ from headrace.core.ports import (
     StreamRecord,
     TrimHorizon,
 )
-from headrace.services.lambda_.async_events.event import Destinations
+from headrace.services.lambda_.async_events import Destinations
 from headrace.services.lambda_.mappings.batch import Attempt, Batch, History, Window
 from headrace.services.lambda_.mappings.mapping import (
     NOTHING_YET,

@@ -24,7 +24,7 @@ from typing import Any, cast
 
 from headrace.core.evaluation import Ledger, TooMuch, check_json_size
 from headrace.services.stepfunctions.interpreter.jsonata_states import caller_of, failure
-from headrace.services.stepfunctions.query_languages import WRAPPED, Expression
+from headrace.services.stepfunctions.jsonata_expressions import WRAPPED, Expression
 
 # Documented: the largest input and output of a state, a task and an execution.
 MOST_STATE_BYTES = 256 * 1024

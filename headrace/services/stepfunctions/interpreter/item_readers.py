@@ -32,9 +32,9 @@ from headrace.core.evaluation import (
     bound_parsed_bytes,
     text_size,
 )
-from headrace.services.stepfunctions.distributed_maps import CSV_DELIMITERS
+from headrace.services.stepfunctions.definition_checks import CSV_DELIMITERS
 from headrace.services.stepfunctions.interpreter.service_calls import Client, client_of_cloud
-from headrace.services.stepfunctions.query_languages import unpack
+from headrace.services.stepfunctions.jsonata_expressions import unpack
 
 READER_ERROR = "States.ItemReaderFailed"
 # The items of one Map, and of all together, about as they are in memory. An execution's history ends it before.

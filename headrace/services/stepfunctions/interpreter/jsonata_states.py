@@ -26,8 +26,13 @@ from typing import Any, cast
 
 from headrace.core.evaluation import TooMuch, check_json_size
 from headrace.services.stepfunctions.interpreter.json_paths import extract_json
-from headrace.services.stepfunctions.jsonata import EVALUATOR, NoValue, QueryFailed
-from headrace.services.stepfunctions.query_languages import Expression, parse_marked
+from headrace.services.stepfunctions.jsonata_expressions import (
+    EVALUATOR,
+    Expression,
+    NoValue,
+    QueryFailed,
+    parse_marked,
+)
 
 # Documented: the limits for one variable, and for all variables of one Assign.
 MOST_VARIABLE_BYTES = 256 * 1024

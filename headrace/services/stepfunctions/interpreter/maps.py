@@ -27,7 +27,7 @@ from headrace.services.stepfunctions.interpreter.item_readers import (
 )
 from headrace.services.stepfunctions.interpreter.jsonata_states import evaluate
 from headrace.services.stepfunctions.interpreter.service_calls import client_of_cloud
-from headrace.services.stepfunctions.query_languages import (
+from headrace.services.stepfunctions.jsonata_expressions import (
     BATCH_INPUT,
     BATCH_ITEM,
     BATCH_LIMITS,

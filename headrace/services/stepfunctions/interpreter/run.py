@@ -39,7 +39,7 @@ from headrace.services.stepfunctions.interpreter.inspections import Inspection
 from headrace.services.stepfunctions.interpreter.json_paths import extract_json
 from headrace.services.stepfunctions.interpreter.service_calls import client_of_cloud, log_of
 from headrace.services.stepfunctions.interpreter.tasks import task_maker
-from headrace.services.stepfunctions.query_languages import mark_expressions
+from headrace.services.stepfunctions.jsonata_expressions import mark_expressions
 
 RUNTIME_ERROR = "States.Runtime"
 # Documented: the maximum number of events of a standard execution; the longest time of an express execution.

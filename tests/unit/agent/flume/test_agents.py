@@ -17,10 +17,9 @@ from typing import Any
 
 import pytest
 
-from headrace.agent.config.errors import ConfigurationError
-from headrace.agent.config.properties import parse_properties
-from headrace.agent.flume.sources.http import BadEvents, read_events
-from headrace.agent.flume.sources.sockets import TcpServer, kept_fields, read_message
+from headrace.agent.flume.http_source import BadEvents, read_events
+from headrace.agent.flume.socket_sources import TcpServer, kept_fields, read_message
+from headrace.agent.properties import ConfigurationError, parse_properties
 from headrace.client import PutError, PutsFailed
 from tests.support.server import wait_until
 from tests.unit.agent.flume.conftest import Flume

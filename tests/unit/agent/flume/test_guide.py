@@ -25,12 +25,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
-from headrace.agent.config.errors import ConfigurationError
-from headrace.agent.config.properties import Section, Value
 from headrace.agent.flume.building import FlumeAgent
 from headrace.agent.flume.events import Event
 from headrace.agent.flume.intake import _millis
-from headrace.agent.flume.sinks.objects import Escapes, NoTime, sequence_file, sequence_record
+from headrace.agent.flume.object_sinks import Escapes, NoTime, sequence_file, sequence_record
+from headrace.agent.properties import ConfigurationError, Section, Value
 from tests.support.server import wait_until
 from tests.unit.agent.flume.conftest import Flume
 from tests.unit.agent.flume.test_agents import Bucket, conf, lines_in

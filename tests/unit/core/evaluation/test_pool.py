@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.evaluation import Engine, Pool, Stopped, TooMuch
-from headrace.core.evaluation.pool import Lane
+from headrace.core.evaluation import Engine, Lane, Pool, Stopped, TooMuch
 from tests.support.server import wait_until
 
 ENGINE = Engine(Path(__file__).with_name("engine.py"))

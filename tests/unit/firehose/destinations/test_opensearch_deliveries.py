@@ -10,8 +10,8 @@ import pytest
 
 from headrace.core.ids import Ids
 from headrace.core.ports.messages import SearchDomainNotFound, SearchServer
-from headrace.services.opensearch.indexes.rest import SearchRequest, SearchRestApi
-from headrace.services.opensearch.indexes.store import Store
+from headrace.services.opensearch.rest import SearchRequest, SearchRestApi
+from headrace.services.opensearch.store import Store
 from tests.support.clock import FakeClock
 from tests.support.endpoint import Endpoint, json_answer
 from tests.unit.firehose.destinations.helpers import DestinationLab

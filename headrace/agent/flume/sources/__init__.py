@@ -1,1 +1,0 @@
-"""Flume's sources, each a class with `run` for a thread of its own."""

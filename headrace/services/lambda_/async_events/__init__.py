@@ -1,1 +1,0 @@
-"""Asynchronous invocations: events are queued, retried, and finally sent to a destination."""

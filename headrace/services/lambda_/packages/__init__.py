@@ -1,1 +1,0 @@
-"""Deployment packages and layers: unpacks them, stores them on disk, and compiles their Python code beforehand."""

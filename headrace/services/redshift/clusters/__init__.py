@@ -1,1 +1,0 @@
-"""Runs Redshift clusters as PostgreSQL servers, with Redshift's SQL and COPY. Needs the extra `redshift`."""
