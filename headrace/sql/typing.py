@@ -330,11 +330,10 @@ def _case(expression: Case, scope: Scope) -> tuple[Expression, SqlType]:
     tests = [condition(test, scope, "WHEN") for test, _ in expression.branches]
     # Each part once: what is in a CASE in a CASE would be resolved twice as often at each level.
     results, types = _all(tuple(value for _, value in expression.branches), scope)
-    otherwise = None
+    branches, otherwise = tuple(zip(tests, results, strict=True)), None
     if expression.otherwise is not None:
         otherwise, type_ = resolve(expression.otherwise, scope)
         results, types = (*results, otherwise), (*types, type_)
-    branches = tuple(zip(tests, results, strict=False))
     return replace(expression, branches=branches, otherwise=otherwise), _one_type(results, types)
 
 
