@@ -54,6 +54,7 @@ class Cloud:
         supervisor: Supervisor | None = None,
         environments: MakeEnvironment | None = None,
         warms_up: bool = True,
+        is_temporary: bool = False,
     ) -> None:
         """Build every part; no worker runs before `start`.
 
@@ -65,6 +66,7 @@ class Cloud:
             environments: runs functions in this process; default: each function runs in processes of its own.
             warms_up: whether moto is loaded at the start. Otherwise the first request that needs moto waits for it, and
                 metrics and log lines are queued until then.
+            is_temporary: whether the data directory is removed at the end: no disk space is reserved in it.
         """
         self.config = config
         self._warms_up = warms_up
@@ -75,7 +77,11 @@ class Cloud:
         config.data_dir.mkdir(parents=True, exist_ok=True)
         self._lock_file = lock(config.data_dir)
         check_no_repair_is_half_done(config.data_dir)
-        self.database = Database(config.data_dir / STATE_FILE, fsync=config.durability == "fsync")
+        self.database = Database(
+            config.data_dir / STATE_FILE,
+            fsync=config.durability == "fsync",
+            reserves=not is_temporary,
+        )
         check_database(config.data_dir, self.database)
         self.supervisor = supervisor or Supervisor(self.clock)
         keep_log_groups_within(events=config.log_group_events, mib=config.log_group_mib)

@@ -66,7 +66,9 @@ class NotActedOnHere(CloudFormationLintRule):
 
     def _rows(self, template: Template) -> Iterator[RuleMatch]:
         for row in fidelity_of(template):
-            path: list[str | int] = ["Resources", row["resource"], "Properties"]
-            path += row["property"].split(".")
+            path: list[str | int] = ["Resources", row["resource"]]
+            if row["property"]:
+                path += ["Properties", *row["property"].split(".")]
             does = row.get("remark") or _DOES[row["level"]]
-            yield RuleMatch(path, f"{row['type']}.{row['property']}: {does}")
+            named = ".".join(filter(None, (row["type"], row["property"])))
+            yield RuleMatch(path, f"{named}: {does}")

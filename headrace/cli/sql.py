@@ -76,6 +76,14 @@ def _read(path: Path, dialect: str, **reach: Any) -> Script:
     return analysis.script()
 
 
+def _read_for_spark(path: Path, dialect: str, **reach: Any) -> Script:
+    """Return the plans as `_read` does; ends the command too if they make no job."""
+    script = _read(path, dialect, **reach)
+    if script.queries:
+        _compile(script, path)
+    return script
+
+
 def _say(analysis: Analysis) -> None:
     for note in analysis.notes:
         click.echo(f"note: {note}", err=True)
@@ -111,7 +119,7 @@ def _warn(script: Script) -> None:
 @endpoint_option
 def check(queries: Path, *, dialect: str, **reach: Any) -> None:
     """Check QUERIES, a file or a folder of .sql files, and say where the first mistake is."""
-    script = _read(queries, dialect, **reach)
+    script = _read_for_spark(queries, dialect, **reach)
     _warn(script)
     count, relations = len(script.queries), len(script.relations)
     click.echo(
@@ -128,7 +136,7 @@ def explain_queries(queries: Path, *, dialect: str, **reach: Any) -> None:
     """Say in words what QUERIES read, keep and write."""
     from headrace.sql.explain import explain as explain_script
 
-    click.echo("\n".join(explain_script(_read(queries, dialect, **reach))).rstrip())
+    click.echo("\n".join(explain_script(_read_for_spark(queries, dialect, **reach))).rstrip())
 
 
 @sql.command("compile")
@@ -154,10 +162,14 @@ def compile_queries(queries: Path, *, dialect: str, output: Path | None, **reach
 
 def _compile(script: Script, queries: Path) -> str:
     from headrace.sql.pyspark_job import compile_script
+    from headrace.sql.types import SqlError
 
     if not script.queries:
         raise fail(f"{queries} has no query: CREATE STREAM .. AS SELECT makes one")
-    return compile_script(script, f"Made by `headrace sql compile {queries.name}`.")
+    try:
+        return compile_script(script, f"Made by `headrace sql compile {queries.name}`.")
+    except SqlError as error:
+        raise fail(f"{queries}: {error}") from error
 
 
 @sql.command("test")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.moto import without_effect
 from headrace.moto.bounds import bound_loops, patch_api_documents, patch_query_parser, patch_yaml
 from headrace.moto.current_cloud import use_clock
 from headrace.moto.patches import (
@@ -126,7 +127,12 @@ _OWN = Patches(
         "moto.autoscaling.models": [autoscaling.undo_partial_groups],
         "moto.autoscaling.responses": [autoscaling.allow_updates],
         "moto.backup.models": [backup.forget_deleted_plans],
-        "moto.batch.models": [batch.correct_environments, batch.describe_nodes, bound_loops],
+        "moto.batch.models": [
+            batch.correct_environments,
+            batch.describe_nodes,
+            batch.allow_short_names,
+            bound_loops,
+        ],
         "moto.batch_simple.models": [bound_loops],
         "moto.budgets.responses": [budgets.allow_updates],
         "moto.cloudfront.responses": [cloudfront.delete_key_groups, cloudfront.keep_comments],
@@ -274,6 +280,7 @@ _OWN = Patches(
 _SHARED: tuple[tuple[tuple[str, ...], Patch], ...] = (
     (tuple(known_names.MODULES), known_names.refuse_known_names),
     (not_run.MODULES, not_run.refuse_runs),
+    (without_effect.MODULES, without_effect.say_so),
     (discovery.MODULES, discovery.name_own_endpoint),
 )
 PATCHES = Patches(

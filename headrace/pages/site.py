@@ -5,7 +5,7 @@ data, `PUT /_headrace/cfn-response/<token>` (the answers of CloudFormation's cus
 demand (`/_headrace/faults`), the calls that AWS would deny and a role's smallest policy (`/_headrace/iam`), and what
 headrace accepts without effect (`/_headrace/fidelity`; `?stack=<name>` limits it to one stack). There, a row of a stack
 names a resource and its property, a row of a service has an empty stack name, an operation and its parameter, and some
-have a note on the consequence.
+have a note on the consequence. A row without a property is about the whole resource, or the whole call.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from headrace.aws.gateway.documents import ADMIN, element, json_response, page, 
 from headrace.aws.gateway.faults import FaultRefused, Faults
 from headrace.aws.protocols.owned_service import with_newer
 from headrace.aws.protocols.service import DataPage, FidelityTable, NothingToShow, ServiceApi
+from headrace.moto import without_effect
 from headrace.pages import access, health
 from headrace.pages.health import Health
 from headrace.pages.routes import HOME, Answer, Route, Routes, for_people, wants_json
@@ -184,6 +185,14 @@ def _answer_fidelity(
         rows += [row for api in apis for row in rows_of(api)]
         for name, table in moto_tables().items():
             rows += _rows(name, table, NOTES)
+        rows += [
+            {
+                "stack": "", "service": row.service, "operation": row.operation, "property": row.member,
+                "level": "stored", "note": row.sentence,
+            }
+            for row in without_effect.ROWS
+            if not row.is_ignored
+        ]  # fmt: skip
     return json_response(rows)
 
 

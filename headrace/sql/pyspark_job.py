@@ -30,6 +30,8 @@ from headrace.sql.spark_text import SparkText, literal, name, string
 from headrace.sql.statements import Call, Over, walk
 from headrace.sql.types import DATE, STRING, TIMESTAMP, Function, SqlError, SqlType
 
+# A text of SQL is at most a fiftieth of it.
+_LONGEST_JOB = 50_000_000
 _TABLES_MARK, _VIEWS_MARK, _AVRO_MARK, _FUNCTIONS_MARK = (
     f"# --- {what} ---\n" for what in ("tables", "views", "avro", "functions")
 )
@@ -72,7 +74,17 @@ class _Compiler:
         )
         for mark, is_needed in needs:
             frame = "".join(frame.split(mark)[:: 1 if is_needed else 2])
-        body = "\n\n".join(textwrap.dedent(part).strip("\n") + "\n" for part in self._functions())
+        parts: list[str] = []
+        length = 0
+        for part in self._functions():
+            length += len(part)
+            if length > _LONGEST_JOB:
+                raise SqlError(
+                    f"the job is longer than {_LONGEST_JOB:,} characters: make it two",
+                    self._script.queries[-1].place,
+                )
+            parts.append(textwrap.dedent(part).strip("\n") + "\n")
+        body = "\n\n".join(parts)
         title = self._title.replace("\\", "/").replace('"""', "'''")
         frame = frame.replace("# --- progress ---\n", inspect.getsource(progress_problem))
         if has_patterns:

@@ -40,7 +40,7 @@ from headrace.sql.statements import (
     Struct,
     Tick,
 )
-from headrace.sql.types import STRING, SqlType
+from headrace.sql.types import STRING, SqlError, SqlType
 
 # How the matcher reads a column of JSON.
 _KINDS = {"TIMESTAMP": "time", "DECIMAL": "decimal", "DOUBLE": "double"}
@@ -129,6 +129,8 @@ def _python(value: Any) -> str:
     return literal(value) if isinstance(value, str) else repr(value)
 
 
+# Of an expression, as long as a text of SQL, and of a query with the parts of its expressions.
+_LONGEST, _MOST_WRITTEN = 1_000_000, 20_000_000
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 # Words that Spark's parser does not take as a column's name everywhere.
 _WORDS = frozenset({
@@ -187,7 +189,7 @@ class SparkText:
     """
 
     def __init__(self, dialect: str, *, qualified: bool, gap_ms: int = 0) -> None:
-        self._gap_ms = gap_ms
+        self._gap_ms, self._written = gap_ms, 0
         self._times_are_timestamps = dialect == KINESIS_ANALYTICS
         self._qualified = qualified
 
@@ -198,7 +200,18 @@ class SparkText:
             return text[1:-1]
         return text
 
-    def _write(self, expression: Expression) -> str:  # noqa: C901 - one case for each kind of expression
+    def _write(self, expression: Expression) -> str:
+        text = self._text_of(expression)
+        self._written += len(text)
+        if len(text) > _LONGEST or self._written > _MOST_WRITTEN:
+            raise SqlError(
+                "Spark's words for this are too many, since some functions repeat what they are given: "
+                "name a part of it in a CREATE STREAM .. AS before it",
+                expression.place,
+            )
+        return text
+
+    def _text_of(self, expression: Expression) -> str:  # noqa: C901 - one case for each kind of expression
         match expression:
             case Literal():
                 return _constant(expression)

@@ -10,6 +10,8 @@ from headrace.sql.types import Function, Place, SqlError, SqlType
 
 # Everything that reads an expression goes down it by calls of functions.
 MOST_LEVELS = 150
+# With each part as often as it is read: what stands for one of them may read it again and again.
+MOST_PARTS = 100_000
 
 
 @dataclass(frozen=True)
@@ -18,13 +20,19 @@ class Expression:
 
     place: Place = field(default=Place(), compare=False, kw_only=True)
     levels: int = field(default=1, init=False, compare=False, repr=False)
+    size: int = field(default=1, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Count the levels; raises SqlError for more than MOST_LEVELS."""
-        levels = 1 + max((part.levels for part in self.parts()), default=0)
+        """Count the levels and the parts; raises SqlError for more than MOST_LEVELS or MOST_PARTS."""
+        parts = self.parts()
+        levels = 1 + max((part.levels for part in parts), default=0)
         if levels > MOST_LEVELS:
             raise SqlError(f"an expression has at most {MOST_LEVELS} levels", self.place)
+        size = 1 + sum(part.size for part in parts)
+        if size > MOST_PARTS:
+            raise SqlError(f"an expression has at most {MOST_PARTS:,} parts", self.place)
         object.__setattr__(self, "levels", levels)
+        object.__setattr__(self, "size", size)
 
     def parts(self) -> tuple[Expression, ...]:
         """Return the expressions that it is made of."""

@@ -327,14 +327,14 @@ def _arithmetic(expression: Operation, types: tuple[SqlType, ...]) -> tuple[Expr
 
 
 def _case(expression: Case, scope: Scope) -> tuple[Expression, SqlType]:
-    branches = tuple(
-        (condition(test, scope, "WHEN"), resolve(value, scope)[0])
-        for test, value in expression.branches
-    )
-    otherwise = None if expression.otherwise is None else resolve(expression.otherwise, scope)[0]
-    values = tuple(value for _, value in branches) + (() if otherwise is None else (otherwise,))
-    _, types = _all(values, scope)
-    return replace(expression, branches=branches, otherwise=otherwise), _one_type(values, types)
+    tests = [condition(test, scope, "WHEN") for test, _ in expression.branches]
+    # Each part once: what is in a CASE in a CASE would be resolved twice as often at each level.
+    results, types = _all(tuple(value for _, value in expression.branches), scope)
+    branches, otherwise = tuple(zip(tests, results, strict=True)), None
+    if expression.otherwise is not None:
+        otherwise, type_ = resolve(expression.otherwise, scope)
+        results, types = (*results, otherwise), (*types, type_)
+    return replace(expression, branches=branches, otherwise=otherwise), _one_type(results, types)
 
 
 def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:

@@ -33,7 +33,7 @@ from typing import Any
 from headrace.store.checkpoints import COMMITS_BETWEEN, Checkpoints
 from headrace.store.disk_space import LOW_BYTES, PLENTY_BYTES, DiskFull, DiskReserve
 
-STATE_FILE = "state.sqlite"
+STATE_FILE, MIGRATIONS = "state.sqlite", "headrace_migrations"
 Answer = dict[str, Any]
 Note = Callable[["Answer | None"], None]
 
@@ -123,17 +123,17 @@ class Database:
     """A SQLite file with migrations and JSON document tables. Thread-safe.
 
     Attributes:
-        fsync: whether a commit waits for the disk.
+        fsync: whether a commit waits for the disk. Without `reserves` no disk space is kept for deletions.
         first_tables: the names of the tables that the file had when it was opened.
     """
 
-    def __init__(self, path: Path, *, fsync: bool = False) -> None:
+    def __init__(self, path: Path, *, fsync: bool = False, reserves: bool = True) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.fsync = fsync
         self._lock = threading.RLock()
         self._depth = 0
         self._path = path
-        self._reserve = DiskReserve(path)
+        self._reserve = DiskReserve(path, is_kept=reserves)
         self._reserve.give_up_if_low()
         # Autocommit; transactions are opened by hand in `transaction`.
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)

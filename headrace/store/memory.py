@@ -70,12 +70,14 @@ def import_to_stay(module: str) -> None:
 
     Half a million objects come with a cloud; with few looks at them, a collector still takes a tenth of the import.
     """
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         importlib.import_module(module)
     finally:
         gc.freeze()
-        gc.enable()
+        if was_enabled:
+            gc.enable()
 
 
 def exclude_from_garbage_collection() -> None:

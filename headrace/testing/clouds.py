@@ -33,6 +33,8 @@ from headrace.testing.in_process import (
     NO_PORT,
     InProcessAccess,
     check_options,
+    give_tables,
+    keep_tables,
     temporary_folder,
 )
 
@@ -75,6 +77,8 @@ class LocalCloud(InProcessAccess):
         check_options(account, options)
         self._is_temporary = data_dir is None
         self.data_dir = temporary_folder() if data_dir is None else data_dir
+        if self._is_temporary:
+            give_tables(self.data_dir)
         self._clock = clocks.MovableClock()
         ids = Ids(seed)
         rules = FunctionRules(self._clock, ids)
@@ -90,8 +94,15 @@ class LocalCloud(InProcessAccess):
             data_dir=self.data_dir, port=port, account_id=account, region=region, **options
         )
         self.cloud = Cloud(
-            config, clock=self._clock, ids=ids, environments=environments, warms_up=False
+            config,
+            clock=self._clock,
+            ids=ids,
+            environments=environments,
+            warms_up=False,
+            is_temporary=self._is_temporary,
         )
+        if self._is_temporary:
+            keep_tables(self.data_dir, self.cloud.database)
         self.cloud.start()
         self.cloud.start_devices()
         super().__init__(config.endpoint_url, account=account, region=region)

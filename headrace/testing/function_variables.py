@@ -362,23 +362,20 @@ def session(endpoint_url: str = "", *, kind: Any = boto3.Session, **settings: st
         settings: the arguments of `boto3.Session`.
     """
     botocore_session = botocore.session.Session(
-        event_hooks=copy.copy(_handlers()), include_builtin_handlers=False
+        event_hooks=copy.copy(_shared()[0]), include_builtin_handlers=False
     )
-    botocore_session.register_component("data_loader", _models())
+    botocore_session.register_component("data_loader", _shared()[1])
     if endpoint_url:
         botocore_session.set_config_variable("endpoint_url", endpoint_url)
     return kind(botocore_session=botocore_session, **settings)
 
 
 @functools.cache
-def _handlers() -> Any:
-    """Return the handlers of every session: to register them anew takes as long as half a cloud."""
-    emitter = HierarchicalEmitter()
-    botocore.session.Session(event_hooks=emitter)
-    return emitter
+def _shared() -> tuple[Any, Any]:
+    """Return what all sessions have alike: the handlers, and a loader that keeps AWS's models.
 
-
-@functools.cache
-def _models() -> Any:
-    """Return a loader that reads AWS's models once and keeps them."""
-    return botocore.session.Session().get_component("data_loader")
+    To register the handlers anew takes as long as a cloud.
+    """
+    handlers = HierarchicalEmitter()
+    first = botocore.session.Session(event_hooks=handlers)
+    return handlers, first.get_component("data_loader")

@@ -12,6 +12,7 @@ from headrace.cloud import Cloud
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
+from headrace.testing.in_process import give_tables, keep_tables
 from tests.support.clients import client_of
 
 ACCOUNT = "000000000000"
@@ -29,11 +30,15 @@ class InProcessCloud:
     ) -> None:
         # Functions may write where the data directory lies, so that tests see what they do.
         settings = {"function_folders": (data_dir.parent,), **config}
+        data_dir.mkdir(parents=True, exist_ok=True)
+        give_tables(data_dir)
         self.cloud = Cloud(
             Config(data_dir=data_dir, account_id=ACCOUNT, region=REGION, **settings),
             clock=clock,
             ids=ids,
+            is_temporary=True,
         )
+        keep_tables(data_dir, self.cloud.database)
         self.cloud.start()
 
     def __enter__(self) -> Self:

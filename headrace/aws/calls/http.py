@@ -13,6 +13,9 @@ import msgspec
 
 from headrace.aws.calls.operation import Call, SharedWrite, Signer
 
+# The header of an answer to a call that is accepted and has not, or not whole, the effect that it has on AWS.
+WITHOUT_EFFECT = "x-headrace-without-effect"
+
 
 class ChunkSignatures(Protocol):
     """Checks the signatures of one upload's chunks; each signature covers the one before."""

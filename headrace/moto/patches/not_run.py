@@ -1,6 +1,7 @@
 """Refuses what nothing runs here: jobs, tasks and inferences for which moto makes up an outcome, or never ends.
 
-Each refusal names what to use instead, where there is something. Definitions (jobs, projects, clusters) are stored.
+Each refusal names what to use instead, where there is something. Definitions (jobs, projects, clusters) are stored;
+those which AWS would act on by itself say that nothing does here (`headrace.moto.without_effect`).
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
@@ -38,6 +39,10 @@ _NOT_RUN: dict[str, tuple[str, dict[str, str]]] = {
             ),
             "start_workflow_run": "headrace does not run Glue's workflows.",
             "start_trigger": "headrace does not run Glue's triggers: it runs none of the jobs that they would start.",
+            "create_session": (
+                "headrace does not run Glue's sessions: run the statements as a step of EMR, or in a local PySpark."
+            ),
+            "create_dev_endpoint": "headrace does not run Glue's development endpoints: use a local PySpark.",
         },
     ),
     "moto.quicksight.responses": (
@@ -63,6 +68,55 @@ _NOT_RUN: dict[str, tuple[str, dict[str, str]]] = {
                 "DMS' envelope if you like."
             )
         },
+    ),
+    "moto.codedeploy.responses": (
+        "CodeDeployResponse",
+        {
+            "create_deployment": (
+                "headrace does not run CodeDeploy's deployments by its API: a stack's"
+                " DeploymentPreference shifts an alias."
+            )
+        },
+    ),
+    "moto.connectcampaigns.responses": (
+        "ConnectCampaignServiceResponse",
+        dict.fromkeys(("start_campaign", "resume_campaign"), "headrace calls nobody: it runs no campaigns."),
+    ),
+    "moto.datapipeline.responses": (
+        "DataPipelineResponse",
+        {"activate_pipeline": "headrace does not run Data Pipeline's pipelines."},
+    ),
+    "moto.ec2instanceconnect.responses": (
+        "Ec2InstanceConnectResponse",
+        {"send_ssh_public_key": "headrace has no machines: there is none to connect to."},
+    ),
+    "moto.ecr.responses": (
+        "ECRResponse",
+        {"start_image_scan": "headrace scans no images: there would be no findings."},
+    ),
+    "moto.greengrass.responses": (
+        "GreengrassResponse",
+        {"create_deployment": "headrace has no Greengrass cores: nothing would be deployed."},
+    ),
+    "moto.iot.responses": (
+        "IoTResponse",
+        {"create_job": "headrace does not run IoT's jobs: no device would hear of it. Publish to a topic instead."},
+    ),
+    "moto.medialive.responses": (
+        "MediaLiveResponse",
+        {"start_channel": "headrace does not run MediaLive's channels: no media would flow."},
+    ),
+    "moto.mediaconnect.responses": (
+        "MediaConnectResponse",
+        {"start_flow": "headrace does not run MediaConnect's flows: no media would flow."},
+    ),
+    "moto.pinpoint.responses": (
+        "PinpointResponse",
+        {"put_event_stream": "headrace has no events of Pinpoint: none would reach the stream."},
+    ),
+    "moto.resourcegroups.responses": (
+        "ResourceGroupsResponse",
+        {"start_tag_sync_task": "headrace does not run tag-sync tasks: no resource would be tagged."},
     ),
     "moto.rdsdata.responses": (
         "RDSDataServiceResponse",
@@ -91,10 +145,11 @@ _NOT_RUN: dict[str, tuple[str, dict[str, str]]] = {
     "moto.sagemaker.responses": (
         "SageMakerResponse",
         {
-            name: _NO_CONTAINER.format(what="it does not run SageMaker's jobs and pipelines")
+            name: _NO_CONTAINER.format(what="it does not run SageMaker's jobs, pipelines and notebooks")
             for name in (
                 "create_training_job", "create_processing_job", "create_transform_job", "start_pipeline_execution",
                 "create_auto_ml_job_v2", "create_compilation_job", "create_hyper_parameter_tuning_job",
+                "start_notebook_instance",
             )
         },
     ),
@@ -159,8 +214,10 @@ _NOT_RUN: dict[str, tuple[str, dict[str, str]]] = {
     "moto.timestreamwrite.responses": (
         "TimestreamWriteResponse",
         {
-            "query": (
-                "headrace does not run Timestream's queries: deliver the records to S3 too, and query them with Athena."
+            **dict.fromkeys(
+                ("query", "create_scheduled_query"),
+                "headrace does not run Timestream's queries: deliver the records to S3 too, and query them with"
+                " Athena.",
             )
         },
     ),

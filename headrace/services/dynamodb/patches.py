@@ -283,12 +283,17 @@ def _as_asked(action: Any) -> Any:
     return act
 
 
+_NO_REPLICAS = "headrace replicates no tables to other regions: send the table's stream there by a function or a pipe."
+
+
 def _answer_updating(update_table: Any) -> Any:
     """Answer that a table is UPDATING (recorded); later descriptions say ACTIVE."""
 
     @functools.wraps(update_table)
     def update_and_answer(self: Any) -> Any:
         table = self.dynamodb_backend.get_table(self.body["TableName"])
+        if self.body.get("ReplicaUpdates"):
+            raise AwsError("NotImplemented", _NO_REPLICAS, 501)
         if table.billing_mode == "PAY_PER_REQUEST":
             table.on_demand_since = getattr(table, "on_demand_since", table.created_at)
         elif self.body.get("BillingMode") == "PAY_PER_REQUEST":

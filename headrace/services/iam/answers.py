@@ -19,6 +19,7 @@ from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.ports import FidelityLevel
 from headrace.moto import principals
 from headrace.moto.dropped_members import dropped_members
+from headrace.moto.without_effect import ROWS
 from headrace.permissions.policies.document import UnreadableDocument
 from headrace.permissions.policies.model import NamedPolicy, Policies, Principal
 from headrace.permissions.policies.simulate import (
@@ -56,6 +57,7 @@ FIDELITY: dict[str, dict[str, dict[str, FidelityLevel]]] = {
 NOTES: dict[str, str] = {
     "AssumeRoleWithWebIdentity.WebIdentityToken": _IDENTITY_OF_OTHERS,
     "AssumeRoleWithSAML.SAMLAssertion": _IDENTITY_OF_OTHERS,
+    **{f"{row.operation}.{row.member}": row.sentence for row in ROWS if row.is_ignored},
 }
 
 
@@ -69,6 +71,9 @@ def moto_tables() -> dict[str, dict[str, dict[str, FidelityLevel]]]:
         table = tables.setdefault(name, {})
         for call, levels in dropped.items():
             table[call] = {**levels, **table.get(call, {})}
+    for row in ROWS:
+        if row.is_ignored:
+            tables.setdefault(row.service, {}).setdefault(row.operation, {})[row.member] = "ignored"
     return tables
 
 

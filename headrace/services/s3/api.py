@@ -23,7 +23,7 @@ from headrace.services.s3.backend import S3
 from headrace.services.s3.encryption import Keys
 from headrace.services.s3.errors import translate
 from headrace.services.s3.fast_path import RawRequests
-from headrace.services.s3.fidelity import FIDELITY
+from headrace.services.s3.fidelity import FIDELITY, FIDELITY_NOTES
 from headrace.services.s3.files import ObjectFiles
 from headrace.services.s3.history import Histories
 from headrace.services.s3.notification_rules import Targets
@@ -126,6 +126,7 @@ def s3_api(s3: S3, *, strict: bool = False) -> ServiceApi:
         translate=translate,
         profile=PROFILE,
         fidelity=FIDELITY,
+        fidelity_notes=FIDELITY_NOTES,
         raw=RawRequests(s3, ACTIONS, strictness).answer_raw,
         may_be_quick=may_be_quick,
         policy_of=s3.policy_of,

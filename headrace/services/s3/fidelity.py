@@ -101,6 +101,20 @@ _OWN: dict[str, dict[str, FidelityLevel]] = {
     "RestoreObject": {"RestoreRequest.Tier": "ignored", "RestoreRequest.OutputLocation": "ignored"},
 }
 
+FIDELITY_NOTES = {
+    "PutBucketAccelerateConfiguration.AccelerateConfiguration": "headrace stores the setting: nothing gets faster.",
+    "PutBucketAnalyticsConfiguration.AnalyticsConfiguration": "headrace stores this and exports no analysis.",
+    "PutBucketIntelligentTieringConfiguration.IntelligentTieringConfiguration": (
+        "headrace stores the configuration and moves no objects between tiers."
+    ),
+    "PutBucketInventoryConfiguration.InventoryConfiguration": "headrace stores this and writes no inventory.",
+    "PutBucketLogging.BucketLoggingStatus": "headrace stores the configuration and writes no access logs.",
+    "PutBucketMetricsConfiguration.MetricsConfiguration": "headrace stores this and sends no request metrics.",
+    "PutBucketReplication.ReplicationConfiguration": (
+        "headrace stores the rules and replicates no objects: copy them by a function on the bucket's notifications."
+    ),
+}
+
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     name: {
         **_OWN.get(name, {}),

@@ -231,6 +231,7 @@ class SimulatedCloud(InProcessAccess):
             supervisor=self.workers,
             environments=environments,
             warms_up=False,
+            is_temporary=True,
         )
         # Only a person changes a function's files, and no person acts in the virtual time between two crashes.
         self.cloud.lambda_.code.look_every_s = math.inf

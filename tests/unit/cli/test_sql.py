@@ -143,7 +143,7 @@ def test_the_job_is_plain_python_without_headrace(queries: Path, tmp_path: Path)
         if isinstance(node, ast.Import)
         for name in node.names
     }
-    assert modules == {"argparse", "json", "sys"}
+    assert modules == {"argparse", "json", "sys", "time"}
     assert "headrace" not in job.read_text().replace("headrace sql compile", "").replace(
         "headrace's own source", ""
     )

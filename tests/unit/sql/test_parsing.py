@@ -6,6 +6,7 @@ import pytest
 
 from headrace.sql.analysis import read_script
 from headrace.sql.parsing import MOST_BYTES, parse
+from headrace.sql.pyspark_job import compile_script
 from headrace.sql.statements import CreateSource, Query
 from headrace.sql.types import SqlError
 from scripts import sql_grammar
@@ -88,6 +89,33 @@ def test_quoted_names_keep_their_case_and_quotes() -> None:
 def test_a_bomb_is_an_error(text: str) -> None:
     with pytest.raises(SqlError, match="at most"):
         parse(text)
+
+
+SOURCE = "CREATE STREAM f (id VARCHAR KEY, n INT, s STRUCT<a INT, b INT>) WITH (stream = 'f');\n"
+SWAP = ("CAST(CAST(", " AS STRUCT<b INT, a INT>) AS STRUCT<a INT, b INT>)")
+
+
+def test_a_case_in_a_case_in_a_case_is_read_in_time() -> None:
+    text = f"{'CASE WHEN n = 1 THEN 1 ELSE ' * 140}2{' END' * 140}"
+    script = read_script(f"{SOURCE}CREATE STREAM q AS SELECT id, {text} AS c FROM f;")
+    assert compile_script(script, "A test.").count("CASE WHEN (n = 1)") == 140
+
+
+@pytest.mark.parametrize(
+    ("begin", "value", "end", "message"),
+    [
+        ("CHR(", "n", ")", "Spark's words for this are too many"),
+        ("LN(", "n", ")", "Spark's words for this are too many"),
+        (SWAP[0], "s", SWAP[1], "an expression has at most 100,000 parts"),
+    ],
+)
+def test_what_repeats_its_arguments_is_no_bomb_either(
+    begin: str, value: str, end: str, message: str
+) -> None:
+    text = f"{begin * 40}{value}{end * 40}"
+    query = f"{SOURCE}CREATE STREAM q AS SELECT id, {text} AS c FROM f;"
+    with pytest.raises(SqlError, match=message):
+        compile_script(read_script(query), "A test.")
 
 
 def test_a_keyword_is_a_name_where_the_grammar_takes_none() -> None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from headrace.store.memory import exclude_from_garbage_collection
+from headrace.store.memory import exclude_from_garbage_collection, import_to_stay
 
 # 64 MB in blocks of 10 KB; then every tenth stays, so that glibc alone returns nothing.
 PROGRAM = """
@@ -51,3 +51,13 @@ def test_to_exclude_objects_from_garbage_collection_collects_nothing() -> None:
     finally:
         gc.unfreeze()
         gc.callbacks.pop()
+
+
+def test_an_import_leaves_the_collector_as_it_was() -> None:
+    try:
+        for change, is_on in ((gc.disable, False), (gc.enable, True)):
+            change()
+            import_to_stay("headrace.store.memory")
+            assert gc.isenabled() is is_on
+    finally:
+        gc.unfreeze()

@@ -9,6 +9,7 @@ and the fidelity report says so; those that headrace acts on are declared (`enfo
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections.abc import Generator
 from typing import Any, cast
@@ -43,6 +44,7 @@ from headrace.services.cloudformation.resources.declared_calls import (
     list_kept,
     list_passed,
     list_updatable,
+    list_without_effect,
     render_attribute,
     says_gone,
     shape_of,
@@ -87,6 +89,7 @@ def resource_type_of(declared: DeclaredType, reading: ReadableType | None = None
         named_by=(declared.name,) if declared.name and declared.unique else (),
         find=maker.find if _is_looked_for(declared) else None,
         dropped=maker.dropped,
+        remark=functools.partial(list_without_effect, declared),
         shared=declared.shared,
         reading=reading or (None if declared.read is None else maker),
         made=declared.made or maker.made,

@@ -16,6 +16,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import service_model
 from headrace.core.values import iso_of
 from headrace.moto.dropped_members import dropped_members
+from headrace.moto.without_effect import rows_of
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import value_at
 from headrace.services.cloudformation.resources.declaration import (
@@ -199,6 +200,23 @@ def _find_property(kind: DeclaredType, keys: list[str]) -> str:
             inner = next(iter(cast("list[Any]", inner)), "")
         current = str(inner).removeprefix("#") if str(inner).startswith("#") else "-"
     return ".".join(path)
+
+
+def list_without_effect(kind: DeclaredType, properties: Mapping[str, Any]) -> dict[str, str]:
+    """Return the properties that have no effect here, with a sentence; "" stands for the whole resource."""
+    remarks: dict[str, str] = {}
+    for call in kind.create:
+        names = {member: name for name, member in list_passed(kind, call).items() if member}
+        names |= {
+            member: source.partition(".")[0]
+            for member, source in call.members.items()
+            if isinstance(source, str)
+        }
+        for row in rows_of(kind.service, call.operation):
+            name = names.get(row.member, "")
+            if not row.member or (name in properties and row.concerns(properties[name])):
+                remarks[name] = row.sentence
+    return remarks
 
 
 def find_ignored(kind: DeclaredType, properties: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,231 @@
+"""What moto's services accept and nothing here does: each call answers, and says so.
+
+A definition that stacks need (an instance, a schedule, a trail) is stored. Its answer has the sentence in a header, the
+cloud's log has it once, and so have `/_headrace/fidelity`, a stack's report and `headrace lint --local`. A call that
+only runs something is refused instead (`headrace.moto.patches.not_run`).
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.aws.calls.http import WITHOUT_EFFECT
+from headrace.core.patterns import glob_matches
+
+log = logging.getLogger(__name__)
+
+_MACHINES = "headrace has no machines: instances are stored, and nothing runs on them."
+_CONTAINERS = "headrace runs no containers: the service is stored, and no task of it runs."
+_DATABASE = "headrace has no database behind {}: the definition is stored, and nothing answers at the endpoint."
+_ENDPOINT = "headrace stores the definition: nothing answers at the endpoint."
+_FINDINGS = "headrace stores the setting: nothing is scanned, and there are no findings."
+_SCALING = "headrace stores the definition and scales nothing."
+_NO_LOGS = "headrace stores the definition: no logs are delivered."
+_NO_MAIL = (
+    "headrace keeps the message: no mail leaves this cloud, and no bounces or events come of it."
+)
+_NOT_SENT = "headrace sends no {}: nothing is delivered."
+_OF_CRAWLERS = "headrace does not run Glue's crawlers: the schedule starts none."
+_OF_TRIGGERS = "headrace does not run Glue's triggers: no job is started, now or later."
+
+# botocore's service -> operation, or operation and member (or member=value), -> what does not happen.
+_SENTENCES: dict[str, dict[str, str]] = {
+    "amp": {"CreateWorkspace": _ENDPOINT},
+    "application-autoscaling": dict.fromkeys(("PutScalingPolicy", "PutScheduledAction"), _SCALING),
+    "appsync": dict.fromkeys(("CreateApi", "CreateGraphqlApi"), _ENDPOINT),
+    "autoscaling": {
+        "CreateAutoScalingGroup": _MACHINES,
+        **dict.fromkeys(
+            ("BatchPutScheduledUpdateGroupAction", "PutScheduledUpdateGroupAction", "PutScalingPolicy"),
+            _SCALING,
+        ),
+    },
+    "backup": {"CreateBackupPlan": "headrace stores the plan and makes no backups."},
+    "bedrock": {"PutModelInvocationLoggingConfiguration": _NO_LOGS},
+    "budgets": {"CreateBudget": "headrace costs nothing: the budget is stored, and notifies nobody."},
+    "cloudfront": dict.fromkeys(
+        ("CreateDistribution", "CreateDistributionWithTags"),
+        "headrace stores the distribution: nothing answers at its domain.",
+    ),
+    "cloudtrail": {
+        "StartLogging": "headrace records no calls for CloudTrail: nothing is written to the bucket or the log group."
+    },
+    "cloudwatch": {"PutInsightRule": "headrace stores Contributor Insights' rules and evaluates none."},
+    "codecommit": {"CreateRepository": "headrace serves no git: nothing answers at the clone URLs."},
+    "config": {
+        "PutConfigRule": "headrace stores AWS Config's rules and evaluates none.",
+        "StartConfigurationRecorder": "headrace records no configurations: nothing is delivered to the channel.",
+    },
+    "dax": {"CreateCluster": _ENDPOINT},
+    "ec2": {
+        **dict.fromkeys(
+            ("CreateFleet", "RequestSpotFleet", "RequestSpotInstances", "RunInstances", "StartInstances"), _MACHINES
+        ),
+        "CreateFlowLogs": _NO_LOGS,
+    },
+    "ecr": {"PutReplicationConfiguration": "headrace stores the configuration: there are no images to replicate."},
+    "ecs": dict.fromkeys(("CreateService", "CreateTaskSet"), _CONTAINERS),
+    "efs": dict.fromkeys(("CreateFileSystem", "CreateMountTarget"), _ENDPOINT),
+    "eks": {
+        "CreateCluster": _ENDPOINT,
+        **dict.fromkeys(("CreateFargateProfile", "CreateNodegroup"), _MACHINES),
+    },
+    "elasticache": dict.fromkeys(("CreateCacheCluster", "CreateReplicationGroup"), _ENDPOINT),
+    "elasticbeanstalk": {"CreateEnvironment": _MACHINES},
+    "elb": {"CreateLoadBalancer": _ENDPOINT},
+    "elbv2": {"CreateLoadBalancer": _ENDPOINT},
+    "fsx": {"CreateFileSystem": _ENDPOINT},
+    "glue": {"CreateCrawler.Schedule": _OF_CRAWLERS, "CreateTrigger.StartOnCreation": _OF_TRIGGERS},
+    "guardduty": {"CreateDetector": _FINDINGS},
+    "inspector2": {"Enable": _FINDINGS},
+    "ivs": {"CreateChannel": _ENDPOINT},
+    "kafka": dict.fromkeys(("CreateCluster", "CreateClusterV2"), _ENDPOINT),
+    "logs": {"CreateDelivery": _NO_LOGS},
+    "macie2": {"EnableMacie": _FINDINGS},
+    "memorydb": {"CreateCluster": _ENDPOINT},
+    "mq": {"CreateBroker": _ENDPOINT},
+    "rds": {
+        **dict.fromkeys(
+            (
+                "CreateDBCluster", "CreateDBInstance", "CreateDBInstanceReadReplica", "CreateDBProxy",
+                "RestoreDBClusterFromSnapshot", "RestoreDBClusterToPointInTime", "RestoreDBInstanceFromDBSnapshot",
+                "RestoreDBInstanceToPointInTime", "StartDBCluster", "StartDBInstance",
+            ),
+            _DATABASE.format("RDS"),
+        ),
+        "CreateEventSubscription": _NOT_SENT.format("events of RDS"),
+    },
+    "redshift": {
+        "EnableLogging": _NO_LOGS,
+        "EnableSnapshotCopy": "headrace stores the setting and copies no snapshots.",
+    },
+    "route53": {
+        "CreateHealthCheck": "headrace stores the health check and checks nothing.",
+        "CreateQueryLoggingConfig": _NO_LOGS,
+    },
+    "route53resolver": dict.fromkeys(
+        ("AssociateResolverQueryLogConfig", "CreateResolverQueryLogConfig"), _NO_LOGS
+    ),
+    "s3control": {"PutStorageLensConfiguration": "headrace stores the configuration and exports no metrics."},
+    "sagemaker": {"CreateNotebookInstance": _MACHINES},
+    "ses": {
+        **dict.fromkeys(
+            ("SendBulkTemplatedEmail", "SendEmail", "SendRawEmail", "SendTemplatedEmail"), _NO_MAIL
+        ),
+        "CreateConfigurationSetEventDestination": _NOT_SENT.format("events of mail"),
+        "CreateReceiptRule": "headrace receives no mail: the rule is stored and never acts.",
+    },
+    "sesv2": {"SendEmail": _NO_MAIL},
+    "sns": {
+        "Publish.PhoneNumber": _NOT_SENT.format("text messages"),
+        "Subscribe.Protocol=application": _NOT_SENT.format("push notifications"),
+        "Subscribe.Protocol=email": _NOT_SENT.format("mail"),
+        "Subscribe.Protocol=email-json": _NOT_SENT.format("mail"),
+        "Subscribe.Protocol=sms": _NOT_SENT.format("text messages"),
+        "Publish.TargetArn=*:endpoint/*": _NOT_SENT.format("push notifications"),
+    },
+    "ssm": {
+        "RegisterTaskWithMaintenanceWindow": "headrace has no instances: it stores the task and never runs it."
+    },
+    "synthetics": {"CreateCanary": "headrace stores the canary and runs none."},
+    "timestream-influxdb": dict.fromkeys(
+        ("CreateDbCluster", "CreateDbInstance"), _DATABASE.format("InfluxDB")
+    ),
+    "transfer": dict.fromkeys(("CreateConnector", "CreateServer"), _ENDPOINT),
+    "vpc-lattice": {"CreateAccessLogSubscription": _NO_LOGS},
+    "wafv2": {
+        "CreateWebACL": "headrace stores the web ACL: it filters no requests.",
+        "PutLoggingConfiguration": _NO_LOGS,
+    },
+    "workspaces": {"CreateWorkspaces": _MACHINES},
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutEffect:
+    """A call, or one with a member, that answers without the effect that it has on AWS.
+
+    Attributes:
+        member: the member that has no effect; "" when it is the whole call.
+        pattern: only values like this one (`*` stands for any text); "" for all but empty ones.
+        sentence: what does not happen.
+    """
+
+    service: str
+    operation: str
+    member: str
+    pattern: str
+    sentence: str
+
+    @property
+    def is_ignored(self) -> bool:
+        """Whether it is a member alone that has no effect, whatever its value: `--strict` refuses it."""
+        return bool(self.member) and not self.pattern
+
+    def concerns(self, value: Any) -> bool:
+        """Whether a value of the member is one that has no effect."""
+        return glob_matches(self.pattern, str(value)) if self.pattern else bool(value)
+
+
+def _rows() -> Iterator[WithoutEffect]:
+    for service, sentences in _SENTENCES.items():
+        for name, text in sentences.items():
+            call, _, pattern = name.partition("=")
+            operation, _, member = call.partition(".")
+            yield WithoutEffect(service, operation, member, pattern, text)
+
+
+ROWS = tuple(_rows())
+
+
+def _module_of(row: WithoutEffect) -> str:
+    return f"moto.{row.service.replace('-', '')}.responses"
+
+
+MODULES = tuple(dict.fromkeys(map(_module_of, ROWS)))
+_said: set[WithoutEffect] = set()
+
+
+def rows_of(service: str, operation: str) -> list[WithoutEffect]:
+    """Return what an operation accepts without effect."""
+    return [row for row in ROWS if (row.service, row.operation) == (service, operation)]
+
+
+def say_so(module: Any) -> None:
+    """Make the operations of a module of moto's responses say what they do not do."""
+    from moto.core.utils import camelcase_to_underscores
+
+    rows = [row for row in ROWS if _module_of(row) == module.__name__]
+    for operation in dict.fromkeys(row.operation for row in rows):
+        name = camelcase_to_underscores(operation)
+        [response] = [
+            one
+            for one in vars(module).values()
+            if isinstance(one, type) and one.__module__ == module.__name__ and name in dir(one)
+        ]
+        own = [row for row in rows if row.operation == operation]
+        setattr(response, name, _saying(getattr(response, name), own))
+
+
+def _saying(method: Callable[[Any], Any], rows: list[WithoutEffect]) -> Callable[[Any], Any]:
+    @functools.wraps(method)
+    def answer_and_say(self: Any) -> Any:
+        answer = method(self)
+        for row in rows:
+            if not row.member or row.concerns(self._get_param(row.member)):
+                self.response_headers[WITHOUT_EFFECT] = row.sentence
+                _log_once(row)
+        return answer
+
+    return answer_and_say
+
+
+def _log_once(row: WithoutEffect) -> None:
+    if row not in _said:
+        _said.add(row)
+        log.warning("%s:%s: %s", row.service, row.operation, row.sentence)

@@ -1,0 +1,183 @@
+"""What is accepted and nothing here does is said: in the answer, the log, the fidelity report and a stack's report."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from botocore.session import get_session
+
+from headrace.aws.calls.http import WITHOUT_EFFECT, HttpRequest
+from headrace.moto import without_effect
+from headrace.services.cloudformation.fidelity import fidelity_of
+from headrace.services.cloudformation.template.template import Template, template_of
+from headrace.services.iam.answers import NOTES, StrictChecks, moto_tables
+from tests.support.cloud import InProcessCloud
+from tests.support.moto_lab import MotoLab
+
+_TRIGGER: dict[str, Any] = {
+    "Name": "t",
+    "Type": "SCHEDULED",
+    "Schedule": "cron(0 * * * ? *)",
+    "Actions": [{"JobName": "j"}],
+}
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[MotoLab]:
+    with MotoLab(tmp_path / "moto") as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
+    with InProcessCloud(tmp_path_factory.mktemp("data")) as cloud:
+        yield cloud
+
+
+def _said(answer: Any) -> str:
+    return answer["ResponseMetadata"]["HTTPHeaders"].get(WITHOUT_EFFECT, "")
+
+
+@pytest.mark.parametrize(
+    ("service", "call", "params", "sentence"),
+    [
+        ("glue", "create_trigger", {**_TRIGGER, "StartOnCreation": True}, "no job is started"),
+        ("glue", "create_trigger", _TRIGGER, ""),
+        ("sns", "publish", {"PhoneNumber": "+41791234567", "Message": "m"}, "no text messages"),
+        ("cloudwatch", "put_insight_rule", {"RuleName": "r", "RuleDefinition": "{}"}, "evaluates none"),
+        ("ec2", "run_instances", {"ImageId": "ami-12c6146b", "MinCount": 1, "MaxCount": 1}, "no machines"),
+        ("efs", "create_file_system", {"CreationToken": "t"}, "nothing answers"),
+        ("transfer", "create_server", {}, "nothing answers"),
+        ("guardduty", "create_detector", {"Enable": True}, "nothing is scanned"),
+        ("route53", "create_health_check", {"CallerReference": "c", "HealthCheckConfig": {
+            "Type": "TCP", "IPAddress": "192.0.2.1", "Port": 443}}, "checks nothing"),
+    ],
+)  # fmt: skip
+def test_an_answer_says_what_does_not_happen(
+    lab: MotoLab, service: str, call: str, params: dict[str, Any], sentence: str
+) -> None:
+    said = _said(getattr(lab.client(service), call)(**params))
+    assert sentence in said
+    assert bool(said) == bool(sentence)
+
+
+def test_a_push_and_a_subscription_say_so_by_their_value(lab: MotoLab) -> None:
+    sns = lab.client("sns")
+    topic = sns.create_topic(Name="t")["TopicArn"]
+    queue = "arn:aws:sqs:us-east-1:000000000000:q"
+    lab.client("sqs").create_queue(QueueName="q")
+    assert not _said(sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=queue))
+    assert "no mail" in _said(sns.subscribe(TopicArn=topic, Protocol="email", Endpoint="a@b.ch"))
+    application = sns.create_platform_application(
+        Name="p", Platform="GCM", Attributes={"PlatformCredential": "x"}
+    )
+    arn = application["PlatformApplicationArn"]
+    device = sns.create_platform_endpoint(PlatformApplicationArn=arn, Token="x")["EndpointArn"]
+    assert "no push notifications" in _said(sns.publish(TargetArn=device, Message="m"))
+    assert not _said(sns.publish(TargetArn=topic, Message="m"))
+
+
+def test_the_log_says_it_once(
+    lab: MotoLab, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(without_effect, "_said", set())
+    for name in ("one", "two"):
+        lab.client("elb").create_load_balancer(
+            LoadBalancerName=name,
+            Listeners=[{"Protocol": "TCP", "LoadBalancerPort": 80, "InstancePort": 80}],
+            AvailabilityZones=["us-east-1a"],
+        )
+    lines = [line for line in caplog.messages if "nothing answers at the endpoint" in line]
+    assert lines == [
+        "elb:CreateLoadBalancer: headrace stores the definition: nothing answers at the endpoint."
+    ]
+
+
+def test_each_row_names_an_operation_a_member_and_motos_method() -> None:
+    for name in without_effect.MODULES:
+        without_effect.say_so(importlib.import_module(name))
+    session = get_session()
+    for row in without_effect.ROWS:
+        shape = session.get_service_model(row.service).operation_model(row.operation).input_shape
+        assert not row.member or row.member in shape.members, row
+        assert row.sentence.isascii(), row
+
+
+def test_strict_refuses_a_member_that_starts_nothing(strict_lab: Callable[[], MotoLab]) -> None:
+    glue = strict_lab().client("glue")
+    glue.create_trigger(**_TRIGGER)
+    with pytest.raises(ClientError, match="would ignore: StartOnCreation"):
+        glue.create_trigger(**_TRIGGER, StartOnCreation=True)
+
+
+@pytest.fixture
+def strict_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], MotoLab]]:
+    labs: list[MotoLab] = []
+
+    def start() -> MotoLab:
+        lab = MotoLab(tmp_path / "moto")
+        lab.moto._preparation._check_strictly = StrictChecks().check
+        labs.append(lab)
+        return lab
+
+    yield start
+    for lab in labs:
+        lab.kill()
+
+
+def test_the_fidelity_report_has_each_row(cloud: InProcessCloud) -> None:
+    assert moto_tables()["glue"]["CreateTrigger"]["StartOnCreation"] == "ignored"
+    assert "no job is started" in NOTES["CreateTrigger.StartOnCreation"]
+    rows = json.loads(cloud.handle(HttpRequest("GET", "/_headrace/fidelity", "")).body)
+    noted = {(one["service"], one["operation"], one["property"]): one.get("note") for one in rows}
+    for row in without_effect.ROWS:
+        assert noted[row.service, row.operation, row.member], row
+    assert (
+        "replicates no objects" in noted["s3", "PutBucketReplication", "ReplicationConfiguration"]
+    )
+
+
+def _template(kind: str, **properties: Any) -> Template:
+    return template_of("s", {"Resources": {"R": {"Type": kind, "Properties": properties}}})
+
+
+def test_a_stack_says_what_its_resources_do_not_do() -> None:
+    [row] = [
+        one
+        for one in fidelity_of(_template("AWS::EC2::Instance", ImageId="ami"))
+        if not one["property"]
+    ]
+    assert "no machines" in row["remark"]
+    rows = fidelity_of(
+        _template("AWS::Glue::Trigger", Type="ON_DEMAND", Actions=[], StartOnCreation=True)
+    )
+    assert any(
+        one["property"] == "StartOnCreation" and "no job is started" in one.get("remark", "")
+        for one in rows
+    )
+
+
+def test_a_table_is_not_said_to_have_replicas(lab: MotoLab) -> None:
+    tables = lab.client("dynamodb")
+    tables.create_table(
+        TableName="tab",
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    with pytest.raises(ClientError, match="replicates no tables") as refusal:
+        tables.update_table(
+            TableName="tab", ReplicaUpdates=[{"Create": {"RegionName": "eu-west-1"}}]
+        )
+    assert refusal.value.response["Error"]["Code"] == "NotImplemented"
+
+
+def test_a_job_of_batch_may_have_a_name_of_one_letter(lab: MotoLab) -> None:
+    with pytest.raises(ClientError, match="Job definition d does not exist"):
+        lab.client("batch").submit_job(jobName="j", jobQueue="q", jobDefinition="d")
