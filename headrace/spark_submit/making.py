@@ -52,6 +52,8 @@ from headrace.spark_submit.sparks import JobSpark, facts_of, java_for
 # Documented: jobs-spark-streaming-connectors.html (EMR Serverless), from 7.1.0 on.
 FOLDER_ON_EMR = "/usr/share/aws/kinesis/"
 _NAME = "aws-kinesis"
+_OWN_NAME = "kinesis"
+_OWN_CLASS = b"class KinesisDataSource("
 _PACKAGES = ("pyarrow", "boto3")
 # PySpark 3 needs NumPy 1, and PyArrow 26 refuses it (observed).
 _PACKAGES_OF_SPARK_3 = ("pyarrow<26", "boto3")
@@ -66,6 +68,10 @@ _FIRST_WITH_SOURCES = (4, 0)
 NOTE = (
     "the job names EMR's connector aws-kinesis: headrace.spark answers for it, and it, PyArrow and boto3 are on the "
     "job's path for that; on EMR they need not be there, and a job that imports them itself must bring them"
+)
+NOTE_OWN = (
+    "the job names kinesis: headrace.spark, PyArrow and boto3 are on the job's path for that; on EMR the job must "
+    "bring them (docs/spark-kinesis.md)"
 )
 NOTE_TOO_OLD = "the job names EMR's connector aws-kinesis, which EMR's images have from emr-7.1.0 on: Spark fails"
 
@@ -87,15 +93,36 @@ def names_connector(submission: Submission, properties: Mapping[str, str]) -> bo
     return any(_says_so(source) for source in job_sources(submission, properties))
 
 
+def names_own_source(
+    submission: Submission, spark: JobSpark, properties: Mapping[str, str]
+) -> bool:
+    """Return whether a job names `kinesis`, the source of `headrace.spark`, and does not bring it.
+
+    It is for Sparks that have sources in Python. What brings it is headrace_spark.zip.
+    """
+    sources = list(job_sources(submission, properties))
+    if spark.traits.minor < _FIRST_WITH_SOURCES or any(_OWN_CLASS in one for one in sources):
+        return False
+    return _OWN_NAME in submission.arguments or any(
+        _OWN_NAME in _strings(one, _OWN_NAME) for one in sources
+    )
+
+
 def _says_so(source: bytes) -> bool:
     """Return whether a string in a job's file has the connector's name; comments and docstrings do not count."""
-    if _NAME.encode() not in source:
-        return False
+    return any(_NAME in text for text in _strings(source, _NAME))
+
+
+def _strings(source: bytes, name: str) -> Iterator[str]:
+    """Yield the strings of a job's file without docstrings; `name` if it has that name and is not to be read."""
+    if name.encode() not in source:
+        return
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         # Another Python's syntax, or no Python: the job itself reports the error.
-        return True
+        yield name
+        return
     documents = {
         id(node.body[0].value)
         for node in ast.walk(tree)
@@ -103,13 +130,13 @@ def _says_so(source: bytes) -> bool:
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    return any(
-        isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and _NAME in node.value
-        and id(node) not in documents
-        for node in ast.walk(tree)
-    )
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in documents
+        ):
+            yield node.value
 
 
 def without_jar(submission: Submission) -> Submission:
