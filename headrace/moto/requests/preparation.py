@@ -82,6 +82,8 @@ SCOPE_TO_HOST = {
     "opensearch": "es",
     "opensearchserverless": "aoss",
     "mobiletargeting": "pinpoint",
+    # On AWS, the account's number is before it.
+    "s3control": "0.s3-control",
     "payment-cryptography": "controlplane.payment-cryptography",
     "sagemaker": "api.sagemaker",
     "sagemaker-runtime": "runtime.sagemaker",
