@@ -246,6 +246,8 @@ _OWN = Patches(
         "moto.secretsmanager.exceptions": [secretsmanager.answer_as_aws],
         "moto.secretsmanager.models": [
             secretsmanager.rotate_by_functions,
+            secretsmanager.note_reads,
+            secretsmanager.read_whole_arns,
             secretsmanager.follow_stages,
             secretsmanager.show_labels,
         ],
