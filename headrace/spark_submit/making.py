@@ -54,6 +54,8 @@ FOLDER_ON_EMR = "/usr/share/aws/kinesis/"
 _NAME = "aws-kinesis"
 _OWN_NAME = "kinesis"
 _OWN_CLASS = b"class KinesisDataSource("
+# The methods of boto3 and its sessions whose first argument is a service.
+_CLIENTS = ("client", "create_client", "resource")
 _PACKAGES = ("pyarrow", "boto3")
 # PySpark 3 needs NumPy 1, and PyArrow 26 refuses it (observed).
 _PACKAGES_OF_SPARK_3 = ("pyarrow<26", "boto3")
@@ -98,7 +100,8 @@ def names_own_source(
 ) -> bool:
     """Return whether a job names `kinesis`, the source of `headrace.spark`, and does not bring it.
 
-    It is for Sparks that have sources in Python. What brings it is headrace_spark.zip.
+    It is for Sparks that have sources in Python. What brings it is headrace_spark.zip. A service that a client of
+    boto3 is for is no source.
     """
     sources = list(job_sources(submission, properties))
     if spark.traits.minor < _FIRST_WITH_SOURCES or any(_OWN_CLASS in one for one in sources):
@@ -114,7 +117,10 @@ def _says_so(source: bytes) -> bool:
 
 
 def _strings(source: bytes, name: str) -> Iterator[str]:
-    """Yield the strings of a job's file without docstrings; `name` if it has that name and is not to be read."""
+    """Yield the strings of a job's file without docstrings and the services of boto3's clients.
+
+    Yields `name` if the file has that name and cannot be parsed.
+    """
     if name.encode() not in source:
         return
     try:
@@ -123,18 +129,23 @@ def _strings(source: bytes, name: str) -> Iterator[str]:
         # Another Python's syntax, or no Python: the job itself reports the error.
         yield name
         return
-    documents = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
-    }
+    others: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            if node.body and isinstance(node.body[0], ast.Expr):
+                others.add(id(node.body[0].value))
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _CLIENTS
+        ):
+            named = (word.value for word in node.keywords if word.arg == "service_name")
+            others.update(map(id, (*node.args[:1], *named)))
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)
-            and id(node) not in documents
+            and id(node) not in others
         ):
             yield node.value
 

@@ -69,6 +69,9 @@ def test_a_job_that_only_writes_about_it_does_not(tmp_path: Path, source: str) -
         # Spark 3.5 has no sources in Python: `headrace.spark.streams` reads there.
         ('spark.readStream.format("kinesis").load()', (3, 5), False),
         ('boto3.client("firehose"), "a kinesis stream", "aws-kinesis"', (4, 0), False),
+        ('boto3.client("kinesis").put_record(StreamName="s")', (4, 0), False),
+        ('boto3.Session().resource(service_name="kinesis")', (4, 0), False),
+        ('boto3.client("kinesis"); spark.readStream.format("kinesis")', (4, 0), True),
         ('"""kinesis"""', (4, 0), False),
         ("# kinesis", (4, 0), False),
     ],
