@@ -138,11 +138,12 @@ def _new_identity(host: str) -> str:
     """Return a new key and a certificate of it for `host`, as PEM. Raises OSError when there is none."""
     try:
         made = subprocess.run(
-            [sys.executable, "-I", str(_CHILD), host, str(_VALID_DAYS)],
+            [sys.executable, "-P", str(_CHILD), host, str(_VALID_DAYS)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            env={},
+            # It finds the library where this process does, which may be a user's own folder.
+            env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             # Ctrl-C ends the cloud, which waits for this.
             start_new_session=True,
             timeout=_LONGEST_MAKING_S,
