@@ -255,7 +255,9 @@ def describe_pipeline(answer: dict[str, Any]) -> dict[str, str]:
 
 
 def _count(kind: str, number: int) -> str:
-    several = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    several = (
+        f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}{'es' if kind.endswith('s') else 's'}"
+    )
     return f"{number} {kind if number == 1 else several}"
 
 

@@ -6,7 +6,6 @@ from headrace.moto import without_effect
 from headrace.moto.bounds import bound_loops, patch_api_documents, patch_query_parser, patch_yaml
 from headrace.moto.current_cloud import use_clock
 from headrace.moto.patches import (
-    acm,
     appconfig,
     appregistry,
     autoscaling,
@@ -16,7 +15,6 @@ from headrace.moto.patches import (
     cloudfront,
     codebuild,
     codedeploy,
-    codepipeline,
     cognito_identity,
     core,
     discovery,
@@ -30,13 +28,12 @@ from headrace.moto.patches import (
     known_names,
     not_run,
     rds,
-    resourcegroups,
     s3,
     s3tables,
     sagemaker,
     secretsmanager,
     servicediscovery,
-    tagging,
+    system_tags,
     wafv2,
 )
 from headrace.moto.patching import Patch, Patches
@@ -97,7 +94,7 @@ QUICK_CALLS = (
 
 _OWN = Patches(
     of_modules={
-        "moto.acm.models": [acm.allow_system_tags],
+        "moto.acm.models": [system_tags.allow_on_certificates],
         "moto.apigateway.models": [
             apigateway_patches.validate_without_patterns,
             apigateway_patches.patch,
@@ -143,7 +140,7 @@ _OWN = Patches(
         ],
         "moto.codebuild.responses": [codebuild.allow_missing_source, codebuild.allow_updates],
         "moto.codedeploy.responses": [codedeploy.add_missing_calls, codedeploy.allow_updates],
-        "moto.codepipeline.models": [codepipeline.allow_system_tags],
+        "moto.codepipeline.models": [system_tags.allow_on_pipelines],
         "moto.cognitoidentity.models": [cognito_identity.allow_renaming],
         "moto.cognitoidp.models": [
             cognito_patches.share_key,
@@ -228,7 +225,7 @@ _OWN = Patches(
             rds.replace_automatic_snapshots,
         ],
         "moto.redshift.models": [redshift_patches.patch],
-        "moto.resourcegroups.models": [resourcegroups.allow_system_tags],
+        "moto.resourcegroups.models": [system_tags.allow_on_groups],
         "moto.s3.models": [s3.find_own_buckets],
         "moto.s3tables.models": [s3tables.keep_files],
         "moto.s3tables.responses": [s3tables.write_metadata],
@@ -255,7 +252,7 @@ _OWN = Patches(
         "moto.ssm.models": [ssm_patches.apply_bounds],
         "moto.stepfunctions.parser.asl.utils.json_path": [stepfunctions_patches.match_in_one_way],
         "moto.stepfunctions.responses": [stepfunctions_patches.patch],
-        "moto.utilities.tagging_service": [tagging.allow_system_tags],
+        "moto.utilities.tagging_service": [system_tags.allow_on_tagging_service],
         "moto.wafv2.models": [wafv2.correct_web_acls],
     },
     at_start=[

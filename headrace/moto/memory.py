@@ -350,12 +350,16 @@ def _bus(account: str, region: str, resource: str) -> Any:
     return _backend(events_backends, account, region).event_buses[name].policy
 
 
-def _group(account: str, region: str, resource: str) -> Any:
-    """Logs' policies belong to the account: a group's policy is all of them together."""
+def _group_or_destination(account: str, region: str, resource: str) -> Any:
+    """A destination has a policy of its own; the others are the account's, and a group's is all of them together."""
     from moto.logs.models import logs_backends
 
+    backend = _backend(logs_backends, account, region)
+    if resource.startswith("destination:"):
+        arn = f"arn:{partition_of(region)}:logs:{region}:{account}:{resource}"
+        return backend.destinations[arn].access_policy
     statements: list[Any] = []
-    for policy in list(_backend(logs_backends, account, region).resource_policies.values()):
+    for policy in list(backend.resource_policies.values()):
         value: Any = json.loads(policy.policy_document).get("Statement", [])
         statements += cast("list[Any]", value if isinstance(value, list) else [value])
     return {"Version": "2012-10-17", "Statement": statements} if statements else None
@@ -386,7 +390,7 @@ _POLICY_READERS: dict[str, Callable[[str, str, str], Any]] = {
     "sqs": _queue_policy,
     "sns": _topic_policy,
     "events": _bus,
-    "logs": _group,
+    "logs": _group_or_destination,
     "kms": _key_policy,
     "execute-api": _api,
 }

@@ -252,6 +252,10 @@ def spark_command(
         has_it = spark.release is not None and spark.release.has_kinesis_connector
         note = making.NOTE if has_it else making.NOTE_TOO_OLD
         spark = replace(spark, connector=has_it, notes=(*spark.notes, note))
+    if spark.environment is not None and making.names_own_source(
+        submission, spark, given_properties
+    ):
+        spark = replace(spark, connector=True, notes=(*spark.notes, making.NOTE_OWN))
     notes = check_catalog(submission, given_properties, hive_site or {})
     spark = replace(spark, notes=(*spark.notes, *notes))
     for_spark = place_files(making.without_jar(submission), work)
@@ -307,6 +311,7 @@ def _spark_environment(
         environment.update((n, value) for n, value in named if not spark.interpreter_for(value))
         if spark.connector:
             folders += [
+                AUTOLOAD,
                 making.stand_in(spark.traits.minor),
                 making.source_folder(folder),
                 making.packages_folder(spark.environment),

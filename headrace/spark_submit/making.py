@@ -52,6 +52,10 @@ from headrace.spark_submit.sparks import JobSpark, facts_of, java_for
 # Documented: jobs-spark-streaming-connectors.html (EMR Serverless), from 7.1.0 on.
 FOLDER_ON_EMR = "/usr/share/aws/kinesis/"
 _NAME = "aws-kinesis"
+_OWN_NAME = "kinesis"
+_OWN_CLASS = b"class KinesisDataSource("
+# The methods of boto3 and its sessions whose first argument is a service.
+_CLIENTS = ("client", "create_client", "resource")
 _PACKAGES = ("pyarrow", "boto3")
 # PySpark 3 needs NumPy 1, and PyArrow 26 refuses it (observed).
 _PACKAGES_OF_SPARK_3 = ("pyarrow<26", "boto3")
@@ -66,6 +70,10 @@ _FIRST_WITH_SOURCES = (4, 0)
 NOTE = (
     "the job names EMR's connector aws-kinesis: headrace.spark answers for it, and it, PyArrow and boto3 are on the "
     "job's path for that; on EMR they need not be there, and a job that imports them itself must bring them"
+)
+NOTE_OWN = (
+    "the job names kinesis: headrace.spark, PyArrow and boto3 are on the job's path for that; on EMR the job must "
+    "bring them (docs/spark-kinesis.md)"
 )
 NOTE_TOO_OLD = "the job names EMR's connector aws-kinesis, which EMR's images have from emr-7.1.0 on: Spark fails"
 
@@ -87,29 +95,59 @@ def names_connector(submission: Submission, properties: Mapping[str, str]) -> bo
     return any(_says_so(source) for source in job_sources(submission, properties))
 
 
+def names_own_source(
+    submission: Submission, spark: JobSpark, properties: Mapping[str, str]
+) -> bool:
+    """Return whether a job names `kinesis`, the source of `headrace.spark`, and does not bring it.
+
+    It is for Sparks that have sources in Python. What brings it is headrace_spark.zip. A service that a client of
+    boto3 is for is no source.
+    """
+    sources = list(job_sources(submission, properties))
+    if spark.traits.minor < _FIRST_WITH_SOURCES or any(_OWN_CLASS in one for one in sources):
+        return False
+    return _OWN_NAME in submission.arguments or any(
+        _OWN_NAME in _strings(one, _OWN_NAME) for one in sources
+    )
+
+
 def _says_so(source: bytes) -> bool:
     """Return whether a string in a job's file has the connector's name; comments and docstrings do not count."""
-    if _NAME.encode() not in source:
-        return False
+    return any(_NAME in text for text in _strings(source, _NAME))
+
+
+def _strings(source: bytes, name: str) -> Iterator[str]:
+    """Yield the strings of a job's file without docstrings and the services of boto3's clients.
+
+    Yields `name` if the file has that name and cannot be parsed.
+    """
+    if name.encode() not in source:
+        return
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         # Another Python's syntax, or no Python: the job itself reports the error.
-        return True
-    documents = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
-    }
-    return any(
-        isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and _NAME in node.value
-        and id(node) not in documents
-        for node in ast.walk(tree)
-    )
+        yield name
+        return
+    others: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            if node.body and isinstance(node.body[0], ast.Expr):
+                others.add(id(node.body[0].value))
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _CLIENTS
+        ):
+            named = (word.value for word in node.keywords if word.arg == "service_name")
+            others.update(map(id, (*node.args[:1], *named)))
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in others
+        ):
+            yield node.value
 
 
 def without_jar(submission: Submission) -> Submission:

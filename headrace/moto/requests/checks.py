@@ -170,7 +170,10 @@ _POLICY_OF: dict[str, dict[str, Callable[[Params], Any]]] = {
         "PutResourcePolicy": _read_member("Policy"),
         "CreateTable": _read_member("ResourcePolicy"),
     },
-    "logs": {"PutResourcePolicy": _read_member("policyDocument")},
+    "logs": {
+        "PutResourcePolicy": _read_member("policyDocument"),
+        "PutDestinationPolicy": _read_member("accessPolicy"),
+    },
     "events": {"PutPermission": _read_member("Policy")},
 }
 

@@ -167,6 +167,10 @@ def logs_permissions(request: Request) -> RequiredPermissions:
     stream = request.text("logStreamName")
     resources = tuple(f"{group}:log-stream:{stream}" for group in _groups(request))
     action = "GetLogEvents" if request.operation == "GetLogObject" else request.operation
+    # For another account's destination too (documented: Subscription-Filter-CrossAccount-Permissions).
+    destination = request.text("destinationArn")
+    if re.match(rf"arn:[\w-]+:logs:[^:]*:(?!{request.account}:)\d+:", destination):
+        resources = (*resources, destination)
     return (RequiredPermission(f"logs:{action}", resources),)
 
 

@@ -33,6 +33,7 @@ from headrace.core.arn import make_arn
 from headrace.core.ports import CallerIdentity
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory import state_of_key
+from headrace.moto.other_accounts import refusal_of
 from headrace.services.logs.insights import Event, parse_query, render_value
 from headrace.services.logs.insights_expressions import QueryRefused, QueryTooLong
 
@@ -50,6 +51,7 @@ def patch() -> None:
     response: Any = LogsResponse
     for name in ("put_subscription_filter", "put_metric_filter"):
         setattr(response, name, _keep_choice(getattr(response, name)))
+    response.put_subscription_filter = _ask_destination(response.put_subscription_filter)
     response.describe_log_groups = _by_pattern(response.describe_log_groups)
     response.describe_log_streams = _with_one_group(response.describe_log_streams)
     group: Any = LogGroup
@@ -84,6 +86,29 @@ def _keep_choice(put: Any) -> Any:
         return answer
 
     return put_filter
+
+
+def _ask_destination(put: Any) -> Any:
+    """Let another account subscribe only as the destination's access policy says, whatever `--iam` is.
+
+    Of the destination's own account nothing is asked (assumed). Observed by users: the code and the sentence
+    (github.com/aws/aws-cli/issues/4422).
+    """
+
+    @functools.wraps(put)
+    def put_subscription_filter(self: Any) -> Any:
+        arn, action = str(self._get_param("destinationArn")), "logs:PutSubscriptionFilter"
+        parts = arn.split(":", 5)
+        is_theirs = parts[2:3] == ["logs"] and len(parts) == 6 and parts[4] != self.current_account
+        if is_theirs and refusal_of(self, action, arn):
+            raise AwsError(
+                "AccessDeniedException",
+                f"User with accountId: {self.current_account} is not authorized to perform: {action}"
+                f" on resource: {arn}",
+            )
+        return put(self)
+
+    return put_subscription_filter
 
 
 def _by_pattern(describe_log_groups: Any) -> Any:

@@ -329,11 +329,14 @@ _NOT_DELIVERED = {
 }
 
 
-def _check_target(arn: str) -> None:
-    """Refuse a target that does not exist, or is being made. Raises AwsError."""
+def _check_target(arn: str, account: str) -> None:
+    """Refuse a target of another account, and one that does not exist, or is being made. Raises AwsError."""
     parts = arn.split(":", 5)
     if CURRENT.control is None or len(parts) < 6 or parts[2] not in _NOT_DELIVERED:
         return
+    if parts[4] != account:
+        # Documented: API_PutSubscriptionFilter, API_PutDestination; the sentence is assumed.
+        raise AwsError("InvalidParameterException", _NOT_DELIVERED[parts[2]])
     service, name = parts[2], parts[5].partition("/")[2]
     operation, params = {
         "lambda": ("GetFunctionConfiguration", {"FunctionName": arn}),
@@ -354,7 +357,7 @@ def _to_present_target(put: Any) -> Any:
     def put_destination(
         self: Any, destination_name: str, role_arn: str, target_arn: str, tags: Any
     ) -> Any:
-        _check_target(str(target_arn or ""))
+        _check_target(str(target_arn or ""), str(self.account_id))
         return put(self, destination_name, role_arn, target_arn, tags)
 
     return put_destination
@@ -388,7 +391,7 @@ def _to_own_services(put: Any) -> Any:
         if group is None or service not in ("lambda", "kinesis", "firehose", "logs"):
             put(self, log_group_name, filter_name, filter_pattern, destination_arn, role_arn)
             return
-        _check_target(destination_arn)
+        _check_target(destination_arn, str(self.account_id))
         group.put_subscription_filter(filter_name, filter_pattern, destination_arn, role_arn)
 
     return put_subscription_filter

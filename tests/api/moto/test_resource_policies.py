@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.cloud import InProcessCloud
 from tests.support.iam import ACCOUNT, REGION, allow, as_role, make_role, refusal, statements, trust
+from tests.support.server import wait_until
 
 ROOT = f"arn:aws:iam::{ACCOUNT}:root"
 GONE = f"arn:aws:iam::{ACCOUNT}:role/never-made"
@@ -259,6 +261,56 @@ def test_functions_and_streams_are_not_opened_to_who_is_not_there(cloud: InProce
             found = refusal(lambda_.add_permission, FunctionName="no-such", **add)
             assert found[0] == "InvalidParameterValueException"
             assert found[2].startswith("The provided principal was invalid.")
+
+
+@pytest.mark.parametrize("iam", ["report", "enforce"])
+def test_another_account_sends_logs_only_where_a_destination_lets_it(tmp_path: Path, iam: str):
+    other, stream = "111122223333", f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/lines"
+    with InProcessCloud(tmp_path / "data", iam=iam) as cloud:
+        cloud.client("kinesis").create_stream(StreamName="lines", ShardCount=1)
+        wait_until(lambda: is_active(cloud, "lines"), within_s=20, what="the stream")
+        logs, theirs, strangers = (
+            cloud.client("logs", account=account) for account in (ACCOUNT, other, "222233334444")
+        )
+        for client in (theirs, strangers):
+            client.create_log_group(logGroupName="g")
+        where = {"targetArn": stream, "roleArn": GONE}
+        arn = logs.put_destination(destinationName="d", **where)["destination"]["arn"]
+        to = {"logGroupName": "g", "filterName": "f", "filterPattern": "", "destinationArn": arn}
+        code, _, sentence = refusal(theirs.put_subscription_filter, **to)
+        assert code == "AccessDeniedException"
+        assert f"authorized to perform: logs:PutSubscriptionFilter on resource: {arn}" in sentence
+        let_in = lets({"AWS": other}, "logs:PutSubscriptionFilter", arn)
+        policy = json.dumps(statements(let_in))
+        bad = refusal(logs.put_destination_policy, destinationName="d", accessPolicy=policy[:-1])
+        assert bad[0] == "InvalidParameterException"
+        logs.put_destination_policy(destinationName="d", accessPolicy=policy)
+        theirs.put_subscription_filter(**to)
+        code = refusal(strangers.put_subscription_filter, **to)[0]
+        assert code == "AccessDeniedException"
+        own_role = GONE.replace(ACCOUNT, other)
+        straight = {**to, "destinationArn": stream, "roleArn": own_role}
+        code = refusal(theirs.put_subscription_filter, **straight)[0]
+        assert code == "InvalidParameterException"
+        code = refusal(
+            theirs.put_destination, destinationName="mine", targetArn=stream, roleArn=own_role
+        )[0]
+        assert code == "InvalidParameterException"
+
+
+def test_a_role_needs_leave_for_the_destination_it_sends_logs_to(cloud: InProcessCloud):
+    group = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:g:*"
+    make_role(cloud, "sends", allow("logs:PutSubscriptionFilter", group))
+    arn = f"arn:aws:logs:{REGION}:111122223333:destination:d"
+    to = {"logGroupName": "g", "filterName": "f", "filterPattern": "", "destinationArn": arn}
+    code, _, sentence = refusal(as_role(cloud, "sends", "logs").put_subscription_filter, **to)
+    assert code == "AccessDeniedException"
+    assert arn in sentence
+
+
+def is_active(cloud: InProcessCloud, stream: str) -> bool:
+    summary = cloud.client("kinesis").describe_stream_summary(StreamName=stream)
+    return summary["StreamDescriptionSummary"]["StreamStatus"] == "ACTIVE"
 
 
 # --- quotas ---------------------------------------------------------------------------------------

@@ -113,3 +113,12 @@ def test_without_a_list_of_locks_all_is_refused(monkeypatch: pytest.MonkeyPatch)
     done = CliRunner().invoke(down_status.status, ["--all"])
     assert (done.exit_code, done.output.count("\n")) == (1, 1)
     assert "does not list file locks" in done.output
+
+
+@pytest.mark.parametrize(
+    ("kind", "several"), [("stream", "streams"), ("delivery", "deliveries"), ("bus", "buses")]
+)
+def test_kinds_have_their_plurals(kind: str, several: str) -> None:
+    row = {"kind": kind, "name": "x", "facts": {}, "problem": "", "reading": None}
+    answer = {"resources": [row, row], "refused": []}
+    assert down_status.describe_pipeline(answer) == {"pipeline": f"2 {several}"}

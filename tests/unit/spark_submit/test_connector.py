@@ -6,9 +6,12 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+import headrace
 from headrace.spark_submit.arguments import Submission
 from headrace.spark_submit.emr_releases import releases
 from headrace.spark_submit.environments import CACHE_VARIABLE, Environment, find_cached
@@ -17,6 +20,7 @@ from headrace.spark_submit.making import (
     is_made,
     make_packages,
     names_connector,
+    names_own_source,
     packages_folder,
     source_folder,
     stand_in,
@@ -55,6 +59,36 @@ def test_a_job_whose_program_names_it_gets_it(tmp_path: Path, source: str) -> No
 )
 def test_a_job_that_only_writes_about_it_does_not(tmp_path: Path, source: str) -> None:
     assert not names_connector(job(tmp_path, source), {})
+
+
+@pytest.mark.parametrize(
+    ("source", "minor", "named"),
+    [
+        ('spark.readStream.format("kinesis").load()', (4, 0), True),
+        ('NAME = "kinesis"', (4, 1), True),
+        # Spark 3.5 has no sources in Python: `headrace.spark.streams` reads there.
+        ('spark.readStream.format("kinesis").load()', (3, 5), False),
+        ('boto3.client("firehose"), "a kinesis stream", "aws-kinesis"', (4, 0), False),
+        ('boto3.client("kinesis").put_record(StreamName="s")', (4, 0), False),
+        ('boto3.Session().resource(service_name="kinesis")', (4, 0), False),
+        ('boto3.client("kinesis"); spark.readStream.format("kinesis")', (4, 0), True),
+        ('"""kinesis"""', (4, 0), False),
+        ("# kinesis", (4, 0), False),
+    ],
+)
+def test_a_job_that_names_headrace_s_own_source_gets_it(
+    tmp_path: Path, source: str, minor: tuple[int, int], named: bool
+) -> None:
+    spark: Any = SimpleNamespace(traits=SimpleNamespace(minor=minor))
+    assert names_own_source(job(tmp_path, source), spark, {}) is named
+    given = Submission([], job(tmp_path, "print(1)").application, ["--format", "kinesis"])
+    assert names_own_source(given, spark, {}) is (minor >= (4, 0))
+    # headrace_spark.zip has the source: the job registers that one, and brings its packages.
+    zipped = tmp_path / "headrace_spark.zip"
+    with zipfile.ZipFile(zipped, "w") as archive:
+        archive.write(Path(headrace.__file__).parent / "spark" / "source.py", "source.py")
+    brought = Submission([("--py-files", str(zipped))], given.application, given.arguments)
+    assert not names_own_source(brought, spark, {})
 
 
 def test_arguments_and_jars_name_it_too(tmp_path: Path) -> None:
