@@ -404,10 +404,7 @@ def _destination(arn: str) -> Any:
     parts = arn.split(":", 6)
     backends: Any = logs_backends
     backend = backends[parts[4]][parts[3]]
-    return next(
-        (destination for destination in backend.destinations.values() if destination.arn == arn),
-        None,
-    )
+    return next((one for one in backend.destinations.values() if one.arn == arn), None)
 
 
 def _send_to_subscriber(
