@@ -203,7 +203,12 @@ _OWN = Patches(
         "moto.iotdata.responses": [iot_patches.patch_data_plane],
         "moto.kafka.models": [kafka.report_missing_policies],
         "moto.kinesisanalyticsv2.responses": [kinesisanalyticsv2_patches.patch],
-        "moto.kms.models": [kms.correct_keys, kms.show_keys, kms.refuse_unusable_keys],
+        "moto.kms.models": [
+            kms.correct_keys,
+            kms.show_keys,
+            kms.take_private_keys,
+            kms.refuse_unusable_keys,
+        ],
         "moto.kms.responses": [kms_uses.answer_uses],
         "moto.memorydb.models": [bound_loops],
         "moto.opensearch.models": [opensearch_patches.patch],

@@ -24,7 +24,12 @@ REGION = "us-east-1"
 
 
 # How moto asks whether a target exists: each does.
-_LOOKS = ("DescribeStreamSummary", "DescribeDeliveryStream", "GetFunctionConfiguration")
+_LOOKS = (
+    "DescribeStreamSummary",
+    "DescribeDeliveryStream",
+    "GetFunctionConfiguration",
+    "HeadBucket",
+)
 
 
 class Outside:

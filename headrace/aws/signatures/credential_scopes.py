@@ -28,6 +28,8 @@ _OLD_SERVICE = "s3"
 _COMPONENTS = re.compile(r"[^,\s]+")
 _WHOLE = frozenset({"Credential", "SignedHeaders", "Signature"})
 _TOKEN = "x-amz-security-token"
+# S3 Control's signatures name S3; each of its requests has this header, which S3's have not, and such a path.
+_S3_CONTROL_HEADER, _S3_CONTROL_PATH = "x-amz-account-id", "/v20180820/"
 # Parameters of which each makes a query a signed one.
 _SIGNED_QUERY = ("X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Signature")
 _OLD_QUERY = ("AWSAccessKeyId", "Signature")
@@ -175,6 +177,8 @@ class ServiceNames:
     def of_head(self, request: HttpRequest, scope: Scope) -> str | None:
         """Return botocore's name of a request's service by its head; None when only the body can tell."""
         if scope.service:
+            if scope.service == _OLD_SERVICE and _S3_CONTROL_HEADER in request.headers:
+                return "s3control" if request.path.startswith(_S3_CONTROL_PATH) else _OLD_SERVICE
             return self._of_scope.get(scope.service, scope.service)
         target = request.headers.get("x-amz-target", "")
         if target:

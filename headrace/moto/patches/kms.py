@@ -8,6 +8,8 @@ import copy
 import functools
 import hashlib
 import inspect
+import threading
+from collections.abc import Mapping
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError, validation_error
@@ -114,6 +116,40 @@ def show_keys(module: Any) -> None:
         return made
 
     key.to_dict, module.generate_key_id, backend.create_key = to_dict, generate_key_id, create_key
+
+
+class _Ahead(threading.local):
+    """The private key that a thread has made for the CreateKey that it runs next."""
+
+    spec = ""
+    key: Any = None
+
+
+_AHEAD = _Ahead()
+
+
+def make_private_key(params: Mapping[str, Any]) -> None:
+    """Make the private key of a CreateKey, before it runs: prime numbers take seconds, and moto's lock is not held."""
+    from moto.kms import utils
+
+    spec = str(params.get("KeySpec") or params.get("CustomerMasterKeySpec") or "")
+    if spec.startswith("RSA"):
+        _AHEAD.key, _AHEAD.spec = utils.generate_private_key(spec), spec
+
+
+def take_private_keys(module: Any) -> None:
+    """Let keys take the private key that was made before, and none if nothing is signed or encrypted with it."""
+    make = module.generate_private_key
+
+    def generate_private_key(spec: str) -> Any:
+        if spec.startswith(("SYMMETRIC", "HMAC")):
+            return None
+        if spec != _AHEAD.spec:
+            return make(spec)
+        key, _AHEAD.key, _AHEAD.spec = _AHEAD.key, None, ""
+        return key
+
+    module.generate_private_key = generate_private_key
 
 
 def _check_usage(spec: str, usage: str) -> None:

@@ -7,6 +7,7 @@ How requests name those of moto's services whose names differ from botocore's, a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Callable, Mapping
@@ -16,12 +17,14 @@ from urllib.parse import parse_qs
 
 from headrace.aws.calls.errors import AwsError, FaultErrors, unknown_operation
 from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.protocols import codec_moto
 from headrace.aws.protocols.codec_moto import check_body, moto_request, without_controls
 from headrace.aws.protocols.moto_imports import IMPORTING
 from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.aws.signatures.credential_scopes import SIGV4, scope_of
 from headrace.core.ids import Ids
+from headrace.moto.patches.kms import make_private_key
 from headrace.moto.requests.checks import (
     AnswerWithoutMoto,
     CheckStrictly,
@@ -79,6 +82,8 @@ SCOPE_TO_HOST = {
     "opensearch": "es",
     "opensearchserverless": "aoss",
     "mobiletargeting": "pinpoint",
+    # On AWS, the account's number is before it.
+    "s3control": "0.s3-control",
     "payment-cryptography": "controlplane.payment-cryptography",
     "sagemaker": "api.sagemaker",
     "sagemaker-runtime": "runtime.sagemaker",
@@ -337,6 +342,9 @@ class Preparation:
         check_put(service, package, operation, request, self._sessions)
         answer = self._answer_without_moto(package, operation, request, self._sessions)
         kind = kind_of(package, operation)
+        if (package, operation) == ("kms", "CreateKey"):
+            with contextlib.suppress(codec_moto.Unreadable):  # moto reports it
+                make_private_key(codec_moto.operation_of(service, request)[1])
         return PreparedRequest(request, service, package, operation, kind, entry, answer)
 
     def entry_of(self, request: HttpRequest, service: str) -> Entry:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from typing import Any
+from unittest import mock
 
 from tests.api.cloudformation.test_declared import delete, outputs, refused
 from tests.api.cloudformation.test_stacks import create, physical, template, update
@@ -192,10 +193,16 @@ def test_a_key_is_switched_rotated_and_described(cloud: InProcessCloud, cfn: Any
         return found["Description"], found["Enabled"], rotates, tags
 
     assert shown() == ("d", False, False, {"k": "1"})
-    # The rotation of a disabled key cannot change: it is enabled first, and disabled last.
+    # A disabled key is never enabled on the way, and its rotation cannot change.
+    from moto.kms.models import KmsBackend
+
+    with mock.patch.object(KmsBackend, "enable_key") as enable:
+        assert change(cfn, **key(Enabled=False)) == "UPDATE_COMPLETE"
+    assert not enable.called
     rotating = key(EnableKeyRotation="true", RotationPeriodInDays="120", Enabled=False)
-    assert change(cfn, **rotating) == "UPDATE_COMPLETE", refused(cfn, "s")
-    assert shown() == ("", False, True, {})
+    assert change(cfn, **rotating) == "UPDATE_ROLLBACK_COMPLETE"
+    assert "Set Enabled to true to modify the EnableKeyRotation property." in str(refused(cfn, "s"))
+    assert shown() == ("", False, False, {})
     assert change(cfn, **key(EnableKeyRotation=True)) == "UPDATE_COMPLETE"
     assert shown() == ("", True, True, {})
     statement = {**POLICY["Statement"][0], "Sid": "new"}

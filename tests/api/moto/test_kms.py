@@ -227,8 +227,9 @@ def test_a_key_is_not_found_by_another_arn(kms: Any, form: str) -> None:
     assert {code for code, _ in refusals} == {"NotFoundException"}
 
 
-def test_other_requests_pass_while_a_pair_of_keys_is_made(
-    kms: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("pair", [True, False])
+def test_other_requests_pass_while_prime_numbers_are_looked_for(
+    kms: Any, monkeypatch: pytest.MonkeyPatch, *, pair: bool
 ) -> None:
     from moto.kms import utils
 
@@ -241,8 +242,16 @@ def test_other_requests_pass_while_a_pair_of_keys_is_made(
         return make(spec)
 
     monkeypatch.setattr(utils, "generate_private_key", make_slowly)
-    kms.generate_data_key_pair(KeyId=key, KeyPairSpec="ECC_NIST_P256")
-    assert passed
+    if pair:
+        kms.generate_data_key_pair(KeyId=key, KeyPairSpec="ECC_NIST_P256")
+        assert passed
+    else:
+        first, second = (_key(kms, KeySpec="RSA_2048", KeyUsage="SIGN_VERIFY") for _ in range(2))
+        assert len(passed) == 2
+        assert (
+            kms.get_public_key(KeyId=first)["PublicKey"]
+            != kms.get_public_key(KeyId=second)["PublicKey"]
+        )
 
 
 def test_pairs_that_are_not_made_are_refused(kms: Any) -> None:

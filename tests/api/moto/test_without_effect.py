@@ -67,6 +67,28 @@ def test_an_answer_says_what_does_not_happen(
     assert bool(said) == bool(sentence)
 
 
+def test_s3_control_answers_beside_s3(cloud: InProcessCloud) -> None:
+    control, own = cloud.client("s3control"), {"AccountId": "000000000000"}
+    lens = {"Id": "c", "AccountLevel": {"BucketLevel": {}}, "IsEnabled": True}
+    put = control.put_storage_lens_configuration(ConfigId="c", StorageLensConfiguration=lens, **own)
+    assert "exports no metrics" in _said(put)
+    kept = control.get_storage_lens_configuration(ConfigId="c", **own)
+    assert kept["StorageLensConfiguration"] == lens
+    with pytest.raises(ClientError, match="NoSuchPublicAccessBlockConfiguration"):
+        control.get_public_access_block(**own)
+    with pytest.raises(ClientError, match="does not implement s3control:GET /v20180820/jobs"):
+        control.list_jobs(**own)
+    cloud.client("s3").create_bucket(Bucket="v20180820")
+    cloud.client("s3").put_object(Bucket="v20180820", Key="accesspoint", Body=b"b")
+    found = cloud.client("s3").get_object(Bucket="v20180820", Key="accesspoint")
+    assert found["Body"].read() == b"b"
+
+
+def test_a_bucket_that_moto_asks_for_is_looked_up_once(lab: MotoLab) -> None:
+    with pytest.raises(ClientError):
+        lab.client("s3").get_object(Bucket="b", Key="k")
+
+
 def test_a_push_and_a_subscription_say_so_by_their_value(lab: MotoLab) -> None:
     sns = lab.client("sns")
     topic = sns.create_topic(Name="t")["TopicArn"]

@@ -29,6 +29,19 @@ def test_the_service_is_found_once_and_kept_with_who_signed() -> None:
     assert names.service_of(request) == "kinesis"
 
 
+def test_s3_control_is_told_from_s3_by_its_header_and_path() -> None:
+    scope = "AWS4-HMAC-SHA256 Credential=k/20260101/eu-west-1/s3/aws4_request, Signature=a"
+    header = {"x-amz-account-id": "000000000000"}
+
+    def service(path: str, headers: dict[str, str]) -> str:
+        request = HttpRequest("GET", path, headers={"authorization": scope, **headers})
+        return ServiceNames().service_of(request)
+
+    assert service("/v20180820/accesspoint", header) == "s3control"
+    assert service("/v20180820/accesspoint", {}) == "s3"
+    assert service("/bucket/v20180820/accesspoint", header) == "s3"
+
+
 def test_without_a_service_that_never_blocks_no_request_is_inline() -> None:
     requests = InlineRequests(Faults(Ids()), None, lambda _: False, ServiceNames().service_of)
     assert not requests.has(asked(x_amz_target="Kinesis_20131202.PutRecord"))

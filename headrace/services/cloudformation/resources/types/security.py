@@ -163,6 +163,29 @@ def _description(values: Values) -> str:
     return values.get("Description") or ""
 
 
+def _is_rotated(values: Values) -> bool:
+    status = values.context.call("kms", "GetKeyRotationStatus", {"KeyId": values.id})
+    return bool(status["KeyRotationEnabled"])
+
+
+def _becomes_enabled(values: Values) -> bool:
+    """Whether an update enables a key. Raises AwsError when it would rotate one that stays disabled.
+
+    The key itself is asked: a rollback may undo what was refused. The sentence is that of AWS's handler
+    (aws-cloudformation-resource-providers-kms).
+    """
+    if boolean(values.old.get("Enabled", True)):
+        return False
+    is_enabled = boolean(values.properties.get("Enabled", True))
+    if not is_enabled and values.is_on("EnableKeyRotation") != _is_rotated(values):
+        raise AwsError(
+            "InvalidRequest",
+            "Invalid request provided: You cannot modify the EnableKeyRotation property when the Enabled property is"
+            " false. Set Enabled to true to modify the EnableKeyRotation property.",
+        )
+    return is_enabled
+
+
 _KEY: dict[str, Source] = {"KeyId": "@id"}
 _ROTATE = Call(
     "EnableKeyRotation",
@@ -182,17 +205,11 @@ DECLARED = [
         id="@answer.KeyMetadata.KeyId",
         read=Call("DescribeKey", _KEY),
         update=[
+            Call("EnableKey", _KEY, always=True, only_if=_becomes_enabled),
             Call("PutKeyPolicy", {**_KEY, "PolicyName": lambda _: "default"}, when="KeyPolicy"),
             Call("UpdateKeyDescription", {**_KEY, "Description": _description}),
-            # The rotation of a disabled key cannot be changed.
-            Call(
-                "EnableKey",
-                _KEY,
-                always=True,
-                only_if=lambda v: not boolean(v.old.get("Enabled", True)),
-            ),
             _ROTATE,
-            Call("DisableKeyRotation", _KEY, without="EnableKeyRotation"),
+            Call("DisableKeyRotation", _KEY, without="EnableKeyRotation", only_if=_is_rotated),
             _DISABLE,
         ],
         delete=[
