@@ -63,6 +63,23 @@ def check_names(module: Any) -> None:
         setattr(response, name, check_first(_check_name, getattr(response, name)))
 
 
+def end_windows(module: Any) -> None:
+    """Let go of secrets when their recovery window has ended, before a request finds them: moto never does."""
+    response = module.SecretsManagerResponse
+    find = response.backend.fget
+
+    def backend_of(self: Any) -> Any:
+        found = find(self)
+        now_s = CURRENT.clock.now_ms() / 1000
+        with MOTO_LOCK:
+            for secret in list(found.secrets.values()):
+                if secret.is_deleted() and secret.deleted_date <= now_s:
+                    found.secrets.pop(secret.arn)
+        return found
+
+    response.backend = property(backend_of)
+
+
 def _validate_policy(response: Any) -> str:
     """Answer ValidateResourcePolicy with what PutResourcePolicy refuses, all of it as wrong syntax (assumed)."""
     from moto.secretsmanager.exceptions import SecretNotFoundException
