@@ -250,6 +250,8 @@ _OWN = Patches(
         "moto.secretsmanager.models": [
             use_clock,
             secretsmanager.rotate_by_functions,
+            secretsmanager.note_reads,
+            secretsmanager.read_whole_arns,
             secretsmanager.follow_stages,
             secretsmanager.show_labels,
         ],
