@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, cast
 
+from headrace.core.values import parse_json
+
 Document = dict[str, Any]
 Position = tuple[int, int]
 # Debezium's own word for a large value that the server did not send.
@@ -86,10 +88,10 @@ def read_event(data: bytes) -> Event | None:
 
 def _read_document(data: bytes) -> Document:
     try:
-        return json.loads(data, parse_float=_number)
+        return parse_json(data, parse_float=_number)
     except ValueError:
         # A number has more digits than Python takes, or this is no JSON, which is told again.
-        return json.loads(data, parse_float=_number, parse_int=_whole_number)
+        return parse_json(data, parse_float=_number, parse_int=_whole_number)
 
 
 def _whole_number(text: str) -> int | str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from headrace.core.values import as_mapping, get_mapping
+from headrace.core.values import as_mapping, get_mapping, parse_json
 from headrace.deliveries.redrive_records import (
     FailedRecord,
     Fix,
@@ -217,7 +217,7 @@ class FailureQueue:
 
 def _parse_object(text: str) -> dict[str, Any] | None:
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError:
         return None
     return as_mapping(value) if isinstance(value, dict) else None

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from headrace.cli.options import endpoint_url_option, fail, fetch_page
+from headrace.core.values import parse_json
 
 # So the cloud's pages begin their sentence when they have nothing of that name.
 _NOTHING = "No "
@@ -187,7 +188,7 @@ def _attempt(attempt: dict[str, Any]) -> str:
 def _words(detail: str) -> str:
     """Return a function's error document as `ValueError: bad record`; another detail as it is."""
     try:
-        error = json.loads(detail)
+        error = parse_json(detail)
         return f"{error['errorType']}: {error['errorMessage']}"
     except (ValueError, KeyError, TypeError):
         return detail

@@ -1,13 +1,26 @@
-"""Small functions for members of requests and answers: absent members, None, timestamps and pagination."""
+"""Small functions for members of requests and answers: JSON, absent members, None, timestamps and pagination."""
 
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 _T = TypeVar("_T")
+
+
+def parse_json(text: str | bytes, **options: Any) -> Any:
+    """Return the value of a JSON text; `options` are those of `json.loads`.
+
+    Raises ValueError, also for a text that is nested more deeply than Python reads: a client's text that is well formed
+    ends nothing but its own request.
+    """
+    try:
+        return json.loads(text, **options)
+    except RecursionError:
+        raise ValueError("the JSON text is nested too deeply") from None
 
 
 def get_list(mapping: Mapping[str, Any], name: str) -> list[Any]:

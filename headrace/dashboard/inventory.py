@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from headrace.core.values import as_mapping
+from headrace.core.values import as_mapping, parse_json
 from headrace.dashboard.account import Account, Reader, milliseconds, name_of, next_token
 
 # AWS names no more of a kind than this to a page.
@@ -266,7 +265,7 @@ def _queues(reader: Reader, inventory: Inventory) -> None:
 
 def _dead_letter_arn(policy: str) -> str:
     try:
-        return str(as_mapping(json.loads(policy or "{}")).get("deadLetterTargetArn", ""))
+        return str(as_mapping(parse_json(policy or "{}")).get("deadLetterTargetArn", ""))
     except ValueError:
         return ""
 

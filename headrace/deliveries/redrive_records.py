@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
+from headrace.core.values import parse_json
+
 # The prefix of the progress objects, in the same bucket.
 PLACES = "headrace-redrive/"
 BATCH_RECORDS = 500
@@ -125,7 +127,7 @@ def _parse_backed_up(key: str, number: int, line: bytes) -> FailedRecord:
 
 def _parse_failed(key: str, number: int, line: bytes) -> FailedRecord:
     try:
-        error = json.loads(line)
+        error = parse_json(line)
         data = base64.b64decode(error["rawData"], validate=True)
         code = str(error.get("errorCode") or error["lastErrorCode"])
         arrived_ms = int(error.get("arrivalTimestamp") or 0)
@@ -389,7 +391,7 @@ class StreamTarget:
     def _key_of(self, data: bytes, known: str) -> str:
         if self._key:
             try:
-                return str(json.loads(data)[self._key])[:256] or "-"
+                return str(parse_json(data)[self._key])[:256] or "-"
             except (ValueError, KeyError, TypeError):
                 pass  # The record has no such field: use a random key.
         return known or str(uuid.uuid4())
@@ -448,7 +450,7 @@ def urls_of(body: bytes) -> list[str] | None:
     if not body.lstrip().startswith(b"{"):
         return None
     try:
-        entries = json.loads(body)["entries"]
+        entries = parse_json(body)["entries"]
         return [str(entry["url"]) for entry in cast("list[dict[str, Any]]", entries)]
     except (ValueError, KeyError, TypeError):
         return None

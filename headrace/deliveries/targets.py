@@ -27,6 +27,7 @@ import msgspec
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import service_model
+from headrace.core.values import parse_json
 from headrace.deliveries.outside_http import exchange, request
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import MOTO_LOCK
@@ -153,7 +154,7 @@ def _any_call(name: str, payload: str) -> TargetCall:
     """Return the call of a universal target, `aws-sdk:SERVICE:ACTION`, whose input is the parameters."""
     _, service, action = [*name.split(":", 2), ""][:3]
     try:
-        params: Any = json.loads(payload or "{}")
+        params: Any = parse_json(payload or "{}")
     except ValueError as error:
         raise AwsError("ValidationException", "the input is not JSON") from error
     known = {"sfn": "stepfunctions", "eventbridge": "events", "cloudwatchlogs": "logs"}
@@ -401,7 +402,7 @@ def _token(call: HttpCall) -> str:
     if status >= 300:
         raise AwsError("SDK_CLIENT_ERROR", f"{host} answered {status} for a token", status)
     try:
-        return str(json.loads(answer)["access_token"])
+        return str(parse_json(answer)["access_token"])
     except (ValueError, KeyError, TypeError) as error:
         raise AwsError("SDK_CLIENT_ERROR", f"{host} answered without a token", 502) from error
 
@@ -411,7 +412,7 @@ def _with_members(body: bytes, members: Mapping[str, Any]) -> bytes:
     if not members:
         return body
     try:
-        document: Any = json.loads(body)
+        document: Any = parse_json(body)
     except ValueError:
         return body
     if not isinstance(document, dict):

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.values import parse_json
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.stored_names import stored_as
 
@@ -272,7 +273,7 @@ def _check_attributes(attributes: str) -> str:
     from moto.core.exceptions import JsonRESTError
 
     try:
-        json.loads(attributes)
+        parse_json(attributes)
     except ValueError as error:
         raise JsonRESTError("ValidationException", "The attributes must be a JSON text") from error
     return attributes

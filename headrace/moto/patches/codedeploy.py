@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.values import parse_json
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.patching import assign
 
@@ -73,7 +74,7 @@ def _put_hook_status(self: Any) -> str:
     try:
         if control is None:
             raise ValueError("there are no stacks")
-        stack, resource, hook = json.loads(base64.urlsafe_b64decode(execution_id))
+        stack, resource, hook = parse_json(base64.urlsafe_b64decode(execution_id))
         control.call(
             "cloudformation",
             "SignalResource",

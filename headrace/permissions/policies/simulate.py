@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
+from headrace.core.values import parse_json
 from headrace.permissions.policies.conditions import Values
 from headrace.permissions.policies.document import UnreadableDocument
 from headrace.permissions.policies.evaluate import evaluate, keys_asked, layers_of, values_of
@@ -82,7 +83,7 @@ def context_keys(texts: Iterable[str]) -> list[str]:
     keys: set[str] = set()
     for text in texts:
         try:
-            keys.update(_keys_in(json.loads(text)))
+            keys.update(_keys_in(parse_json(text)))
         except ValueError:
             raise BadSimulation("Syntax errors in policy.") from None
     return sorted(keys)

@@ -17,6 +17,7 @@ from typing import Any, cast
 import yaml
 from moto.apigatewayv2.exceptions import BadRequestException
 
+from headrace.core.values import parse_json
 from headrace.moto.bounds import safe_load
 
 _CORS = "x-amazon-apigateway-cors"
@@ -348,7 +349,7 @@ def read_definition(body: str | bytes, base_path_rule: str = "ignore") -> Defini
     """
     try:
         try:
-            value: Any = json.loads(body)
+            value: Any = parse_json(body)
         except ValueError:
             value = safe_load(body)
     except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:

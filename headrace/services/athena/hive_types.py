@@ -11,11 +11,12 @@ What Glue's tables hold: locations, views, and the members that UpdateTable take
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
+
+from headrace.core.values import parse_json
 
 if TYPE_CHECKING:
     import pyarrow
@@ -281,7 +282,7 @@ def view_query(table: Mapping[str, Any]) -> dict[str, str]:
     text = str(table.get("ViewOriginalText") or "")
     try:
         encoded = text.removeprefix(VIEW_MARK).split(" ", 1)[0]
-        view = json.loads(base64.b64decode(encoded))
+        view = parse_json(base64.b64decode(encoded))
         return {
             "view": str(view["originalSql"]),
             "database": str(view.get("schema") or table["DatabaseName"]),

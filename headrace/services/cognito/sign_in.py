@@ -23,6 +23,7 @@ from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import FunctionNotFound, FunctionThrottled
+from headrace.core.values import parse_json
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import MOTO_LOCK
 
@@ -399,7 +400,7 @@ class PoolClient:
         except FunctionThrottled as error:
             raise _trigger_error(trigger, "TooManyRequestsException") from error
         try:
-            answered: Any = json.loads(result.payload or b"null")
+            answered: Any = parse_json(result.payload or b"null")
         except ValueError:
             answered = None
         if result.function_error:

@@ -12,6 +12,7 @@ import json
 import re
 from typing import Any
 
+from headrace.core.values import parse_json
 from headrace.permissions.requests.others import partiql_target
 from headrace.services.dynamodb.items import once_per_token
 from headrace.services.dynamodb.partiql import Condition, Statement, parse, refuse
@@ -214,7 +215,7 @@ def _make_token(key: Any) -> str:
 
 def _read_token(token: str) -> Any:
     try:
-        key = json.loads(base64.b64decode(token, validate=True))
+        key = parse_json(base64.b64decode(token, validate=True))
     except ValueError:
         key = None
     if not isinstance(key, dict):

@@ -23,7 +23,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.protocols.validate import validate
 from headrace.core.event_patterns import BadEventPattern, compile_pattern, matches_event
 from headrace.core.schedule_expressions import BadExpression, check_expression
-from headrace.core.values import BadMarker, page_of
+from headrace.core.values import BadMarker, page_of, parse_json
 from headrace.moto.other_accounts import patch_buses
 from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest, reader_of
 from headrace.permissions.policies.document import as_list
@@ -203,7 +203,7 @@ def _refuse_details(backend: Any) -> None:
 
     def is_other(text: Any) -> bool:
         try:
-            return not isinstance(json.loads(text), dict)
+            return not isinstance(parse_json(text), dict)
         except (TypeError, ValueError):
             return False
 

@@ -23,6 +23,7 @@ from headrace.core.ports import (
     QueueSender,
     TopicPublisher,
 )
+from headrace.core.values import parse_json
 from headrace.services.lambda_.errors import invalid_parameter
 from headrace.services.lambda_.names import LATEST, FunctionRef
 from headrace.services.lambda_.runtime.platform_log import format_iso_time
@@ -128,7 +129,7 @@ def build_dead_letter(event: AsyncEvent, result: InvokeResult | None) -> Deliver
 
 def _json_or_text(payload: bytes) -> Any:
     try:
-        return json.loads(payload or b"null")
+        return parse_json(payload or b"null")
     except ValueError:
         return payload.decode("utf-8", "replace")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from headrace.aws.calls.operation import Call
 from headrace.aws.protocols import encodings
 from headrace.aws.protocols.service import DataPage, NothingToShow
 from headrace.core.ports import InvokeResult
+from headrace.core.values import parse_json
 from headrace.services.lambda_.actions.invoke import bad_type, find_target, run
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import access_denied, too_large, validation
@@ -236,7 +236,7 @@ def _build_frames(stream: AnswerStream, *, wants_log: bool) -> Iterator[bytes]:
 
 def _complete_error(payload: bytes) -> dict[str, str]:
     try:
-        code = json.loads(payload).get("errorType", "Unhandled")
+        code = parse_json(payload).get("errorType", "Unhandled")
     except (ValueError, AttributeError):
         code = "Unhandled"
     return {"ErrorCode": str(code), "ErrorDetails": payload.decode("utf-8", "replace")}

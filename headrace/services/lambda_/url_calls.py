@@ -26,6 +26,7 @@ from headrace.aws.shapes.lambda_ import Cors
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionThrottled, InvokeResult
+from headrace.core.values import parse_json
 from headrace.services.lambda_.errors import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.invocations.dispatcher import AnswerStream, Dispatcher, Part
 from headrace.services.lambda_.names import FunctionRef
@@ -265,7 +266,7 @@ def _bad_gateway() -> HttpResponse:
 def build_response(payload: bytes) -> HttpResponse:
     """Return the HTTP response that a function's payload describes."""
     try:
-        value: Any = json.loads(payload or b"null")
+        value: Any = parse_json(payload or b"null")
     except ValueError:
         return _bad_gateway()
     if not isinstance(value, dict) or "statusCode" not in value:
@@ -316,7 +317,7 @@ def _build_streamed_response(items: Iterator[Part | InvokeResult]) -> HttpRespon
         prelude, end, rest = gathered.partition(_PRELUDE_END)
         if end:
             try:
-                value: dict[str, Any] = json.loads(prelude)
+                value: dict[str, Any] = parse_json(prelude)
                 status, headers = int(value.get("statusCode", 200)), _build_headers(value)
             except (ValueError, TypeError, AttributeError):
                 return _bad_gateway()

@@ -25,7 +25,7 @@ from headrace.core.event_patterns import (
     matches_payload,
 )
 from headrace.core.ports import CallerIdentity, ControlPlane, QueueMessage, StreamRecord
-from headrace.core.values import moment
+from headrace.core.values import moment, parse_json
 from headrace.deliveries.input_templates import NoValue, compact, fill, fill_paths, first_value
 from headrace.deliveries.outbox import NOT_RETRYABLE
 from headrace.deliveries.targets import http_call, is_final, is_http, send, target_call
@@ -248,7 +248,7 @@ def _enrich_events(
     with execution.step("ENRICHMENT_INVOCATION") as step:
         answer = _ask_enrichment(batch, payload, events, control, step)
     try:
-        enriched: Any = json.loads(answer or b"null")
+        enriched: Any = parse_json(answer or b"null")
     except ValueError:
         enriched = None
     if isinstance(enriched, list):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import json
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.core.arn import bucket_arn, make_arn
 from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore
 from headrace.core.ports.warehouses import ClusterSpec, MayRead, WarehouseError
+from headrace.core.values import parse_json
 from headrace.services.redshift.copy_command import Copy, quote_name
 from headrace.services.redshift.copy_rows import Path, Problem, Row, parse_paths, rows_of
 from headrace.services.redshift.copy_values import Target, convert
@@ -159,7 +159,7 @@ class Loader:
 
     def _manifest(self, copy: Copy, role: str) -> Iterator[str]:
         try:
-            entries = json.loads(self._read(copy.source, role))["entries"]
+            entries = parse_json(self._read(copy.source, role))["entries"]
             urls = [(str(entry["url"]), bool(entry.get("mandatory"))) for entry in entries]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise WarehouseError(

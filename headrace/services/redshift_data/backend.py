@@ -16,6 +16,7 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import BusEvent, CallerIdentity, EventBusSender, Guard
 from headrace.core.ports.warehouses import Login, Session, Warehouses, user_of
+from headrace.core.values import parse_json
 from headrace.core.workers import Supervisor, WorkerDone
 from headrace.services.redshift_data.errors import (
     KEPT_MS,
@@ -203,7 +204,7 @@ class RedshiftData:
         if text is None:
             raise LookupError("Secrets Manager can't find the specified secret.")
         try:
-            secret = json.loads(text)
+            secret = parse_json(text)
         except ValueError:
             secret = None
         members = cast("dict[str, Any]", secret) if isinstance(secret, dict) else {}

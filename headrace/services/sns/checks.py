@@ -10,13 +10,13 @@ Refuses messages of SNS as AWS does: attributes, lengths, what only FIFO topics 
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.event_patterns.tokens import explain_syntax
+from headrace.core.values import parse_json
 from headrace.moto.other_accounts import refusal_of
 from headrace.moto.patching import check_first
 from headrace.permissions.decisions.identity import build_refusal
@@ -113,7 +113,7 @@ def size_bytes(message: Mapping[str, Any]) -> int:
 def check_structure(message: str) -> None:
     """Refuse a message of the structure `json` that is none, or has no default text."""
     try:
-        document: Any = json.loads(message)
+        document: Any = parse_json(message)
     except ValueError:
         raise invalid("Message Structure - JSON message body failed to parse") from None
     if not isinstance(document, dict) or not isinstance(document.get("default"), str):
@@ -267,7 +267,7 @@ def _check_value(name: str, value: str, topic: Any, prefix: str) -> None:
     if not name.endswith("Policy") or not value:
         return
     try:
-        document: Any = json.loads(value)
+        document: Any = parse_json(value)
     except ValueError:
         # Recorded in 2024: the words of an older Jackson than EventBridge's.
         reason = explain_syntax(value, is_old=True)

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from headrace.core.ports import CallerIdentity
-from headrace.core.values import iso_of
+from headrace.core.values import iso_of, parse_json
 from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import CHANGES
@@ -470,7 +470,7 @@ def dead_letter_arn(subscription: Any) -> str:
     if not policy:
         return ""
     try:
-        known = json.loads(policy) if isinstance(policy, str) else policy
+        known = parse_json(policy) if isinstance(policy, str) else policy
     except ValueError:
         return ""
     return str(known.get("deadLetterTargetArn", "")) if isinstance(known, dict) else ""

@@ -10,12 +10,12 @@ Refuses messages and receives as AWS does: bodies, groups, deduplication ids, wa
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from headrace.core.arn import make_arn
+from headrace.core.values import parse_json
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.patching import check_first
 
@@ -266,7 +266,7 @@ def _check_redrive(response: Any, values: Mapping[str, Any], source_arn: str) ->
     if text := values.get("RedriveAllowPolicy"):
         _sources_allowed(str(text))
     try:
-        target = json.loads(values.get("RedrivePolicy") or "{}").get("deadLetterTargetArn", "")
+        target = parse_json(values.get("RedrivePolicy") or "{}").get("deadLetterTargetArn", "")
     except (ValueError, AttributeError):
         return  # moto refuses it
     queues = response.sqs_backend.queues.values()
@@ -284,7 +284,7 @@ def _check_redrive(response: Any, values: Mapping[str, Any], source_arn: str) ->
 def _sources_allowed(text: str) -> Collection[str] | None:
     """Return the queues that may name this one as their dead-letter queue; None: all."""
     try:
-        policy = json.loads(text)
+        policy = parse_json(text)
         permission, sources = policy["redrivePermission"], policy.get("sourceQueueArns")
     except (ValueError, KeyError, TypeError, AttributeError):
         permission, sources = "", None

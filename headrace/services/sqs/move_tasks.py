@@ -17,6 +17,7 @@ import json
 import uuid
 from typing import Any
 
+from headrace.core.values import parse_json
 from headrace.moto.current_cloud import CURRENT
 from headrace.services.sqs.checks import refuse
 from headrace.services.sqs.messages import State
@@ -268,7 +269,7 @@ def _cancel(response: Any) -> Any:
 
     backend = response.sqs_backend
     try:
-        handle = json.loads(base64.b64decode(response._get_param("TaskHandle"), validate=True))
+        handle = parse_json(base64.b64decode(response._get_param("TaskHandle"), validate=True))
         task_id, arn = str(handle["taskId"]), str(handle["sourceArn"])
     except (ValueError, KeyError, TypeError):
         raise refuse(

@@ -13,6 +13,7 @@ from headrace.core.values import (
     iso_of,
     moment,
     page_of,
+    parse_json,
     present,
     section,
 )
@@ -73,3 +74,13 @@ def test_a_marker_must_be_base64() -> None:
 )
 def test_a_time_is_written_to_the_millisecond(time_ms: int, text: str) -> None:
     assert iso_of(time_ms) == text
+
+
+@pytest.mark.parametrize("text", ["{", b"\xff", "[" * 100_000, '{"a":' * 100_000])
+def test_text_that_is_no_json_or_too_deep_raises_one_error(text: str | bytes):
+    with pytest.raises(ValueError):
+        parse_json(text)
+
+
+def test_json_is_read_with_the_options_of_the_library():
+    assert parse_json('{"a": 1.5}', parse_float=str) == {"a": "1.5"}

@@ -183,7 +183,7 @@ def test_one_unknown_identifier_among_known_ones_fails_all_of_it() -> None:
     assert answer == FailedFrom(0)
 
 
-@pytest.mark.parametrize("payload", [b'"ok"', b"7", b"not json"])
+@pytest.mark.parametrize("payload", [b'"ok"', b"7", b"not json", b"[" * 100_000])
 def test_an_answer_of_another_shape_fails_the_batch(payload: bytes) -> None:
     batch = Batch(records(2))
     assert read_answer(payload, function_error=None, batch=batch, rules=REPORT) == FailedFrom(0)

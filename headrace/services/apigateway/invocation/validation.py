@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from headrace.core.evaluation import Budget, TooMuch, bound_parsed_bytes
 from headrace.core.patterns import MatchingBudget, MatchTooLong, PatternRefused
+from headrace.core.values import parse_json
 from headrace.services.apigateway.invocation.integrations import Refused
 from headrace.services.apigateway.invocation.mappings import RequestValues, members, read_parts
 
@@ -106,7 +107,7 @@ class _Validation:
     def _root(self, model: str) -> Any:
         if model not in self._parsed:
             try:
-                self._parsed[model] = json.loads(self._models[model] or "{}")
+                self._parsed[model] = parse_json(self._models[model] or "{}")
             except (KeyError, ValueError) as error:
                 raise _Unusable(f"there is no schema {model}") from error
         return self._parsed[model]

@@ -10,7 +10,7 @@ import jsonpatch
 from headrace.aws.calls.operation import Action, Call, operation
 from headrace.aws.shapes import cloudcontrol as shapes
 from headrace.core.ports.control import KnownResource, ResourcePlace
-from headrace.core.values import BadMarker, page_of
+from headrace.core.values import BadMarker, page_of, parse_json
 from headrace.services.cloudcontrol.backend import CloudControl
 from headrace.services.cloudcontrol.errors import REQUESTS_PER_PAGE, RESOURCES_PER_PAGE, invalid
 
@@ -173,7 +173,7 @@ def _apply_patch(resource: KnownResource, document: str) -> dict[str, Any]:
     library = cast("Any", jsonpatch)
     try:
         patch = library.JsonPatch.from_string(document)
-        patched = patch.apply(json.loads(json.dumps(dict(resource.properties))))
+        patched = patch.apply(parse_json(json.dumps(dict(resource.properties))))
     except (
         library.JsonPatchException,
         library.JsonPointerException,

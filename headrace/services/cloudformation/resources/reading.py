@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import operation_model
+from headrace.core.values import parse_json
 from headrace.services.cloudformation.resources.base import (
     Context,
     Properties,
@@ -257,7 +258,7 @@ def _document(expected: dict[str, Any], text: str) -> Any:
     """Return the value of a JSON text, which IAM percent-encodes."""
     for text_form in (text, unquote(text)):
         try:
-            return json.loads(text_form)
+            return parse_json(text_form)
         except ValueError:
             continue
     return text
@@ -267,7 +268,7 @@ def _same_document(expected: Any, value: Any) -> bool:
     if not (isinstance(expected, str) and isinstance(value, str) and expected[:1] in ("{", "[")):
         return False
     try:
-        return json.loads(expected) == json.loads(unquote(value))
+        return parse_json(expected) == parse_json(unquote(value))
     except ValueError:
         return False
 

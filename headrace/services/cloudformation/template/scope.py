@@ -5,7 +5,6 @@ Exports: the outputs that other stacks of the account and region may import.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -13,6 +12,7 @@ from typing import Any, cast
 from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import partition_of, url_suffix_of
 from headrace.core.ports import ControlPlane
+from headrace.core.values import parse_json
 from headrace.services.cloudformation.errors import (
     NoSuchAttribute,
     ResourceFailed,
@@ -166,7 +166,7 @@ class Lookups:
             )
             field = rest.strip(":").split(":")[0]
             text = str(answer["SecretString"])
-            return str(json.loads(text)[field]) if field else text
+            return str(parse_json(text)[field]) if field else text
         except (AwsError, KeyError, ValueError) as error:
             raise ResourceFailed(
                 f"Could not resolve {{{{resolve:{service}:{key}}}}}: {error}"

@@ -23,6 +23,7 @@ from headrace.core.arn import make_arn, partition_of, url_suffix_of
 from headrace.core.extras import install_command
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, FunctionInvoker, FunctionNotFound, FunctionThrottled
+from headrace.core.values import parse_json
 from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import TemplateError, TransformFailed
 from headrace.services.cloudformation.state import Stack
@@ -266,7 +267,7 @@ class Transforms:
         except (FunctionNotFound, FunctionThrottled) as error:
             raise TransformFailed(f"{failed}: {error}") from error
         try:
-            answer: Any = json.loads(result.payload)
+            answer: Any = parse_json(result.payload)
         except ValueError:
             answer = None
         if result.function_error or not isinstance(answer, dict):

@@ -5,13 +5,12 @@ Settings of an account in a region, stored and shown: security configurations, a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
 from headrace.core.arn import Arn, make_arn
-from headrace.core.values import get_list, moment, present
+from headrace.core.values import get_list, moment, parse_json, present
 from headrace.services.emr.actions.common import (
     check_managed,
     idle_timeout_s,
@@ -368,7 +367,7 @@ def create_security_configuration(
     """Store a security configuration, which must be JSON."""
     name, text = request["Name"], request["SecurityConfiguration"]
     try:
-        json.loads(text)
+        parse_json(text)
     except ValueError:
         raise invalid_request("SecurityConfiguration is not valid JSON.") from None
     with emr.store.lock:

@@ -7,13 +7,12 @@ another try can help. Beside it: the reasons why a destination refuses, and the 
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast, runtime_checkable
 
-from headrace.core.values import get_mapping
+from headrace.core.values import get_mapping, parse_json
 from headrace.services.firehose.errors import backup_stays, invalid
 from headrace.services.firehose.metrics import Measure
 from headrace.services.firehose.permits import find_secret_denial
@@ -312,7 +311,7 @@ def read_secret(
     if text is None:
         raise SecretMissing(f"Secrets Manager can't find the specified secret: {arn}.")
     try:
-        secret = json.loads(text)
+        secret = parse_json(text)
     except ValueError:
         secret = None
     if not isinstance(secret, dict):

@@ -15,7 +15,6 @@ arrival times use the same clock, so half a second is enough.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -25,6 +24,7 @@ from typing import Any, cast
 import msgspec
 
 from headrace.core.ports import InvokeResult, StreamRecord
+from headrace.core.values import parse_json
 
 STATE_BYTES = 1024 * 1024
 GRACE_MS = 500
@@ -300,7 +300,7 @@ def read_answer(
     if not rules.report_item_failures:
         return Succeeded()
     try:
-        answer: Any = json.loads(payload or b"null")
+        answer: Any = parse_json(payload or b"null")
     except ValueError:
         return whole
     if answer is None or answer in ("", []):
@@ -341,7 +341,7 @@ def count_done(answer: Answer) -> int:
 def failure_sentence(result: InvokeResult, records: str) -> str:
     """Return how the function failed: its exception, or the response that reports failed records, and `records`."""
     try:
-        answer: Any = json.loads(result.payload)
+        answer: Any = parse_json(result.payload)
     except ValueError:
         answer = None
     error = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}

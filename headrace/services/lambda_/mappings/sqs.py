@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from headrace.core.ports import FunctionNotFound, FunctionThrottled, QueueMessage
-from headrace.core.values import section
+from headrace.core.values import parse_json, section
 from headrace.core.workers import WorkerDone, WorkerHandle
 from headrace.services.lambda_.errors import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.mappings import failed_batches
@@ -264,7 +264,7 @@ def _list_failed(
     if not reports:
         return set()
     try:
-        answer: Any = json.loads(payload or b"null")
+        answer: Any = parse_json(payload or b"null")
     except ValueError:
         return everything
     if answer is None or answer in ("", []):

@@ -18,6 +18,7 @@ from typing import Any, cast
 from urllib.parse import urlencode
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.values import parse_json
 from headrace.deliveries.input_templates import first_value
 from headrace.deliveries.targets import HttpCall, connection_call, make_exchange
 from headrace.services.stepfunctions.interpreter.service_calls import client_of_cloud, failure
@@ -382,6 +383,6 @@ def _call_of(parameters: Mapping[str, Any], service: str, account: str) -> HttpC
 
 def _json(answer: bytes) -> Any:
     try:
-        return json.loads(answer)
+        return parse_json(answer)
     except ValueError:
         return answer.decode(errors="replace")

@@ -27,6 +27,7 @@ from typing import Any, cast
 
 from headrace.core.arn import make_arn
 from headrace.core.ports import FunctionNotFound, FunctionThrottled, InvokeResult
+from headrace.core.values import parse_json
 from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed, TemplateError
 from headrace.services.cloudformation.resources.base import (
@@ -314,7 +315,7 @@ def _failure(function: str, result: InvokeResult) -> str:
     if result.function_error is None:
         return ""
     try:
-        error: Any = json.loads(result.payload)
+        error: Any = parse_json(result.payload)
     except ValueError:
         error = {}
     members = cast("dict[str, Any]", error) if isinstance(error, dict) else {}

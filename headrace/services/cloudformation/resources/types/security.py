@@ -15,6 +15,7 @@ import json
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.values import parse_json
 from headrace.services.cloudformation.resources.base import boolean
 from headrace.services.cloudformation.resources.declaration import (
     Call,
@@ -51,7 +52,7 @@ def _secret(values: Values) -> str | None:
     if "SecretStringTemplate" not in rules:
         return str(password)
     try:
-        template = json.loads(rules["SecretStringTemplate"])
+        template = parse_json(rules["SecretStringTemplate"])
     except (TypeError, ValueError):
         template = None
     if not isinstance(template, dict) or "GenerateStringKey" not in rules:
