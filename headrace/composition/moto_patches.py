@@ -204,6 +204,7 @@ _OWN = Patches(
         "moto.kafka.models": [kafka.report_missing_policies],
         "moto.kinesisanalyticsv2.responses": [kinesisanalyticsv2_patches.patch],
         "moto.kms.models": [
+            use_clock,
             kms.correct_keys,
             kms.show_keys,
             kms.take_private_keys,
@@ -247,11 +248,14 @@ _OWN = Patches(
         "moto.servicediscovery.models": [servicediscovery.replace_instances],
         "moto.secretsmanager.exceptions": [secretsmanager.answer_as_aws],
         "moto.secretsmanager.models": [
+            use_clock,
             secretsmanager.rotate_by_functions,
+            secretsmanager.note_reads,
+            secretsmanager.read_whole_arns,
             secretsmanager.follow_stages,
             secretsmanager.show_labels,
         ],
-        "moto.secretsmanager.responses": [secretsmanager.check_names],
+        "moto.secretsmanager.responses": [secretsmanager.end_windows, secretsmanager.check_names],
         "moto.sns.utils": [event_inputs.patch_filter_policies],
         "moto.sqs.models": [sqs_patches.match_literal_prefixes],
         "moto.ssm.models": [ssm_patches.apply_bounds],

@@ -42,6 +42,8 @@ class Patches:
 # A library that these modules of moto import for what few requests do: 9 MB of an idle cloud's memory.
 _LARGE = "cryptography"
 _WITH_LARGE = frozenset({"moto.iam.models", "moto.sns.models"})
+# A module of moto's beside those, with five megabytes of text that headrace reads when somebody looks for a policy.
+_LARGE_TEXT = "aws_managed_policies"
 
 
 class _Later:
@@ -73,6 +75,8 @@ def _import_later(module: ModuleType) -> Callable[..., Any]:
     ) -> Any:
         if level == 0 and name.partition(".")[0] == _LARGE:
             return _Later(module, name if wanted else _LARGE)
+        if level == 1 and name == _LARGE_TEXT:
+            return _Later(module, f"{module.__package__}.{name}")
         return builtins.__import__(name, scope, local, wanted, level)
 
     return import_or_stand_in

@@ -355,6 +355,13 @@ class ExpressionBuilder:
         *names, body = parts
         return Lambda(tuple(str(name) for name in names), body, place=place_of(meta))
 
+    def build_lambda_in_parentheses(
+        self, meta: Meta, parameter: Expression, body: Expression
+    ) -> Expression:
+        if not isinstance(parameter, Column) or parameter.relation is not None:
+            raise SqlError("a lambda function's parameter is a name", parameter.place)
+        return Lambda((str(parameter.name),), body, place=place_of(meta))
+
     # Constants and names.
 
     def build_string(self, meta: Meta, token: Token) -> Expression:

@@ -115,6 +115,15 @@ def _sum(values: Sequence[Any]) -> Any:
     return sum(numbers[1:], numbers[0]) if numbers else None
 
 
+def _sum_items(values: Sequence[Any]) -> Any:
+    items = [item for value in present(values) for item in present(value)]
+    return sum(items)
+
+
+def _sum_items_type(types: Sequence[SqlType]) -> SqlType:
+    return DOUBLE if element(types) == DOUBLE else BIGINT
+
+
 # The order in which rows came, in Spark: `_order` is a column of every stream's rows.
 _SORTED = (
     "array_sort(collect_list(struct(_order, {0} AS v)), "
@@ -124,6 +133,11 @@ _IN_ORDER = f"transform({_SORTED}, _s -> _s.v)"
 _MAPS = f"filter({_IN_ORDER}, _m -> _m IS NOT NULL)"
 _TOP = "slice(sort_array(collect_list({0}), false), 1, {1})"
 _TOP_DISTINCT = "slice(sort_array(collect_set({0}), false), 1, {1})"
+# The 0 of the items' type: of no item of theirs and a BIGINT.
+_SUM_ITEMS = (
+    "coalesce(sum(aggregate({0}, coalesce(try_element_at(slice({0}, 1, 0), 1), 0L), "
+    "(_s, _x) -> _s + coalesce(_x, 0L))), 0L)"
+)
 _HISTOGRAM = (
     "map_from_entries(transform(array_distinct(collect_list(cast({0} AS STRING))), "
     "_v -> struct(_v, cast(size(filter(collect_list(cast({0} AS STRING)), _w -> _w = _v)) AS BIGINT))))"
@@ -135,6 +149,7 @@ GROUP_FUNCTIONS: tuple[Function, ...] = (
     Function("COUNT_DISTINCT", "*", BIGINT, "size(collect_set({0}))", lambda v: len(unique(present(v))),
              "aggregate"),
     Function("SUM", "N", _sum_type, "sum({0})", _sum, "aggregate"),
+    Function("SUM_LIST", "A", _sum_items_type, _SUM_ITEMS, _sum_items, "aggregate"),
     Function("AVG", "N", DOUBLE, "avg(cast({0} AS DOUBLE))",
              lambda v: sum(map(float, present(v))) / len(present(v)) if present(v) else None, "aggregate"),
     Function("MIN", "*", first, "min({0})", lambda v: min(present(v), default=None), "aggregate"),

@@ -229,9 +229,9 @@ def _split_record(text: str, delimiter: str) -> list[str]:
     if '"' not in text or len(delimiter) > 1:
         return text.split(delimiter)
     try:
-        return next(csv.reader([text], delimiter=delimiter))
+        return next(csv.reader([text], delimiter=delimiter, strict=True))
     except csv.Error as error:
-        # It has another line after its quotes.
+        # It has another line after its quotes, or its quotes do not stand around a whole field.
         raise ValueError(text) from error
 
 

@@ -298,13 +298,7 @@ class SparkText:
             case "IN":
                 return f"({parts[0]} IN ({', '.join(parts[1:])}))"
             case "LIKE":
-                if len(parts) > 2:
-                    return f"({parts[0]} LIKE {parts[1]} ESCAPE {parts[2]})"
-                # Spark's backslash escapes by itself, and where nothing follows that it knows, it ends the job.
-                pattern = operation.operands[1]
-                if isinstance(pattern, Literal) and "\\" not in str(pattern.value):
-                    return f"({parts[0]} LIKE {parts[1]})"
-                return f"({parts[0]} LIKE replace({parts[1]}, '\\\\', '\\\\\\\\'))"
+                return _like(parts[0], parts[1], operation.operands)
             case "-" if len(parts) == 1:
                 return f"(-{parts[0]})"
             case operator:
@@ -321,6 +315,25 @@ class SparkText:
         )
         otherwise = "" if case.otherwise is None else f" ELSE {self._write(case.otherwise)}"
         return f"CASE {branches}{otherwise} END"
+
+
+def _like(value: str, pattern: str, operands: Sequence[Expression]) -> str:
+    """Return LIKE: Spark's backslash escapes by itself, and where nothing follows that it knows, it ends the job."""
+    if len(operands) == 2:
+        if isinstance(operands[1], Literal) and "\\" not in str(operands[1].value):
+            return f"({value} LIKE {pattern})"
+        return f"({value} LIKE replace({pattern}, '\\\\', '\\\\\\\\'))"
+    character = cast(Literal, operands[2]).value
+    # Characters, each with the ESCAPE before it, become the same with a backslash where Spark needs one.
+    tokens = f"regexp_extract_all({pattern}, {string(f'(?s){re.escape(character)}.|.')}, 0)"
+    written = (
+        f"array_join(transform({tokens}, _t -> CASE WHEN _t IN ('%', '_') THEN _t "
+        "WHEN substring(_t, -1) IN ('%', '_', '\\\\') THEN concat('\\\\', substring(_t, -1)) "
+        "ELSE substring(_t, -1) END), '')"
+    )
+    # A pattern that ends with its ESCAPE says nothing: NULL.
+    last = f"length({pattern}) - length(trim(TRAILING {string(character)} FROM {pattern}))"
+    return f"(CASE WHEN ({last}) % 2 = 0 THEN {value} LIKE {written} END)"
 
 
 def _shard_of(number: str) -> str:

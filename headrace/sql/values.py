@@ -37,7 +37,7 @@ from headrace.sql.statements import (
     Tick,
     walk,
 )
-from headrace.sql.types import NULL, Function, Place, SqlError, SqlType
+from headrace.sql.types import BIGINT, DOUBLE, INT, NULL, Function, Place, SqlError, SqlType
 
 # Of each function: the place of its pattern, and that of its group or its replacement.
 _PATTERNS = {
@@ -58,7 +58,9 @@ _ORDERING = frozenset({
 
 
 def check_compared(function: Function, types: Sequence[SqlType], place: Place) -> None:
-    """Refuse values that a function compares, and Spark or the runner does not."""
+    """Refuse values that a function compares or adds, and Spark or the runner does not."""
+    if function.name == "SUM_LIST" and types[0].of[0] not in (INT, BIGINT, DOUBLE, NULL):
+        raise SqlError(f"SUM_LIST adds INT, BIGINT or DOUBLE, not {types[0].of[0]}", place)
     if function.name not in _EQUATING | _ORDERING:
         return
     refused = ("MAP", "STRUCT") if function.name in _ORDERING else ("MAP",)
@@ -119,15 +121,13 @@ def _check_replacement(expression: Expression, groups: int) -> None:
 
 
 def check_escape(pattern: Expression, escape: Expression) -> None:
-    """Check LIKE's pattern with ESCAPE; raises SqlError."""
+    """Check LIKE's ESCAPE, and a pattern that is a constant; raises SqlError."""
     character = _constant(escape, "ESCAPE is a character, not a column")
-    text = _constant(pattern, "a pattern with ESCAPE is a text, not a column")
     if character is None or len(character) != 1:
         raise SqlError("ESCAPE is one character", escape.place)
-    characters = iter(text or "")
-    for one in characters:
-        if one == character and next(characters, "") not in ("%", "_", character):
-            raise SqlError(f"{character!r} escapes %, _ and itself alone", pattern.place)
+    text = pattern.value if isinstance(pattern, Literal) else None
+    if text is not None and (len(text) - len(text.rstrip(character))) % 2:
+        raise SqlError(f"a pattern does not end with {character!r}, its ESCAPE", pattern.place)
 
 
 def _constant(expression: Expression, sentence: str) -> Any:
@@ -307,7 +307,10 @@ def _like(value: str, pattern: str, escape: str = "") -> bool:
     characters = iter(pattern)
     for character in characters:
         if character == escape:
-            parts.append(re2.escape(next(characters)))
+            following = next(characters, "")
+            if not following:
+                raise ValueError(pattern)
+            parts.append(re2.escape(following))
         else:
             parts.append({"%": "(?s:.*)", "_": "(?s:.)"}.get(character) or re2.escape(character))
     return re2.fullmatch("".join(parts), value) is not None

@@ -8,12 +8,15 @@ import os
 import socket
 import ssl
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import boto3
 import pytest
 from botocore.config import Config
 
+from headrace.aws.server import tls as tls_module
 from headrace.aws.server.tls import Tls
 from tests.api.kinesis.live import LiveCloud
 from tests.support.server import wait_until
@@ -113,3 +116,26 @@ def test_a_full_disk_keeps_the_trust_file_as_it_is(
     assert Tls(tmp_path, lambda: "127.0.0.1").trust_file().read_text()
     with pytest.raises(OSError, match="No space left"):
         Tls(tmp_path, lambda: "build.lan").trust_file()
+
+
+def test_a_new_certificate_leaves_no_library_in_memory(tmp_path: Path) -> None:
+    program = (
+        "import ssl, sys\n"
+        "from pathlib import Path\n"
+        "from headrace.aws.server.tls import Tls\n"
+        "trusted = Tls(Path(sys.argv[1]), lambda: '127.0.0.1').trust_file()\n"
+        "ssl.create_default_context(cafile=trusted)\n"
+        "assert 'cryptography' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "tls")], check=True)
+
+
+def test_a_certificate_that_cannot_be_made_is_an_error_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = tmp_path / "child.py"
+    child.write_text("raise ImportError('no library')")
+    monkeypatch.setattr(tls_module, "_CHILD", child)
+    with pytest.raises(OSError, match="no certificate could be made: ImportError: no library"):
+        Tls(tmp_path / "tls", lambda: "127.0.0.1").trust_file()
+    assert list((tmp_path / "tls").iterdir()) == []

@@ -60,6 +60,8 @@ CREATE STREAM collections AS SELECT event_id, tags[1] AS a, tags[-1] AS b, ARRAY
   LPAD(origin, dep_delay * 100000000, 'x') AS xf, origin LIKE carrier || '\\' AS xg, GENERATE_SERIES(0, dep_delay * 100000000) AS xh,
   TRANSFORM(MAP('k' := origin), (k, v) => CAST(NULL AS VARCHAR), (k, v) => v) AS xi, REGEXP_REPLACE(origin, '(E)(W)', '$2\\$$1') AS xj,
   CAST(seen AS STRUCT<n VARCHAR, other INT>) AS xk, origin LIKE '_!_W' ESCAPE '!' AS xl,
+  origin LIKE '!' || carrier || '!!%' ESCAPE '!' AS yl, origin LIKE 'E\\!%W!\\' ESCAPE '!' AS ym, origin LIKE origin || '!' ESCAPE '!' AS yn,
+  origin LIKE '\\' || origin ESCAPE '\\' AS yo, origin LIKE 'E!WR' ESCAPE '!' AS yp, TRANSFORM(tags, (x) => LCASE(x)) AS yq,
   FROM_UNIXTIME(dep_delay * 1000000000000000000) AS xm, TIMESTAMPADD(YEARS, dep_delay * 100000000, FROM_UNIXTIME(ROWTIME)) AS xn,
   FROM_DAYS(dep_delay * 100000000) AS xo FROM flights;
 CREATE STREAM times AS SELECT event_id, FROM_UNIXTIME(ROWTIME) AS a, TIMESTAMPTOSTRING(ROWTIME, 'yyyy-MM-dd HH:mm:ss.SSS') AS b,
@@ -136,6 +138,19 @@ def build_records() -> list[tuple[Any, Any, Any]]:
         ("ticks", "k", f"LINES,5,{at_ms(4)}\nLINES,6,{at_ms(5)}"),
         ("ticks", "k", f'"L ""I""",5,{at_ms(4)}\nLINES,6,{at_ms(5)}'),
         ("ticks", "k", f'"IN\nQUOTES",5,{at_ms(4)}'),
+        *(
+            ("ticks", "k", f"{text},{at_ms(4)}")
+            for text in (
+                '"a"b,5',
+                'a"b"c,6',
+                '"",7',
+                '"" ,8',
+                '"a,""b",9',
+                'x,"5',
+                '"x"",10',
+                '"""y""",11',
+            )
+        ),
         *(("keyed_ticks", "7", text) for text in ("A,1.5", "8,B,", "x,C,1", "D,x", "E", ",")),
         ("keyed_ticks", "seven", "A,1.5"),
         *(("pairs", key, {"n": 1}) for key in ("7|x", "8|x", "9|y", "9|y|z", "x|9")),

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import os
 import ssl
+import subprocess
+import sys
 import threading
 from asyncio import sslproto
 from collections.abc import Callable
@@ -22,6 +23,8 @@ HANDSHAKE = 0x16
 HANDSHAKE_S = 10
 _VALID_DAYS = 3650
 _RENEWED_DAYS = 30
+_CHILD = Path(__file__).with_name("identity_child.py")
+_LONGEST_MAKING_S = 60
 
 
 class Tls:
@@ -132,59 +135,26 @@ def _authorities() -> list[str]:
 
 
 def _new_identity(host: str) -> str:
-    """Return a new key and a certificate of it for `host` and this machine's own names, as PEM."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "headrace")])
-    addresses = {"127.0.0.1", "::1"}
-    names = {
-        "localhost",
-        "*.localhost",
-        "localhost.localstack.cloud",
-        "*.localhost.localstack.cloud",
-    }
+    """Return a new key and a certificate of it for `host`, as PEM. Raises OSError when there is none."""
     try:
-        addresses.add(str(ipaddress.ip_address(host)))
-    except ValueError:
-        names.add(host)
-    now = datetime.now(UTC)
-    usage = x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-    alternatives: list[x509.GeneralName] = [x509.DNSName(each) for each in sorted(names)]
-    alternatives += [x509.IPAddress(ipaddress.ip_address(address)) for address in sorted(addresses)]
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=_VALID_DAYS))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    return (private + certificate.public_bytes(serialization.Encoding.PEM)).decode()
+        made = subprocess.run(
+            [sys.executable, "-P", str(_CHILD), host, str(_VALID_DAYS)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            # It finds the library where this process does, which may be a user's own folder.
+            env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            # Ctrl-C ends the cloud, which waits for this.
+            start_new_session=True,
+            timeout=_LONGEST_MAKING_S,
+            check=True,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OSError(f"no certificate was made within {_LONGEST_MAKING_S} seconds") from error
+    except subprocess.CalledProcessError as error:
+        lines = str(error.stderr).strip().splitlines()
+        raise OSError(f"no certificate could be made: {lines[-1] if lines else error}") from error
+    return made.stdout
 
 
 def begin_tls(

@@ -13,9 +13,11 @@ import functools
 import hmac
 import json
 import re
+from datetime import UTC
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError, validation_error
+from headrace.moto.current_cloud import CURRENT
 from headrace.moto.patches.kms import algorithms_of, check_usable, material_of, usage_of
 from headrace.moto.storage.changes import MOTO_LOCK
 
@@ -36,6 +38,7 @@ def answer_uses(module: Any) -> None:
         generate_data_key_pair_without_plaintext, generate_random, replicate_key,
     ):  # fmt: skip
         setattr(response, method.__name__, method)
+    response.kms_backend = property(_without_deleted(response.kms_backend.fget))
     set_alias = response._set_alias
 
     def check_prefix_and_set(self: Any, update: bool = False) -> str:
@@ -47,6 +50,22 @@ def answer_uses(module: Any) -> None:
         return set_alias(self, update)
 
     response._set_alias = check_prefix_and_set
+
+
+def _without_deleted(find: Any) -> Any:
+    """Let go of the keys whose waiting period has ended, before any request finds them: moto keeps them for ever."""
+
+    def backend_of(self: Any) -> Any:
+        backend, now_ms = find(self), CURRENT.clock.now_ms()
+        with MOTO_LOCK:
+            for key in list(backend.keys.values()):
+                ends = key.deletion_date if key.key_state == "PendingDeletion" else None
+                if ends is not None and ends.replace(tzinfo=UTC).timestamp() * 1000 <= now_ms:
+                    del backend.keys[key.id]
+                    backend.tagger.delete_all_tags_for_resource(key.id)
+        return backend
+
+    return backend_of
 
 
 _NAMES = frozenset({"KeyId", "TargetKeyId", "SourceKeyId", "DestinationKeyId"})

@@ -25,6 +25,11 @@ log = logging.getLogger(__name__)
 _SERVICE = "secretsmanager.amazonaws.com"
 _STEPS = ("createSecret", "setSecret", "testSecret", "finishSecret")
 _CURRENT, _PENDING, _PREVIOUS = "AWSCURRENT", "AWSPENDING", "AWSPREVIOUS"
+# Of a secret and of a version: the day of the last read, in seconds.
+_READ = "last_accessed_date"
+_DAY_S = 24 * 60 * 60
+# The end of a whole ARN.
+_WHOLE = re.compile(r"-[A-Za-z0-9]{6}$")
 
 
 def answer_as_aws(module: Any) -> None:
@@ -61,6 +66,37 @@ def check_names(module: Any) -> None:
         "tag_resource", "untag_resource", "update_secret", "update_secret_version_stage", "validate_resource_policy",
     ):  # fmt: skip
         setattr(response, name, check_first(_check_name, getattr(response, name)))
+    for name in ("create_secret", "put_secret_value", "rotate_secret", "update_secret"):
+        setattr(response, name, check_first(_check_token, getattr(response, name)))
+
+
+def _check_token(response: Any) -> None:
+    """Refuse a request without a token, which AWS's SDKs add by themselves (recorded)."""
+    from moto.secretsmanager.exceptions import InvalidParameterException, InvalidRequestException
+
+    if not response._get_param("ClientRequestToken"):
+        rotates = response._get_action() == "RotateSecret"
+        refusal = InvalidParameterException if rotates else InvalidRequestException
+        raise refusal(
+            "You must provide a ClientRequestToken value. We recommend a UUID-type value."
+        )
+
+
+def end_windows(module: Any) -> None:
+    """Let go of secrets when their recovery window has ended, before a request finds them: moto never does."""
+    response = module.SecretsManagerResponse
+    find = response.backend.fget
+
+    def backend_of(self: Any) -> Any:
+        found = find(self)
+        now_s = CURRENT.clock.now_ms() / 1000
+        with MOTO_LOCK:
+            for secret in list(found.secrets.values()):
+                if secret.is_deleted() and secret.deleted_date <= now_s:
+                    found.secrets.pop(secret.arn)
+        return found
+
+    response.backend = property(backend_of)
 
 
 def _validate_policy(response: Any) -> str:
@@ -99,6 +135,7 @@ def _list_versions(response: Any) -> str:
         {
             "CreatedDate": version["createdate"],
             "KmsKeyIds": own or ["DefaultEncryptionKey"],
+            **({"LastAccessedDate": version[_READ]} if _READ in version else {}),
             "VersionId": name,
             **(
                 {"VersionStages": sorted(version["version_stages"])}
@@ -110,6 +147,17 @@ def _list_versions(response: Any) -> str:
         if version["version_stages"] or response._get_param("IncludeDeprecated")
     ]
     return json.dumps({"ARN": secret.arn, "Name": secret.name, "Versions": versions})
+
+
+def read_whole_arns(module: Any) -> None:
+    """Take an ARN that ends with a hyphen and six characters as a whole one, also where a name ends so (recorded)."""
+    name_of = module.get_secret_name_from_partial_arn
+
+    def name_of_part(identifier: str) -> str:
+        is_whole = identifier.startswith("arn:") and _WHOLE.search(identifier)
+        return identifier if is_whole else name_of(identifier)
+
+    module.get_secret_name_from_partial_arn = name_of_part
 
 
 def show_labels(module: Any) -> None:
@@ -268,6 +316,27 @@ def _run_steps(calls: FunctionCalls, function: str, secret_arn: str, version: st
         if result.function_error:
             log.warning("The rotation of %s ends: %s of %s failed", secret_arn, step, function)
             return
+
+
+def note_reads(module: Any) -> None:
+    """Note the day on which a secret and its version are read, without the hour (recorded; the day is documented)."""
+    backend, secret = module.SecretsManagerBackend, module.FakeSecret
+    get_value, to_dict = backend.get_secret_value, secret.to_dict
+
+    @functools.wraps(get_value)
+    def get_secret_value(self: Any, secret_id: str, *args: Any, **named: Any) -> Any:
+        answer = get_value(self, secret_id, *args, **named)
+        read: Any = self.secrets[secret_id]
+        now_s = CURRENT.clock.now_ms() // 1000
+        read.versions[answer["VersionId"]][_READ] = now_s - now_s % _DAY_S
+        setattr(getattr(read, "source", read), _READ, now_s - now_s % _DAY_S)  # a replica has none
+        return answer
+
+    @functools.wraps(to_dict)
+    def show(self: Any) -> dict[str, Any]:
+        return to_dict(self) | {"LastAccessedDate": getattr(self, _READ, None)}
+
+    backend.get_secret_value, secret.to_dict = get_secret_value, show
 
 
 def follow_stages(module: Any) -> None:

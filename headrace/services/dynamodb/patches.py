@@ -28,6 +28,7 @@ import msgspec
 from headrace.aws.calls.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.moto.current_cloud import CURRENT, use_clock
+from headrace.moto.patching import check_first
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import MOTO_LOCK, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
@@ -87,6 +88,8 @@ def patch() -> None:
     handler: Any = DynamoHandler
     for name in ("put_item", "update_item", "delete_item"):
         setattr(handler, name, _with_legacy(getattr(handler, name)))
+    for name in ("tag_resource", "untag_resource"):
+        setattr(handler, name, check_first(_check_tagged, getattr(handler, name)))
     expressions.patch(handler)
     handler.call_action = measured(handler.call_action)
     handler.create_table = _answer_creation(DynamoHandler.create_table)
@@ -99,6 +102,16 @@ def patch() -> None:
         "dynamodb",
         lambda _, state: {name: value for name, value in state.items() if name != TOKENS},
     )
+
+
+def _check_tagged(handler: Any) -> None:
+    """Refuse to tag what is no table: moto answers that it did. The sentence is assumed."""
+    arn = handler.body.get("ResourceArn")
+    if all(table.table_arn != arn for table in list(handler.dynamodb_backend.tables.values())):
+        raise AwsError(
+            "ResourceNotFoundException",
+            f"Requested resource not found: ResourcArn: {arn} not found",
+        )
 
 
 # --- rows -----------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from headrace.core.ports import CallerIdentity
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory import state_of_key
 from headrace.moto.other_accounts import refusal_of
+from headrace.moto.patching import check_first
 from headrace.services.logs.insights import Event, parse_query, render_value
 from headrace.services.logs.insights_expressions import QueryRefused, QueryTooLong
 
@@ -54,8 +55,19 @@ def patch() -> None:
     response.put_subscription_filter = _ask_destination(response.put_subscription_filter)
     response.describe_log_groups = _by_pattern(response.describe_log_groups)
     response.describe_log_streams = _with_one_group(response.describe_log_streams)
+    for name in ("tag_resource", "untag_resource", "list_tags_for_resource"):
+        setattr(response, name, check_first(_check_tagged, getattr(response, name)))
     group: Any = LogGroup
     group.get_log_events = _with_stream(group.get_log_events)
+
+
+def _check_tagged(response: Any) -> None:
+    """Refuse the tags of what does not exist: moto keeps them for any text. The sentence is assumed."""
+    backend, arn = response.logs_backend, str(response._get_param("resourceArn"))
+    kinds = ("groups", "destinations", "delivery_destinations", "delivery_sources", "deliveries")
+    known = (one.arn for kind in kinds for one in list(getattr(backend, kind).values()))
+    if arn.removesuffix(":*") not in known:
+        raise AwsError("ResourceNotFoundException", "The specified resource does not exist.")
 
 
 def _as_recorded(to_json: Any) -> Any:

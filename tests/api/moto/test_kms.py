@@ -275,3 +275,23 @@ def test_keys_of_several_regions_that_earlier_versions_made_decrypt_and_replicat
     kms.replicate_key(KeyId=key, ReplicaRegion="eu-west-1")
     shown = kms.describe_key(KeyId=key)["KeyMetadata"]["MultiRegionConfiguration"]
     assert shown["MultiRegionKeyType"] == "PRIMARY"
+
+
+def test_what_waited_for_its_deletion_is_gone_when_that_has_come(tmp_path: Path) -> None:
+    day_s = 24 * 3600
+    with MotoLab(tmp_path / "moto") as lab:
+        kms, secrets = lab.client("kms"), lab.client("secretsmanager")
+        key = _key(kms)
+        kms.create_alias(AliasName="alias/a", TargetKeyId=key)
+        kms.schedule_key_deletion(KeyId=key, PendingWindowInDays=7)
+        secrets.create_secret(Name="s", SecretString="old")
+        secrets.delete_secret(SecretId="s", RecoveryWindowInDays=7)
+        lab.clock.advance(7 * day_s - 60)
+        assert kms.describe_key(KeyId=key)["KeyMetadata"]["KeyState"] == "PendingDeletion"
+        assert _refusal(secrets.create_secret, Name="s")[0] == "InvalidRequestException"
+        lab.clock.advance(120)
+        assert _refusal(kms.cancel_key_deletion, KeyId=key)[0] == "NotFoundException"
+        assert _refusal(secrets.restore_secret, SecretId="s")[0] == "ResourceNotFoundException"
+        kms.create_alias(AliasName="alias/a", TargetKeyId=_key(kms))
+        secrets.create_secret(Name="s", SecretString="new")
+        assert secrets.get_secret_value(SecretId="s")["SecretString"] == "new"

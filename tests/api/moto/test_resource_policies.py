@@ -308,6 +308,21 @@ def test_a_role_needs_leave_for_the_destination_it_sends_logs_to(cloud: InProces
     assert arn in sentence
 
 
+@pytest.mark.parametrize("arn", ["garbage", QUEUE, "arn:aws:{}:us-east-1:000000000000:{}none"])
+def test_nothing_is_tagged_that_is_not_there(cloud: InProcessCloud, arn: str):
+    logs, dynamodb = cloud.client("logs"), cloud.client("dynamodb")
+    group, table = arn.format("logs", "log-group:"), arn.format("dynamodb", "table/")
+    tags = [{"Key": "a", "Value": "b"}]
+    for call, params in (
+        (dynamodb.tag_resource, {"ResourceArn": table, "Tags": tags}),
+        (dynamodb.untag_resource, {"ResourceArn": table, "TagKeys": ["a"]}),
+        (logs.tag_resource, {"resourceArn": group, "tags": {"a": "b"}}),
+        (logs.untag_resource, {"resourceArn": group, "tagKeys": ["a"]}),
+        (logs.list_tags_for_resource, {"resourceArn": group}),
+    ):
+        assert refusal(call, **params)[0] == "ResourceNotFoundException"
+
+
 def is_active(cloud: InProcessCloud, stream: str) -> bool:
     summary = cloud.client("kinesis").describe_stream_summary(StreamName=stream)
     return summary["StreamDescriptionSummary"]["StreamStatus"] == "ACTIVE"

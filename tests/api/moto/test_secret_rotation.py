@@ -119,3 +119,16 @@ def test_a_policy_is_validated_before_it_is_put(server: ServerProcess) -> None:
     answer = secrets.validate_resource_policy(ResourcePolicy='{"Version": "2012-10-17"}')
     assert answer["PolicyValidationPassed"] is False
     assert len(answer["ValidationErrors"]) == 1
+
+
+def test_a_read_is_noted_by_its_day(server: ServerProcess) -> None:
+    secrets: Any = server.client("secretsmanager")
+    secrets.create_secret(Name="read", SecretString="1")
+    assert "LastAccessedDate" not in secrets.describe_secret(SecretId="read")
+    secrets.batch_get_secret_value(SecretIdList=["read"])
+    day = secrets.describe_secret(SecretId="read")["LastAccessedDate"]
+    assert day.timestamp() % (24 * 60 * 60) == 0
+    listed = secrets.list_secrets(Filters=[{"Key": "name", "Values": ["read"]}])["SecretList"]
+    assert [one["LastAccessedDate"] for one in listed] == [day]
+    versions = secrets.list_secret_version_ids(SecretId="read")["Versions"]
+    assert [one["LastAccessedDate"] for one in versions] == [day]

@@ -165,14 +165,19 @@ def test_building_a_cloud_does_not_import_moto() -> None:
 
 
 def test_a_large_library_comes_with_its_first_use() -> None:
-    """cryptography takes 9 MB, and few requests to IAM and SNS need it."""
+    """cryptography takes 9 MB, AWS's policies take as much, and few requests to IAM and SNS need them."""
     program = (
         "import sys\n"
+        "looked = []\n"
+        "class Looker:\n"
+        "    def find_spec(name, *_): looked.append(name)\n"
+        "sys.meta_path.insert(0, Looker)\n"
         "from headrace.composition.moto_patches import PATCHES\n"
         "from headrace.moto.engine import start_empty\n"
         "start_empty(PATCHES)\n"
         "import moto.iam.models as iam, moto.sns.models as sns\n"
-        "assert 'cryptography' not in sys.modules\n"
+        "assert 'moto.iam.policy_validation' in looked\n"
+        "assert not {'cryptography', 'moto.iam.aws_managed_policies'} & set(looked)\n"
         "try: iam.x509.load_pem_x509_certificate(b'no certificate', iam.default_backend())\n"
         "except ValueError: pass\n"
         "else: raise AssertionError\n"

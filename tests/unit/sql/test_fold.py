@@ -322,6 +322,16 @@ def test_a_remainder_of_large_numbers_has_every_digit() -> None:
     assert [row["r"] for row in rows(result, "a")] == [7, -7]
 
 
+def test_quotes_of_a_delimited_record_stand_around_a_whole_field() -> None:
+    script = read_script(
+        "CREATE STREAM t (a VARCHAR, b INT) WITH (stream = 't', format = 'DELIMITED'); CREATE STREAM o AS SELECT * FROM t;"
+    )
+    texts = ('"a"b,1', '"" ,2', 'x,"3', 'a"b"c,4', '"""y""",5')
+    result = run(script, [("t", Record(data)) for data in texts])
+    assert rows(result, "o") == [{"a": 'a"b"c', "b": 4}, {"a": '"y"', "b": 5}]
+    assert result.unreadable == {"t": 3}
+
+
 def test_a_delimited_record_is_one_line() -> None:
     script = read_script(
         "CREATE STREAM t (a VARCHAR, b INT) WITH (stream = 't', format = 'DELIMITED'); CREATE STREAM o AS SELECT * FROM t;"
