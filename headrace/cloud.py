@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from headrace.aws.server.server import Server
 from headrace.aws.server.tls import Tls
-from headrace.composition.parts import build_parts
+from headrace.composition.parts import build_foundation, build_parts
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
 from headrace.core.evaluation import stop_evaluations
@@ -76,17 +76,11 @@ class Cloud:
         self.ids = ids or Ids()
         config.data_dir.mkdir(parents=True, exist_ok=True)
         self._lock_file = lock(config.data_dir)
-        check_no_repair_is_half_done(config.data_dir)
-        self.database = Database(
-            config.data_dir / STATE_FILE,
-            fsync=config.durability == "fsync",
-            reserves=not is_temporary,
-        )
-        check_database(config.data_dir, self.database)
+        self.database = _open_database(config, reserves=not is_temporary)
         self.supervisor = supervisor or Supervisor(self.clock)
         keep_log_groups_within(events=config.log_group_events, mib=config.log_group_mib)
         self.tls = Tls(config.data_dir / TLS_FOLDER, lambda: self.config.endpoint_host)
-        parts = self._parts = build_parts(
+        base = build_foundation(
             config,
             clock=self.clock,
             ids=self.ids,
@@ -96,8 +90,8 @@ class Cloud:
             warms_up=warms_up,
             endpoint_url=self.endpoint_url,
             tls=self.tls,
-            is_started=lambda: self._started,
         )
+        parts = self._parts = build_parts(base, is_started=lambda: self._started)
         self.moto, self.gateway, self.decisions = parts.moto.engine, parts.gateway, parts.decisions
         self.sessions, self.keys, self.report = parts.sessions, parts.keys, parts.report
         services = parts.services
@@ -190,6 +184,16 @@ class Cloud:
         self.database.close()
         self._lock_file.close()
         self._started = False
+
+
+def _open_database(config: Config, *, reserves: bool) -> Database:
+    """Return the database of a locked data directory, checked. Raises DataDirUnusable."""
+    check_no_repair_is_half_done(config.data_dir)
+    database = Database(
+        config.data_dir / STATE_FILE, fsync=config.durability == "fsync", reserves=reserves
+    )
+    check_database(config.data_dir, database)
+    return database
 
 
 def server_for(cloud: Cloud) -> Server:

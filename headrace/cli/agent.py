@@ -63,10 +63,7 @@ def agent(
     # Hundreds of thousands of events wait in channels: looking at them again and again is half of the time of a line.
     collect_garbage_seldom()
     from headrace.agent.kinesis_agent import read_agent_json
-    from headrace.agent.positions import PositionsDamaged
     from headrace.agent.properties import ConfigurationError
-    from headrace.agent.running import Agent
-    from headrace.core.clock import SystemClock
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     try:
@@ -93,9 +90,20 @@ def agent(
         for flow in settings.flows:
             click.echo(f"{flow.id}")
         return
-    stop = threading.Event()
+    _run_kinesis_agent(
+        settings, aggregate=aggregate, once=once, endpoint_url=endpoint_url, region=region, aws=aws
+    )
 
-    reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
+
+def _run_kinesis_agent(
+    settings: AgentSettings, *, aggregate: bool, once: bool, **reach: Any
+) -> None:
+    """Send what an agent.json's flows find, until a signal, and say how much. Raises ClickException."""
+    from headrace.agent.positions import PositionsDamaged
+    from headrace.agent.running import Agent
+    from headrace.core.clock import SystemClock
+
+    stop = threading.Event()
     metrics = _metrics(settings, reach)
 
     def make_sender(flow: Flow) -> Sender:

@@ -11,7 +11,7 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
@@ -26,6 +26,9 @@ from headrace.cli.options import (
 )
 from headrace.cli.stream_names import explain_stream
 from headrace.core.extras import install_command
+
+if TYPE_CHECKING:
+    from headrace.cdc.capture import Settings
 
 FORMATS = ("debezium", "dms", "plain")
 _NAMES = "of lower-case letters, digits and underscores"
@@ -130,49 +133,60 @@ def cdc(
     if (stream is None) == (into is None):
         raise fail("Give either --stream, or --into with another database.")
     _check_names([url] if into is None else [url, into], slot, tables)
+    _require_client()
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    # Before all rows are read, not after them.
     try:
-        import psycopg
+        state.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise fail(f"--state {state} cannot be made: {error.strerror}.") from error
+    from headrace.cdc.capture import Settings
+
+    settings = Settings(
+        url, slot, publication, tables, snapshot=snapshot, most_wal_bytes=most_wal_mib << 20,
+        once=once,
+    )  # fmt: skip
+    reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
+
+    def make_sink() -> Any:
+        if stream is None:
+            from headrace.cdc.table_sink import TableSink
+
+            return TableSink(str(into), slot)
+        return _stream_sink(
+            url, stream, format_, partition_by, aggregate=aggregate, large_to=large_to,
+            record_bytes=record_kib << 10, reach=reach,
+        )  # fmt: skip
+
+    count = _capture(settings, make_sink, state / f"{slot}.json")
+    click.echo(f"{count:,} changes were captured", err=True)
+
+
+def _require_client() -> None:
+    try:
+        importlib.import_module("psycopg")
     except ImportError as error:
         raise fail(
             f"headrace cdc needs a client of PostgreSQL: {install_command('cdc')}."
         ) from error
+
+
+def _capture(settings: Settings, make_sink: Callable[[], Any], progress: Path) -> int:
+    """Capture until the end or a signal, and return how many changes the sink took. Raises ClickException."""
+    import psycopg
     from botocore.exceptions import BotoCoreError, ClientError
 
-    from headrace.cdc.capture import Capture, Settings
+    from headrace.cdc.capture import Capture
     from headrace.cdc.capture import explain as explain_postgres
     from headrace.cdc.events import CaptureError
     from headrace.cdc.table_sink import ProgressFile
     from headrace.client.clock import SystemClock
 
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    logging.getLogger("botocore").setLevel(logging.WARNING)
-    settings = Settings(
-        url,
-        slot,
-        publication,
-        tables,
-        snapshot=snapshot,
-        most_wal_bytes=most_wal_mib << 20,
-        once=once,
-    )
-    reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
     sink: Any = None
     try:
-        # Before all rows are read, not after them.
-        state.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise fail(f"--state {state} cannot be made: {error.strerror}.") from error
-    try:
-        if stream is not None:
-            sink = _stream_sink(
-                url, stream, format_, partition_by, aggregate=aggregate, large_to=large_to,
-                record_bytes=record_kib << 10, reach=reach,
-            )  # fmt: skip
-        else:
-            from headrace.cdc.table_sink import TableSink
-
-            sink = TableSink(str(into), slot)
-        capture = Capture(settings, sink, ProgressFile(state / f"{slot}.json"), SystemClock())
+        sink = make_sink()
+        capture = Capture(settings, sink, ProgressFile(progress), SystemClock())
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, _stopper(capture))
@@ -187,7 +201,7 @@ def cdc(
         if sink is not None:
             sink.close()
     assert sink is not None
-    click.echo(f"{sink.count:,} changes were captured", err=True)
+    return int(sink.count)
 
 
 def _stopper(capture: Any) -> Callable[[int, Any], None]:

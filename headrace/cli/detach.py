@@ -9,6 +9,7 @@ import threading
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
@@ -96,30 +97,35 @@ def start_in_background(config: Config, *, ephemeral: bool) -> None:
         start_new_session=True,
         pass_fds=() if folder is None else (folder.descriptor,),
     )
+    status = _wait_until_healthy(child, data_dir, asked)
+    if status is not None:
+        _say_how_to_use(config, status, ephemeral=ephemeral)
+        return
+    has_ended = child.poll() is not None
+    log.seek(0)
+    lines = log.read().decode(errors="replace").strip().splitlines() if has_ended else []
+    _end(child, folder)
+    if asked:
+        context.exit(asked.exit_code)
+    if has_ended:
+        raise fail((lines[-1] if lines else "it ended at once").removeprefix("Error: "))
+    raise fail(
+        f"headrace was not healthy after {START_WITHIN_S:.0f} s and is stopped; see {log_path}"
+    )
+
+
+def _wait_until_healthy(
+    child: subprocess.Popen[bytes], data_dir: Path, asked: StopSignals
+) -> dict[str, Any] | None:
+    """Return the status of a cloud that has started; None when it ended, took too long, or a signal came."""
     clock, never = SystemClock(), threading.Event()
     deadline_s, say_at_s = clock.monotonic_s() + START_WITHIN_S, clock.monotonic_s() + SAY_EVERY_S
-    while clock.monotonic_s() < deadline_s:
-        if asked:
-            _end(child, folder)
-            context.exit(asked.exit_code)
+    while clock.monotonic_s() < deadline_s and not asked:
         status = health(data_dir)
         if status is not None and status["status"] in ("ok", "failed"):
-            without = "" if status["moto"] == "ready" else ", without moto's services"
-            click.echo(
-                f"headrace is listening on {status['endpoint_url']} (pid {status['pid']}){without}"
-                f"{devices_sentence(status.get('mqtt'))}"
-            )
-            print_losses(status)
-            for line in how_to_use(config, status["endpoint_url"]):
-                click.echo(line)
-            if ephemeral:
-                click.echo(f"stop it with: headrace down --data-dir {data_dir}")
-            return
+            return status
         if child.poll() is not None:
-            log.seek(0)
-            lines = log.read().decode(errors="replace").strip().splitlines()
-            _end(child, folder)
-            raise fail((lines[-1] if lines else "it ended at once").removeprefix("Error: "))
+            return None
         if status is not None and status["status"] == "loading":
             # It is still loading: a large journal of an older headrace takes long, but only once.
             deadline_s = clock.monotonic_s() + START_WITHIN_S
@@ -127,10 +133,20 @@ def start_in_background(config: Config, *, ephemeral: bool) -> None:
                 say_at_s += SAY_EVERY_S
                 click.echo(f"loading the state of moto's services: {moto_progress(status)}")
         clock.wait(never, LOOK_EVERY_S)
-    _end(child, folder)
-    raise fail(
-        f"headrace was not healthy after {START_WITHIN_S:.0f} s and is stopped; see {log_path}"
+    return None
+
+
+def _say_how_to_use(config: Config, status: dict[str, Any], *, ephemeral: bool) -> None:
+    without = "" if status["moto"] == "ready" else ", without moto's services"
+    click.echo(
+        f"headrace is listening on {status['endpoint_url']} (pid {status['pid']}){without}"
+        f"{devices_sentence(status.get('mqtt'))}"
     )
+    print_losses(status)
+    for line in how_to_use(config, status["endpoint_url"]):
+        click.echo(line)
+    if ephemeral:
+        click.echo(f"stop it with: headrace down --data-dir {config.data_dir}")
 
 
 def _end(child: subprocess.Popen[bytes], folder: HeldFolder | None) -> None:

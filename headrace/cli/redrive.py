@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -111,8 +112,6 @@ def redrive(
     the progress is kept in the bucket, under headrace-redrive/. From a queue, a message is deleted after its records
     were sent.
     """
-    from botocore.exceptions import BotoCoreError, ClientError
-
     where = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
     selection = _Wanted(codes, _time_of(since, "--since"), _time_of(until, "--until"))
     function = None if fix is None else _function(fix)
@@ -125,7 +124,7 @@ def redrive(
         return
     name, prefix = _bucket_of(source)
     bucket = Bucket(client("s3", **cast("Any", where)), name, prefix, backup=backup)
-    try:
+    with _explained():
         again = None if to is None else _copier(to, copy_role, where)
         target = None if to is None or again is not None else _target(to, key, where)
         if again is not None and (codes or since or until or fix or backup or uncertain_again):
@@ -142,30 +141,36 @@ def redrive(
             chosen = (line for _, lines in _choose_records(bucket, selection) for line in lines)
             _show_what_the_fix_makes(chosen, function)
             return
-        done = RedriveCounts()
-        try:
-            for object_key, lines in _choose_records(bucket, selection):
-                redrive_object(
-                    bucket,
-                    object_key,
-                    lines,
-                    target,
-                    fix=function,
-                    again=uncertain_again,
-                    done=done,
-                )
-        finally:
-            click.echo(_summary(done, target))
-    except Unreadable as error:
+        _redrive_bucket(bucket, selection, function, target, again=uncertain_again)
+
+
+@contextlib.contextmanager
+def _explained() -> Generator[None]:
+    """End the command with one sentence when S3, the target or a warehouse refuses, or cannot be reached."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except (Unreadable, NotCopied) as error:
         raise fail(f"{error}.") from error
     except NotSent as error:
         raise fail(
             f"{error}; run the command again later: it continues where it stopped."
         ) from error
-    except NotCopied as error:
-        raise fail(f"{error}.") from error
     except (BotoCoreError, ClientError, OSError) as error:
         raise explain(error) from error
+
+
+def _redrive_bucket(
+    bucket: Bucket, selection: _Wanted, fix: Fix | None, target: Target, *, again: bool
+) -> None:
+    """Send a bucket's failed records, and say how many; `again`: those too of which a killed run left no word."""
+    done = RedriveCounts()
+    try:
+        for object_key, lines in _choose_records(bucket, selection):
+            redrive_object(bucket, object_key, lines, target, fix=fix, again=again, done=done)
+    finally:
+        click.echo(_summary(done, target))
     if done.uncertain:
         raise fail(
             f"{done.uncertain} records were being sent when an earlier run was killed, and may have arrived or not;"

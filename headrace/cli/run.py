@@ -13,6 +13,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -212,8 +213,7 @@ def _serve(config: Config, asked: StopSignals, *, says_how_to_use: bool) -> None
     """Run a cloud until a signal stops it."""
     _allow_many_files()
     from headrace.aws.server.server import bind
-    from headrace.aws.signatures.access_keys import KeysRefused
-    from headrace.cloud import Cloud, DataDirInUse, server_for
+    from headrace.cloud import server_for
     from headrace.store.data_dir import DataDirUnusable, explain_folder_errors
     from headrace.store.memory import FreedMemory, exclude_from_garbage_collection
 
@@ -227,19 +227,7 @@ def _serve(config: Config, asked: StopSignals, *, says_how_to_use: bool) -> None
             said += f"; a headrace{folder} (pid {page['pid']}) listens there, choose another --port"
         raise fail(f"{said}.") from error
     config = replace(config, port=int(bound.getsockname()[1]))
-    try:
-        with explain_folder_errors(config.data_dir):
-            cloud = Cloud(config)
-    except (DataDirUnusable, KeysRefused) as error:
-        bound.close()
-        raise fail(str(error)) from error
-    except DataDirInUse as error:
-        bound.close()
-        running = health(config.data_dir)
-        if running is not None:
-            second = explain_second(config.data_dir, running["endpoint_url"], config.port)
-            raise fail(second) from error
-        raise fail(f"{error}; stop it first: headrace down --data-dir {config.data_dir}") from error
+    cloud = _build_cloud(config, bound)
 
     async def run() -> None:
         stop = asyncio.Event()
@@ -273,6 +261,27 @@ def _serve(config: Config, asked: StopSignals, *, says_how_to_use: bool) -> None
         with contextlib.suppress(OSError):
             (config.data_dir / RUN_FILE).unlink(missing_ok=True)
         cloud.stop()
+
+
+def _build_cloud(config: Config, bound: socket.socket) -> Cloud:
+    """Return a cloud on its data directory; raises ClickException, with the socket closed, when it cannot be used."""
+    from headrace.aws.signatures.access_keys import KeysRefused
+    from headrace.cloud import Cloud, DataDirInUse
+    from headrace.store.data_dir import DataDirUnusable, explain_folder_errors
+
+    try:
+        with explain_folder_errors(config.data_dir):
+            return Cloud(config)
+    except (DataDirUnusable, KeysRefused) as error:
+        bound.close()
+        raise fail(str(error)) from error
+    except DataDirInUse as error:
+        bound.close()
+        running = health(config.data_dir)
+        if running is not None:
+            second = explain_second(config.data_dir, running["endpoint_url"], config.port)
+            raise fail(second) from error
+        raise fail(f"{error}; stop it first: headrace down --data-dir {config.data_dir}") from error
 
 
 async def _start_devices(cloud: Cloud) -> str:

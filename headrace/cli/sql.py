@@ -307,33 +307,14 @@ def run(
 
     A stream that a query writes to and that is not there is made, on demand; so are those of late rows and errors.
     """
-    script = _read(queries, dialect, endpoint_url=endpoint_url, region=region, aws=aws)
+    reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
+    script = _read(queries, dialect, **reach)
     _warn(script)
     source = _compile(script, queries)
-    if errors in _read_streams(script):
-        raise fail(
-            f"the queries read {errors}, and so the records of --errors: name another stream"
-        )
-    if packages is None and any(query.match is not None for query in script.queries):
-        raise fail(
-            "MATCH_RECOGNIZE needs pandas and PyArrow in the job, which EMR's images lack: --packages packages.zip, of "
-            "`pip install --target packages pandas pyarrow && cd packages && zip -r ../packages.zip .` for EMR's Python"
-        )
-    if checkpoint is None and aws:
-        raise fail(
-            "--aws needs --checkpoint: a folder in your bucket, such as s3://BUCKET/checkpoints/delays/"
-        )
-    kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
-    for stream in _sources(script):
-        with explain_stream_errors(kinesis, stream):
-            kinesis.describe_stream_summary(StreamName=stream)
+    _check_options(script, errors=errors, packages=packages, checkpoint=checkpoint, aws=aws)
     name = queries.resolve().stem
     checkpoint = f"{(checkpoint or _checkpoint(region, name)).rstrip('/')}/"
-    _check_progress(
-        script, checkpoint, client("s3", endpoint_url=endpoint_url, region=region, aws=aws)
-    )
-    for stream in (*_targets(script), *([errors] if errors else ())):
-        _make_stream(kinesis, stream)
+    _prepare_cloud(script, checkpoint, errors, reach)
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder) / f"{name}.py"
         job.write_text(source, encoding="utf-8")
@@ -349,10 +330,40 @@ def run(
             cluster_id=cluster_id,
             bucket=bucket,
             **({} if packages is None else _unpacking_options(packages)),
-            endpoint_url=endpoint_url,
-            region=region,
-            aws=aws,
+            **reach,
         )
+
+
+def _check_options(
+    script: Script, *, errors: str | None, packages: Path | None, checkpoint: str | None, aws: bool
+) -> None:
+    """End the command if the queries cannot run with its options."""
+    if errors in _read_streams(script):
+        raise fail(
+            f"the queries read {errors}, and so the records of --errors: name another stream"
+        )
+    if packages is None and any(query.match is not None for query in script.queries):
+        raise fail(
+            "MATCH_RECOGNIZE needs pandas and PyArrow in the job, which EMR's images lack: --packages packages.zip, of "
+            "`pip install --target packages pandas pyarrow && cd packages && zip -r ../packages.zip .` for EMR's Python"
+        )
+    if checkpoint is None and aws:
+        raise fail(
+            "--aws needs --checkpoint: a folder in your bucket, such as s3://BUCKET/checkpoints/delays/"
+        )
+
+
+def _prepare_cloud(
+    script: Script, checkpoint: str, errors: str | None, reach: dict[str, Any]
+) -> None:
+    """Make the streams that the queries write; ends the command if they lack streams to read, or cannot go on."""
+    kinesis = client("kinesis", **reach)
+    for stream in _sources(script):
+        with explain_stream_errors(kinesis, stream):
+            kinesis.describe_stream_summary(StreamName=stream)
+    _check_progress(script, checkpoint, client("s3", **reach))
+    for stream in (*_targets(script), *([errors] if errors else ())):
+        _make_stream(kinesis, stream)
 
 
 def _unpacking_options(packages: Path) -> dict[str, Any]:

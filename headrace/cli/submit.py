@@ -138,12 +138,9 @@ def submit(
     )
     if dry_run:
         role = role or submit_plan.role_arn("ACCOUNT")
-        last = (
-            plan.serverless_command(application_id or "APPLICATION", role)
-            if serverless
-            else plan.step_command(cluster_id or "j-CLUSTER")
-        )
-        click.echo("\n".join([*upload_commands(plan.uris, region), last]))
+        run = plan.serverless_command(application_id or "APPLICATION", role)
+        step = plan.step_command(cluster_id or "j-CLUSTER")
+        click.echo("\n".join([*upload_commands(plan.uris, region), run if serverless else step]))
         return
 
     def make(service: str) -> Any:

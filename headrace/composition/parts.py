@@ -191,31 +191,9 @@ class Parts:
     entrance: Entrance
 
 
-def build_parts(
-    config: Config,
-    *,
-    clock: Clock,
-    ids: Ids,
-    database: Database,
-    supervisor: Supervisor,
-    environments: MakeEnvironment | None,
-    warms_up: bool,
-    endpoint_url: Callable[[], str],
-    tls: Tls,
-    is_started: Callable[[], bool],
-) -> Parts:
-    """Return a cloud's parts; see `Cloud` for the arguments. Nothing runs yet."""
-    base = _build_foundation(
-        config,
-        clock=clock,
-        ids=ids,
-        database=database,
-        supervisor=supervisor,
-        environments=environments,
-        warms_up=warms_up,
-        endpoint_url=endpoint_url,
-        tls=tls,
-    )
+def build_parts(base: Foundation, *, is_started: Callable[[], bool]) -> Parts:
+    """Return a cloud's parts on their foundation. Nothing runs yet."""
+    config, clock, ids = base.config, base.clock, base.ids
     gateway, engine = base.gateway, base.moto.engine
     decisions = build_decisions(base)
     gateway.ask_first(None if config.iam == "off" else decisions, decisions)
@@ -224,34 +202,14 @@ def build_parts(
         gateway.register(api)
     apis = ExecuteApi(
         engine.warm_up, functions=services.lambda_, control=gateway, clock=clock, ids=ids,
-        metrics=base.metrics, host=lambda: urlsplit(endpoint_url()).hostname or "",
+        metrics=base.metrics, host=lambda: urlsplit(base.endpoint_url()).hostname or "",
     )  # fmt: skip
     mqtt = Mqtt(
-        config, database=database, clock=clock, ids=ids, engine=engine, tls=tls,
+        config, database=base.database, clock=clock, ids=ids, engine=engine, tls=base.tls,
         note=decisions.note_decided,
     )  # fmt: skip
     handled = Handled()
-    engine.connect(
-        Connections(
-            functions=services.lambda_.invoke_for_service,
-            function_calls=services.lambda_,
-            control=gateway,
-            guard=decisions,
-            search=services.search,
-            storage=TableStorage(services.s3, clock),
-            warehouses=services.warehouses,
-            executions=base.moto.executions,
-            queries=services.athena,
-            apis=apis.answer_call,
-            devices=mqtt.broker,
-            metrics=base.metrics,
-            logs=base.logs,
-            handled=handled,
-            stream_changed=base.moto.table_streams.changed,
-            before_policies_change=decisions.decide_waiting,
-            endpoint_url=base.endpoint_url,
-        )
-    )
+    engine.connect(_build_connections(base, services, decisions, apis, mqtt, handled))
     history = HistoryOnDemand(clock, config.data_dir)
     dashboard = build_dashboard(base, services, decisions, handled)
     entrance = _build_entrance(
@@ -283,7 +241,37 @@ def build_parts(
     )
 
 
-def _build_foundation(
+def _build_connections(
+    base: Foundation,
+    services: Services,
+    decisions: Decisions,
+    apis: ExecuteApi,
+    mqtt: Mqtt,
+    handled: Handled,
+) -> Connections:
+    """Return what moto's services use of the others."""
+    return Connections(
+        functions=services.lambda_.invoke_for_service,
+        function_calls=services.lambda_,
+        control=base.gateway,
+        guard=decisions,
+        search=services.search,
+        storage=TableStorage(services.s3, base.clock),
+        warehouses=services.warehouses,
+        executions=base.moto.executions,
+        queries=services.athena,
+        apis=apis.answer_call,
+        devices=mqtt.broker,
+        metrics=base.metrics,
+        logs=base.logs,
+        handled=handled,
+        stream_changed=base.moto.table_streams.changed,
+        before_policies_change=decisions.decide_waiting,
+        endpoint_url=base.endpoint_url,
+    )
+
+
+def build_foundation(
     config: Config,
     *,
     clock: Clock,
@@ -295,6 +283,7 @@ def _build_foundation(
     endpoint_url: Callable[[], str],
     tls: Tls,
 ) -> Foundation:
+    """Return what the parts stand on; see `Cloud` for the arguments."""
     sessions = RoleSessions(session_secret(config.data_dir, ids.bytes(32)))
     moto = build_moto(
         database=database,
@@ -304,11 +293,9 @@ def _build_foundation(
         sessions=sessions,
         strict=config.strict,
     )
-    keys = (
-        build_key_ring(config, ids=ids, moto=moto.engine, sessions=sessions)
-        if config.auth
-        else None
-    )
+    keys = None
+    if config.auth:
+        keys = build_key_ring(config, ids=ids, moto=moto.engine, sessions=sessions)
     authentication = None if keys is None else Authentication(keys)
     gateway = Gateway(
         clock=clock,

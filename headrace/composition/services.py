@@ -188,49 +188,12 @@ class _Roles:
 
 def build_services(base: Foundation, decisions: Decisions) -> Services:
     """Return the services, each built once, after those whose ports it takes."""
-    memory = base.moto.engine.memory
-    s3 = build_s3(
-        data_dir=base.config.data_dir,
-        clock=base.clock,
-        ids=base.ids,
-        database=base.database,
-        durability=base.config.durability,
-        keys=KmsKeys(base.gateway),
-        targets=ServiceTargets(base.gateway),
-        guard=decisions,
-        has_principal=memory.has_principal,
-    )
+    s3 = _build_s3(base, decisions)
     objects = S3Objects(s3)
-    kinesis = build_kinesis(
-        data_dir=base.config.data_dir,
-        clock=base.clock,
-        ids=base.ids,
-        database=base.database,
-        supervisor=base.supervisor,
-        durability=base.config.durability,
-        metrics=base.metrics,
-        state_delay_ms=base.config.state_delay_ms,
-        limits=base.config.limits,
-        faults=base.gateway.faults,
-        keys=memory,
-        has_principal=memory.has_principal,
-        logs=base.logs,
-        guard=decisions,
-    )
+    kinesis = _build_kinesis(base, decisions)
     streams = StreamRouter({"kinesis": kinesis.reader, "dynamodb": base.moto.table_streams})
-    queues = Queues(base.gateway, memory.queue_is_empty)
+    queues = Queues(base.gateway, base.moto.engine.memory.queue_is_empty)
     lambda_ = _build_lambda(base, decisions, objects=objects, streams=streams, queues=queues)
-    pipes = Pipes(
-        PipeServices(
-            state=base.moto.engine,
-            supervisor=base.supervisor,
-            clock=base.clock,
-            control=base.gateway,
-            streams=streams,
-            queues=queues,
-            positions=Positions(base.database),
-        )
-    )
     search = _build_search(base)
     warehouses = _build_warehouses(base, objects)
     firehose = _build_firehose(
@@ -249,24 +212,13 @@ def build_services(base: Foundation, decisions: Decisions) -> Services:
         access=RoleAccess(base.gateway, decisions, base.config.iam),
     )
     sparks = Sparks(installed=base.config.spark == "installed", strict=base.config.strict)
-    cloudformation = build_cloudformation(
-        clock=base.clock,
-        ids=base.ids,
-        database=base.database,
-        supervisor=base.supervisor,
-        control=base.gateway,
-        objects=objects,
-        functions=lambda_.invoker,
-        endpoint_url=base.endpoint_url,
-        answers_url=lambda: _answers_url(base),
-        strict=base.config.strict,
-    )
+    cloudformation = _build_cloudformation(base, objects=objects, functions=lambda_.invoker)
     return Services(
         s3=s3,
         objects=objects,
         kinesis=kinesis,
         lambda_=lambda_,
-        pipes=pipes,
+        pipes=_build_pipes(base, streams=streams, queues=queues),
         search=search,
         warehouses=warehouses,
         redshift_serverless=build_redshift_serverless(
@@ -288,16 +240,85 @@ def build_services(base: Foundation, decisions: Decisions) -> Services:
             types=cloudformation.single_resources,
         ),
         tagging=build_tagging(base.gateway),
-        athena=Queries(
-            control=base.gateway,
-            objects=objects,
-            guard=decisions,
+        athena=_build_athena(base, decisions, objects),
+    )
+
+
+def _build_s3(base: Foundation, decisions: Decisions) -> S3:
+    return build_s3(
+        data_dir=base.config.data_dir,
+        clock=base.clock,
+        ids=base.ids,
+        database=base.database,
+        durability=base.config.durability,
+        keys=KmsKeys(base.gateway),
+        targets=ServiceTargets(base.gateway),
+        guard=decisions,
+        has_principal=base.moto.engine.memory.has_principal,
+    )
+
+
+def _build_kinesis(base: Foundation, decisions: Decisions) -> Kinesis:
+    memory = base.moto.engine.memory
+    return build_kinesis(
+        data_dir=base.config.data_dir,
+        clock=base.clock,
+        ids=base.ids,
+        database=base.database,
+        supervisor=base.supervisor,
+        durability=base.config.durability,
+        metrics=base.metrics,
+        state_delay_ms=base.config.state_delay_ms,
+        limits=base.config.limits,
+        faults=base.gateway.faults,
+        keys=memory,
+        has_principal=memory.has_principal,
+        logs=base.logs,
+        guard=decisions,
+    )
+
+
+def _build_pipes(base: Foundation, *, streams: StreamRouter, queues: Queues) -> Pipes:
+    return Pipes(
+        PipeServices(
+            state=base.moto.engine,
+            supervisor=base.supervisor,
             clock=base.clock,
-            store=lambda change: base.moto.engine.change_unwatched(change, "athena"),
-            begin=begin,
-            finish=finish,
-            temp_dir=base.config.data_dir / "tmp",
-        ),
+            control=base.gateway,
+            streams=streams,
+            queues=queues,
+            positions=Positions(base.database),
+        )
+    )
+
+
+def _build_cloudformation(
+    base: Foundation, *, objects: S3Objects, functions: FunctionInvoker
+) -> CloudFormation:
+    return build_cloudformation(
+        clock=base.clock,
+        ids=base.ids,
+        database=base.database,
+        supervisor=base.supervisor,
+        control=base.gateway,
+        objects=objects,
+        functions=functions,
+        endpoint_url=base.endpoint_url,
+        answers_url=lambda: _answers_url(base),
+        strict=base.config.strict,
+    )
+
+
+def _build_athena(base: Foundation, decisions: Decisions, objects: S3Objects) -> Queries:
+    return Queries(
+        control=base.gateway,
+        objects=objects,
+        guard=decisions,
+        clock=base.clock,
+        store=lambda change: base.moto.engine.change_unwatched(change, "athena"),
+        begin=begin,
+        finish=finish,
+        temp_dir=base.config.data_dir / "tmp",
     )
 
 

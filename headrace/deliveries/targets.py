@@ -59,60 +59,78 @@ def target_call(
     parts = arn.split(":", 5)
     service = parts[2] if len(parts) == 6 else ""
     name = parts[5] if len(parts) == 6 else ""
-    if service == "lambda":
-        kind = "RequestResponse" if waits else "Event"
-        params = {"FunctionName": arn, "InvocationType": kind, "Payload": payload.encode()}
-        return TargetCall("lambda", "Invoke", params)
-    if service == "sqs":
-        params = {"QueueUrl": f"http://localhost/{parts[4]}/{name}", "MessageBody": payload}
-        for member in ("MessageGroupId", "MessageDeduplicationId"):
-            if parameters.get(member):
-                params[member] = parameters[member]
-        return TargetCall("sqs", "SendMessage", params)
-    if service == "sns":
-        return TargetCall("sns", "Publish", {"TopicArn": arn, "Message": payload})
-    if service == "kinesis":
-        params = {
-            "StreamARN": arn,
-            "StreamName": name.removeprefix("stream/"),
-            "PartitionKey": str(parameters.get("PartitionKey") or source)[:256],
-            "Data": payload.encode(),
-        }
-        return TargetCall("kinesis", "PutRecord", params)
-    if service == "firehose":
-        stream = name.removeprefix("deliverystream/")
-        record = {"Data": payload.encode()}
-        params = {"DeliveryStreamName": stream, "Record": record}
-        return TargetCall("firehose", "PutRecord", params)
-    if service == "states":
-        params = {"stateMachineArn": arn, "input": payload}
-        operation = "StartSyncExecution" if waits else "StartExecution"
-        return TargetCall("stepfunctions", operation, params)
-    if service == "events":
-        entry = {
-            "Source": parameters.get("Source") or source,
-            "DetailType": parameters.get("DetailType") or f"Event from {source}",
-            "Detail": payload,
-            "EventBusName": arn,
-            "Resources": list(parameters.get("Resources") or []),
-            **({"Time": _time(parameters["Time"])} if parameters.get("Time") else {}),
-        }
-        return TargetCall("events", "PutEvents", {"Entries": [entry]})
-    if service == "logs":
-        params = {
-            "logGroupName": name.removeprefix("log-group:").removesuffix(":*"),
-            "logStreamName": parameters.get("LogStreamName") or "pipes",
-            "logEvents": [
-                {
-                    "timestamp": _milliseconds(parameters.get("Timestamp", now_ms)),
-                    "message": payload,
-                }
-            ],
-        }
-        return TargetCall("logs", "PutLogEvents", params)
-    if service == "scheduler" and name.startswith("aws-sdk:"):
-        return _any_call(name, payload)
-    raise AwsError("UnsupportedTarget", f"{arn}: {UNSUPPORTED}")
+    match service:
+        case "lambda":
+            kind = "RequestResponse" if waits else "Event"
+            params = {"FunctionName": arn, "InvocationType": kind, "Payload": payload.encode()}
+            return TargetCall("lambda", "Invoke", params)
+        case "sqs":
+            return _message_call(f"http://localhost/{parts[4]}/{name}", payload, parameters)
+        case "sns":
+            return TargetCall("sns", "Publish", {"TopicArn": arn, "Message": payload})
+        case "kinesis":
+            return _record_call(arn, payload, str(parameters.get("PartitionKey") or source))
+        case "firehose":
+            stream = name.removeprefix("deliverystream/")
+            params = {"DeliveryStreamName": stream, "Record": {"Data": payload.encode()}}
+            return TargetCall("firehose", "PutRecord", params)
+        case "states":
+            operation = "StartSyncExecution" if waits else "StartExecution"
+            params = {"stateMachineArn": arn, "input": payload}
+            return TargetCall("stepfunctions", operation, params)
+        case "events":
+            return _event_call(arn, payload, parameters, source)
+        case "logs":
+            group = name.removeprefix("log-group:").removesuffix(":*")
+            return _log_event_call(group, payload, parameters, now_ms)
+        case "scheduler" if name.startswith("aws-sdk:"):
+            return _any_call(name, payload)
+        case _:
+            raise AwsError("UnsupportedTarget", f"{arn}: {UNSUPPORTED}")
+
+
+def _message_call(queue_url: str, payload: str, parameters: Mapping[str, Any]) -> TargetCall:
+    params = {"QueueUrl": queue_url, "MessageBody": payload}
+    for member in ("MessageGroupId", "MessageDeduplicationId"):
+        if parameters.get(member):
+            params[member] = parameters[member]
+    return TargetCall("sqs", "SendMessage", params)
+
+
+def _record_call(stream_arn: str, payload: str, partition_key: str) -> TargetCall:
+    params = {
+        "StreamARN": stream_arn,
+        "StreamName": stream_arn.split(":", 5)[5].removeprefix("stream/"),
+        "PartitionKey": partition_key[:256],
+        "Data": payload.encode(),
+    }
+    return TargetCall("kinesis", "PutRecord", params)
+
+
+def _event_call(
+    bus_arn: str, payload: str, parameters: Mapping[str, Any], source: str
+) -> TargetCall:
+    entry = {
+        "Source": parameters.get("Source") or source,
+        "DetailType": parameters.get("DetailType") or f"Event from {source}",
+        "Detail": payload,
+        "EventBusName": bus_arn,
+        "Resources": list(parameters.get("Resources") or []),
+        **({"Time": _time(parameters["Time"])} if parameters.get("Time") else {}),
+    }
+    return TargetCall("events", "PutEvents", {"Entries": [entry]})
+
+
+def _log_event_call(
+    group: str, payload: str, parameters: Mapping[str, Any], now_ms: int
+) -> TargetCall:
+    at_ms = _milliseconds(parameters.get("Timestamp", now_ms))
+    params = {
+        "logGroupName": group,
+        "logStreamName": parameters.get("LogStreamName") or "pipes",
+        "logEvents": [{"timestamp": at_ms, "message": payload}],
+    }
+    return TargetCall("logs", "PutLogEvents", params)
 
 
 def _milliseconds(value: Any) -> int:

@@ -68,90 +68,93 @@ def _matches(resource: str, patterns: list[str]) -> bool:
     return any(Wildcard(tuple(pattern.split("*"))).matches(resource) for pattern in patterns)
 
 
+def _find_access_policy(self: Any, request: dict[str, Any]) -> dict[str, Any]:
+    from moto.opensearchserverless.exceptions import ResourceNotFoundException
+
+    policies = _access_policies(self)
+    if request["name"] not in policies:
+        raise ResourceNotFoundException(
+            msg=f"Policy with name {request['name']} and type {request['type']} is not found"
+        )
+    return policies[request["name"]]
+
+
+def _create_access_policy(self: Any) -> str:
+    from moto.opensearchserverless.exceptions import ConflictException
+
+    parameters, now_ms = json.loads(self.body), CURRENT.clock.now_ms()
+    if parameters["name"] in _access_policies(self):
+        raise ConflictException(
+            msg=f"Policy with name {parameters['name']} and type {parameters['type']} already exists"
+        )
+    policy = {
+        **{
+            name: parameters[name] for name in ("type", "name", "description") if name in parameters
+        },
+        "policy": json.loads(parameters["policy"]),
+        "policyVersion": _version(now_ms, 1),
+        "createdDate": now_ms,
+        "lastModifiedDate": now_ms,
+    }
+    _access_policies(self)[parameters["name"]] = policy
+    return json.dumps({"accessPolicyDetail": policy})
+
+
+def _get_access_policy(self: Any) -> str:
+    return json.dumps({"accessPolicyDetail": _find_access_policy(self, json.loads(self.body))})
+
+
+def _update_access_policy(self: Any) -> str:
+    from moto.opensearchserverless.exceptions import ValidationException
+
+    given, now_ms = json.loads(self.body), CURRENT.clock.now_ms()
+    policy = _find_access_policy(self, given)
+    if given["policyVersion"] != policy["policyVersion"]:
+        raise ValidationException(
+            msg="Policy version specified in the request refers to an older version and policy has since changed"
+        )
+    if "description" in given:
+        policy["description"] = given["description"]
+    if not policy.get("description"):
+        policy.pop("description", None)
+    if "policy" in given:
+        policy["policy"] = json.loads(given["policy"])
+    count = int(b64decode(policy["policyVersion"]).rpartition(b"_")[2]) + 1
+    policy.update(policyVersion=_version(now_ms, count), lastModifiedDate=now_ms)
+    return json.dumps({"accessPolicyDetail": policy})
+
+
+def _delete_access_policy(self: Any) -> str:
+    policy = _find_access_policy(self, json.loads(self.body))
+    del _access_policies(self)[policy["name"]]
+    return "{}"
+
+
+def _list_access_policies(self: Any) -> str:
+    resource = json.loads(self.body).get("resource") or []
+    summaries = [
+        {name: value for name, value in policy.items() if name != "policy"}
+        for policy in _access_policies(self).values()
+        if not resource
+        or set(resource)
+        & {name for part in policy["policy"] for rule in part["Rules"] for name in rule["Resource"]}
+    ]
+    return json.dumps({"accessPolicySummaries": summaries})
+
+
+_ACCESS_POLICY_CALLS = {
+    "create_access_policy": _create_access_policy,
+    "get_access_policy": _get_access_policy,
+    "update_access_policy": _update_access_policy,
+    "delete_access_policy": _delete_access_policy,
+    "list_access_policies": _list_access_policies,
+}
+
+
 def add_access_policies(module: Any) -> None:
     """Add the calls for access policies."""
-    from moto.opensearchserverless.exceptions import (
-        ConflictException,
-        ResourceNotFoundException,
-        ValidationException,
-    )
-
-    response: Any = module.OpenSearchServiceServerlessResponse
-
-    def find(self: Any, request: dict[str, Any]) -> dict[str, Any]:
-        policies = _access_policies(self)
-        if request["name"] not in policies:
-            raise ResourceNotFoundException(
-                msg=f"Policy with name {request['name']} and type {request['type']} is not found"
-            )
-        return policies[request["name"]]
-
-    def create_access_policy(self: Any) -> str:
-        parameters, now_ms = json.loads(self.body), CURRENT.clock.now_ms()
-        if parameters["name"] in _access_policies(self):
-            raise ConflictException(
-                msg=f"Policy with name {parameters['name']} and type {parameters['type']} already exists"
-            )
-        policy = {
-            **{
-                name: parameters[name]
-                for name in ("type", "name", "description")
-                if name in parameters
-            },
-            "policy": json.loads(parameters["policy"]),
-            "policyVersion": _version(now_ms, 1),
-            "createdDate": now_ms,
-            "lastModifiedDate": now_ms,
-        }
-        _access_policies(self)[parameters["name"]] = policy
-        return json.dumps({"accessPolicyDetail": policy})
-
-    def get_access_policy(self: Any) -> str:
-        return json.dumps({"accessPolicyDetail": find(self, json.loads(self.body))})
-
-    def update_access_policy(self: Any) -> str:
-        given, now_ms = json.loads(self.body), CURRENT.clock.now_ms()
-        policy = find(self, given)
-        if given["policyVersion"] != policy["policyVersion"]:
-            raise ValidationException(
-                msg="Policy version specified in the request refers to an older version and policy has since changed"
-            )
-        if "description" in given:
-            policy["description"] = given["description"]
-        if not policy.get("description"):
-            policy.pop("description", None)
-        if "policy" in given:
-            policy["policy"] = json.loads(given["policy"])
-        count = int(b64decode(policy["policyVersion"]).rpartition(b"_")[2]) + 1
-        policy.update(policyVersion=_version(now_ms, count), lastModifiedDate=now_ms)
-        return json.dumps({"accessPolicyDetail": policy})
-
-    def delete_access_policy(self: Any) -> str:
-        policy = find(self, json.loads(self.body))
-        del _access_policies(self)[policy["name"]]
-        return "{}"
-
-    def list_access_policies(self: Any) -> str:
-        resource = json.loads(self.body).get("resource") or []
-        summaries = [
-            {name: value for name, value in policy.items() if name != "policy"}
-            for policy in _access_policies(self).values()
-            if not resource
-            or set(resource)
-            & {
-                name
-                for part in policy["policy"]
-                for rule in part["Rules"]
-                for name in rule["Resource"]
-            }
-        ]
-        return json.dumps({"accessPolicySummaries": summaries})
-
-    for call in (
-        create_access_policy, get_access_policy, update_access_policy, delete_access_policy,
-        list_access_policies,
-    ):  # fmt: skip
-        setattr(response, call.__name__, call)
+    for name, call in _ACCESS_POLICY_CALLS.items():
+        setattr(module.OpenSearchServiceServerlessResponse, name, call)
 
 
 def add_missing_calls(module: Any) -> None:

@@ -225,20 +225,8 @@ def spark_command(
         JobRefused: a file cannot be fetched, the image has no such Python, or the job needs Glue's catalog.
     """
     work = folder / "work"
-    buckets = context.objects.buckets()
-    require_utf8(os.environ, folder, spark.home, *buckets.values())
-    for_archive = archive_options(spark)
-    properties = spark_properties(
-        buckets=buckets,
-        cores=context.cores,
-        spark=spark.traits,
-        file_system=context.file_system,
-        hdfs=hdfs,
-        java_options=for_archive,
-    )
-    if for_archive:
-        # The archive is for a class path that begins with Spark's jars; Spark begins it with the folder of settings.
-        properties["spark.driver.extraClassPath"] = jars_of(spark.home)
+    require_utf8(os.environ, folder, spark.home, *context.objects.buckets().values())
+    properties = _own_properties(context, spark, hdfs)
     submission = write_configuration(
         submission, folder, spark, properties, defaults=defaults, logging=logging
     )
@@ -248,14 +236,7 @@ def spark_command(
     # Not into the working directory, where the unpacked archive may have the file's name.
     archive = functools.partial(local_copy, context.objects, folder / "archives")
     submission = local_submission(submission, local, archive)
-    if spark.environment is not None and making.names_connector(submission, given_properties):
-        has_it = spark.release is not None and spark.release.has_kinesis_connector
-        note = making.NOTE if has_it else making.NOTE_TOO_OLD
-        spark = replace(spark, connector=has_it, notes=(*spark.notes, note))
-    if spark.environment is not None and making.names_own_source(
-        submission, spark, given_properties
-    ):
-        spark = replace(spark, connector=True, notes=(*spark.notes, making.NOTE_OWN))
+    spark = _with_connector(spark, submission, given_properties)
     notes = check_catalog(submission, given_properties, hive_site or {})
     spark = replace(spark, notes=(*spark.notes, *notes))
     for_spark = place_files(making.without_jar(submission), work)
@@ -271,6 +252,38 @@ def spark_command(
     # Not `spark.driver.extraClassPath`, which jobs set themselves.
     environment["SPARK_DIST_CLASSPATH"] = str(CLASSES)
     return arguments, environment, spark
+
+
+def _own_properties(context: JobContext, spark: JobSpark, hdfs: Path | None) -> dict[str, str]:
+    """Return headrace's settings for a job."""
+    for_archive = archive_options(spark)
+    properties = spark_properties(
+        buckets=context.objects.buckets(),
+        cores=context.cores,
+        spark=spark.traits,
+        file_system=context.file_system,
+        hdfs=hdfs,
+        java_options=for_archive,
+    )
+    if for_archive:
+        # The archive is for a class path that begins with Spark's jars; Spark begins it with the folder of settings.
+        properties["spark.driver.extraClassPath"] = jars_of(spark.home)
+    return properties
+
+
+def _with_connector(
+    spark: JobSpark, submission: Submission, properties: Mapping[str, str]
+) -> JobSpark:
+    """Return an image's Spark with headrace's Kinesis source, if the job names a connector that it stands in for."""
+    if spark.environment is None:
+        return spark
+    if making.names_connector(submission, properties):
+        has_it = spark.release is not None and spark.release.has_kinesis_connector
+        note = making.NOTE if has_it else making.NOTE_TOO_OLD
+        spark = replace(spark, connector=has_it, notes=(*spark.notes, note))
+    if making.names_own_source(submission, spark, properties):
+        spark = replace(spark, connector=True, notes=(*spark.notes, making.NOTE_OWN))
+    return spark
 
 
 def spark_arguments(submission: Submission, spark: SparkTraits) -> list[str]:

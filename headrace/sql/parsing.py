@@ -16,6 +16,7 @@ from lark.tree import Meta
 
 from headrace.sql.building import Builder
 from headrace.sql.building_expressions import place_of
+from headrace.sql.functions import NOT_BUILT
 from headrace.sql.statements import (
     Statement,
 )
@@ -41,6 +42,8 @@ _WORDS = {
     "DOT": "'.'",
     "STREAM_WORD": "STREAM",
 }
+# Kinesis Analytics' functions of a CURSOR, or whose result has columns, stand where nothing else does.
+_REFUSED_CALL = re.compile(rf"\b({'|'.join(NOT_BUILT)})\s*\(", re.IGNORECASE)
 # Statements of KSQL that are none here, by the word at which the grammar ends.
 _REFUSED = {
     "ALTER": "a stream's columns are what its CREATE says: CREATE OR REPLACE",
@@ -317,6 +320,12 @@ class _Parse:
             return SqlError("SELECT names nothing before FROM; * is every column", location)
         if text.upper() in _REFUSED and "NAME" not in names:
             return SqlError(f"{text.upper()}: {_REFUSED[text.upper()]}", location)
+        if text == "." or (word.upper(), text) == ("TABLE", "("):
+            call = _REFUSED_CALL.search(self._text, start)
+            if call is not None and ";" not in self._text[start : call.start()]:
+                name = call[1].upper()
+                at = _place_of(self._text, call.start())
+                return SqlError(f"{name} is refused: {NOT_BUILT[name]}", at)
         if kind == "$END":
             return SqlError(f"the statement ends too early{expected}", location)
         if kind == "NAME":

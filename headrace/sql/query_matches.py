@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -129,32 +130,13 @@ def stagger_plan(select: Select, scope: Scope, alias: str) -> MatchPlan:
         refuse_aggregates(part, "PARTITION BY")
     keys = dict(resolve(part, scope) for part in stagger.partition)
 
-    def change(part: Expression) -> Expression | None:
-        if isinstance(part, Over):
-            raise SqlError(
-                "a staggered window has no sliding window: name its rows by CREATE STREAM",
-                part.place,
-            )
-        if part in keys or (isinstance(part, Call) and kind_of(part) == "aggregate"):
-            # Without its relation, which may have the name of a row of the pattern.
-            return navigations.split(replace_relation(part, None), None)
-        if isinstance(part, Column) and part.relation is not None:
-            raise SqlError(
-                f"{part.name} is neither in PARTITION BY nor in an aggregate function", part.place
-            )
-        return None
-
     every = next((item for item in select.items if item.expression is None), None)
     if every is not None:
         raise SqlError(
             "a window's rows are PARTITION BY's columns and aggregates, not *", every.place
         )
-    measures: list[Named] = []
-    of_key: list[bool] = []
-    for output in outputs_of(select, scope):
-        of_matches = rewrite(output.expression, change)
-        measures.append(replace(output, expression=resolve(of_matches, navigations.scope())[0]))
-        of_key.append(output.expression in keys)
+    outputs = outputs_of(select, scope)
+    measures = [_stagger_measure(output, keys, navigations) for output in outputs]
     results = tuple(range(len(navigations.found)))
     time = Column(ROWTIME)
     first = Call("FIRST", (time,))
@@ -163,8 +145,8 @@ def stagger_plan(select: Select, scope: Scope, alias: str) -> MatchPlan:
     relation = Relation(
         alias,
         tuple(
-            RelationColumn(one.name, one.type, is_key)
-            for one, is_key in zip(measures, of_key, strict=True)
+            RelationColumn(one.name, one.type, output.expression in keys)
+            for one, output in zip(measures, outputs, strict=True)
         ),
         place=stagger.place,
     )
@@ -186,6 +168,30 @@ def stagger_plan(select: Select, scope: Scope, alias: str) -> MatchPlan:
         history=0,
         where=None if select.where is None else condition(select.where, scope, "WHERE"),
     )
+
+
+def _stagger_measure(
+    output: Named, keys: Mapping[Expression, Any], navigations: _Navigations
+) -> Named:
+    """Return a value of a staggered window as a measure of its pattern: of its keys and of aggregates."""
+
+    def change(part: Expression) -> Expression | None:
+        if isinstance(part, Over):
+            raise SqlError(
+                "a staggered window has no sliding window: name its rows by CREATE STREAM",
+                part.place,
+            )
+        if part in keys or (isinstance(part, Call) and kind_of(part) == "aggregate"):
+            # Without its relation, which may have the name of a row of the pattern.
+            return navigations.split(replace_relation(part, None), None)
+        if isinstance(part, Column) and part.relation is not None:
+            raise SqlError(
+                f"{part.name} is neither in PARTITION BY nor in an aggregate function", part.place
+            )
+        return None
+
+    of_matches = rewrite(output.expression, change)
+    return replace(output, expression=resolve(of_matches, navigations.scope())[0])
 
 
 def warnings_of_match(match: MatchPlan) -> list[str]:

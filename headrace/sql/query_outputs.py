@@ -14,6 +14,7 @@ from headrace.sql.plan import (
     Input,
     JoinPlan,
     Named,
+    Relation,
     Scope,
     Sliding,
 )
@@ -256,24 +257,42 @@ def join_plan(
     before: tuple[JoinPlan, ...],
 ) -> JoinPlan:
     """Return a join, resolved, after those `before` it; raises SqlError for what Spark cannot do."""
-    left_is_table, right_is_table = left[0].relation.is_table, right.relation.is_table
     if join.relation.over is not None:
         # The stream's rows up to that much later: a trade within a minute of its order.
         if join.relation.over.range_ms is None or join.relation.over.partition:
             raise SqlError("a join's window is RANGE INTERVAL '..' .. PRECEDING", join.place)
         join = replace(join, before_ms=0, after_ms=join.relation.over.range_ms, grace_ms=0)
-    method = (
-        "object"
-        if right.relation.is_object
-        else "tables"
-        if left_is_table and right_is_table
-        else "stream-table"
-        if right_is_table
-        else "streams"
-    )
+    method = _method(left[0].relation, right.relation)
     _check_order(join, method, before)
-    if left_is_table and not right_is_table:
+    if left[0].relation.is_table and not right.relation.is_table:
         raise SqlError("a table is not joined with a stream: put the stream first", join.place)
+    _check_within_and_kind(join, method)
+    left_key, right_key = _equality(join, Scope((*left, right), functions=functions), right)
+    _check_keys(join, method, (left[0].relation, left_key), (right.relation, right_key))
+    return JoinPlan(
+        join.kind,
+        right,
+        left_key,
+        right_key,
+        method,
+        join.before_ms or 0,
+        join.after_ms or 0,
+        DEFAULT_GRACE_MS if join.grace_ms is None else join.grace_ms,
+        join.place,
+    )
+
+
+def _method(left: Relation, right: Relation) -> str:
+    """Return how Spark joins two relations: the name of a `JoinPlan.method`."""
+    if right.is_object:
+        return "object"
+    if right.is_table:
+        return "tables" if left.is_table else "stream-table"
+    return "streams"
+
+
+def _check_within_and_kind(join: Join, method: str) -> None:
+    """Refuse a join without the WITHIN that its method needs, with one that it has not, or of a kind that it lacks."""
     if method == "streams" and join.before_ms is None:
         raise SqlError(
             "a join of two streams needs WITHIN, the most time between two rows", join.place
@@ -288,32 +307,26 @@ def join_plan(
         )
     if method == "object" and join.kind not in ("INNER", "LEFT"):
         raise SqlError(f"a reference table has INNER and LEFT joins, not {join.kind}", join.place)
-    left_key, right_key = _equality(join, Scope((*left, right), functions=functions), right)
-    if method in ("tables", "stream-table"):
-        keys = right.relation.key_columns()
-        if not (
-            len(keys) == 1 and isinstance(right_key, Column) and right_key.name == keys[0].name
-        ):
-            raise SqlError(
-                f"the join compares with the key of {right.relation.name}, {', '.join(k.name for k in keys)}",
-                join.on.place,
-            )
+
+
+def _check_keys(
+    join: Join, method: str, left: tuple[Relation, Expression], right: tuple[Relation, Expression]
+) -> None:
+    """Refuse a join with a table by what is not its key; each side is a relation and what it is compared by."""
+    relation, compared = right
+    keys = relation.key_columns()
+    if method in ("tables", "stream-table") and not (
+        len(keys) == 1 and isinstance(compared, Column) and compared.name == keys[0].name
+    ):
+        raise SqlError(
+            f"the join compares with the key of {relation.name}, {', '.join(k.name for k in keys)}",
+            join.on.place,
+        )
+    relation, compared = left
     if method == "tables" and join.kind not in ("INNER", "LEFT"):
-        own = left[0].relation.key_columns()
-        if not (isinstance(left_key, Column) and [key.name for key in own] == [left_key.name]):
+        own = [key.name for key in relation.key_columns()]
+        if not (isinstance(compared, Column) and own == [compared.name]):
             raise SqlError(f"a join by a foreign key is INNER or LEFT, not {join.kind}", join.place)
-    grace = DEFAULT_GRACE_MS if join.grace_ms is None else join.grace_ms
-    return JoinPlan(
-        join.kind,
-        right,
-        left_key,
-        right_key,
-        method,
-        join.before_ms or 0,
-        join.after_ms or 0,
-        grace,
-        join.place,
-    )
 
 
 def _check_order(join: Join, method: str, before: tuple[JoinPlan, ...]) -> None:

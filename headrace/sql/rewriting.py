@@ -75,33 +75,15 @@ def inline(outer: Select, inner: Select) -> Select:
             "a SELECT in FROM is chosen and filtered from alone: give it a name by CREATE STREAM .. AS",
             outer.source.place,
         )
-    names: dict[str, Expression] = {}
-    for item in inner.items:
-        name = item.alias or (item.expression.name if isinstance(item.expression, Column) else "")
-        if item.expression is None or item.has_all_fields or not name:
-            raise SqlError("each value of a SELECT in FROM has a name: value AS name", item.place)
-        names[name.lower()] = item.expression
+    names = _named_values(inner)
 
-    def moved(expression: Expression, known: dict[str, Expression]) -> Expression:
-        def change(part: Expression) -> Expression | None:
-            if isinstance(part, Lambda):
-                own = {name.lower() for name in part.parameters}
-                rest = {name: one for name, one in known.items() if name not in own}
-                return replace(part, body=moved(part.body, rest))
-            if not isinstance(part, Column):
-                return None
-            if part.relation is not None and part.relation.lower() != outer.source.alias.lower():
-                raise SqlError(f"no relation {part.relation!r} in this query", part.place)
-            if part.name.lower() not in known and part.name.upper() != "ROWTIME":
-                raise SqlError(f"no column {part.name!r} in the SELECT in FROM", part.place)
-            return known.get(part.name.lower(), replace(part, relation=None))
-
-        return rewrite(expression, change)
+    def moved(expression: Expression) -> Expression:
+        return _moved(expression, names, outer.source.alias)
 
     items = [
         replace(
             item,
-            expression=moved(item.expression, names),
+            expression=moved(item.expression),
             alias=item.alias
             or (item.expression.name if isinstance(item.expression, Column) else None),
         )
@@ -118,7 +100,7 @@ def inline(outer: Select, inner: Select) -> Select:
     )
     if outer.where is None:
         return result
-    condition = moved(outer.where, names)
+    condition = moved(outer.where)
     if any(isinstance(part, Over) for part in walk(condition)):
         return replace(result, qualify=condition)
     before = inner.having if inner.group_by else inner.where
@@ -128,6 +110,36 @@ def inline(outer: Select, inner: Select) -> Select:
         else Operation("AND", (before, condition), place=condition.place)
     )
     return replace(result, having=both) if inner.group_by else replace(result, where=both)
+
+
+def _named_values(select: Select) -> dict[str, Expression]:
+    """Return the values of a SELECT in FROM by their names, in lower case."""
+    names: dict[str, Expression] = {}
+    for item in select.items:
+        name = item.alias or (item.expression.name if isinstance(item.expression, Column) else "")
+        if item.expression is None or item.has_all_fields or not name:
+            raise SqlError("each value of a SELECT in FROM has a name: value AS name", item.place)
+        names[name.lower()] = item.expression
+    return names
+
+
+def _moved(expression: Expression, names: dict[str, Expression], relation: str) -> Expression:
+    """Return an expression over a SELECT in FROM, which is the relation, with the values in place of their names."""
+
+    def change(part: Expression) -> Expression | None:
+        if isinstance(part, Lambda):
+            own = {name.lower() for name in part.parameters}
+            rest = {name: one for name, one in names.items() if name not in own}
+            return replace(part, body=_moved(part.body, rest, relation))
+        if not isinstance(part, Column):
+            return None
+        if part.relation is not None and part.relation.lower() != relation.lower():
+            raise SqlError(f"no relation {part.relation!r} in this query", part.place)
+        if part.name.lower() not in names and part.name.upper() != "ROWTIME":
+            raise SqlError(f"no column {part.name!r} in the SELECT in FROM", part.place)
+        return names.get(part.name.lower(), replace(part, relation=None))
+
+    return rewrite(expression, change)
 
 
 def _frame(frame: Frame, frames: dict[str, Frame], place: Place) -> Frame:

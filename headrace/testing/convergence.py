@@ -131,7 +131,6 @@ def assert_converges(
     Raises NotConverged with the smallest failing delivery, NothingProcessed when the events do not change the state,
     and ValueError when `events` is empty.
     """
-    import hypothesis
     from hypothesis import strategies as st
 
     if not events:
@@ -154,24 +153,31 @@ def assert_converges(
             worst.append((delivery, expected, got))
             raise NotConverged
 
+    try:
+        _try_examples(check, examples, seed)
+    except NotConverged:
+        # hypothesis shrinks: the last failure is the smallest.
+        raise NotConverged(_message(*worst[-1])) from None
+    if len(ordered) < _TWO_STATES:
+        _check_that_events_count(pipeline, events)
+
+
+def _try_examples(check: Callable[[Any], None], examples: int, seed: int | None) -> None:
+    """Let hypothesis call the check with so many draws, and shrink one that it refuses."""
+    import hypothesis
+    from hypothesis import strategies as st
+
     test = hypothesis.given(st.data())(check)
     if seed is not None:
         test = hypothesis.seed(seed)(test)
-    tried = hypothesis.settings(
+    hypothesis.settings(
         max_examples=examples,
         deadline=None,
         database=None,
         report_multiple_bugs=False,
         print_blob=False,
         suppress_health_check=cast("Any", list(hypothesis.HealthCheck)),
-    )(test)
-    try:
-        tried()
-    except NotConverged:
-        # hypothesis shrinks: the last failure is the smallest.
-        raise NotConverged(_message(*worst[-1])) from None
-    if len(ordered) < _TWO_STATES:
-        _check_that_events_count(pipeline, events)
+    )(test)()
 
 
 def _check_that_events_count(pipeline: Callable[[], Pipeline], events: Sequence[Event]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -12,6 +13,13 @@ README_LINES, README_WORDS = 100, 900
 CHANGELOG_LINES = 150
 DECISIONS, DECISION_LINES = 60, 6
 FILE_LINES = 500
+FUNCTION_LINES = 60
+# The settings of a producer and of a group with what each means, and the list of Lambda's parts in their order.
+LONG_FUNCTIONS = {
+    "headrace/client/group.py:__init__",
+    "headrace/client/producer.py:__init__",
+    "headrace/services/lambda_/api.py:build_lambda",
+}
 # Source: https://keepachangelog.com/en/1.1.0/
 KINDS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 VERSION = re.compile(r"\[Unreleased\]|\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d")
@@ -63,3 +71,17 @@ def test_a_file_is_read_in_one_sitting(folder: str) -> None:
     files = [path for path in (ROOT / folder).rglob("*.py") if "node_modules" not in path.parts]
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in files}
     assert {name: count for name, count in lengths.items() if count > FILE_LINES} == {}
+
+
+def test_a_function_is_read_at_a_glance() -> None:
+    lengths: dict[str, int] = {}
+    for path in sorted((ROOT / "headrace").rglob("*.py")):
+        module = path.relative_to(ROOT).as_posix()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert node.end_lineno is not None
+                length = node.end_lineno - node.lineno + 1
+                lengths[f"{module}:{node.name}"] = max(
+                    length, lengths.get(f"{module}:{node.name}", 0)
+                )
+    assert {name for name, length in lengths.items() if length > FUNCTION_LINES} == LONG_FUNCTIONS

@@ -62,62 +62,73 @@ def add_missing_calls(urls: Any) -> None:
     urls.url_paths["{0}/applications/(?P<application>[^/]+)$"] = response.dispatch
 
 
-def add_attribute_groups(urls: Any) -> None:
-    """Store attribute groups, and which applications have them."""
+def _create_attribute_group(self: Any) -> str:
     from moto.core.exceptions import JsonRESTError
     from moto.moto_api._internal import mock_random
-    from moto.servicecatalogappregistry.responses import AppRegistryResponse
     from moto.utilities.utils import get_partition
 
+    name = self._get_param("name")
+    if any(group["name"] == name for group in _groups(self).values()):
+        raise JsonRESTError("ConflictException", f"AttributeGroup {name} already exists")
+    id_ = mock_random.get_random_string(length=27, include_digits=True, lower_case=True)
+    where = f"{get_partition(self.region)}:servicecatalog:{self.region}:{self.current_account}"
+    group = {
+        "id": id_,
+        "arn": f"arn:{where}:/attribute-groups/{id_}",
+        "name": name,
+        "description": self._get_param("description"),
+        "attributes": _check_attributes(self._get_param("attributes")),
+        "creationTime": _now(),
+        "lastUpdateTime": _now(),
+        "tags": self._get_param("tags") or {},
+        "applications": [],
+    }
+    _groups(self)[id_] = group
+    return json.dumps({"attributeGroup": _describe_group(group)})
+
+
+def _get_attribute_group(self: Any) -> str:
+    return json.dumps(_describe_group(_group_named(self)))
+
+
+def _list_attribute_groups(self: Any) -> str:
+    return json.dumps(
+        {"attributeGroups": [_describe_group(group) for group in _groups(self).values()]}
+    )
+
+
+def _update_attribute_group(self: Any) -> str:
+    group = _group_named(self)
+    for name in ("name", "description", "attributes"):
+        if self._get_param(name) is not None:
+            group[name] = self._get_param(name)
+    _check_attributes(group["attributes"])
+    group["lastUpdateTime"] = _now()
+    return json.dumps({"attributeGroup": _describe_group(group)})
+
+
+def _delete_attribute_group(self: Any) -> str:
+    group = _group_named(self)
+    del _groups(self)[group["id"]]
+    return json.dumps({"attributeGroup": _describe_group(group)})
+
+
+_GROUP_CALLS = {
+    "create_attribute_group": _create_attribute_group,
+    "get_attribute_group": _get_attribute_group,
+    "list_attribute_groups": _list_attribute_groups,
+    "update_attribute_group": _update_attribute_group,
+    "delete_attribute_group": _delete_attribute_group,
+}
+
+
+def add_attribute_groups(urls: Any) -> None:
+    """Store attribute groups, and which applications have them."""
+    from moto.servicecatalogappregistry.responses import AppRegistryResponse
+
     response: Any = AppRegistryResponse
-
-    def create_attribute_group(self: Any) -> str:
-        name = self._get_param("name")
-        if any(group["name"] == name for group in _groups(self).values()):
-            raise JsonRESTError("ConflictException", f"AttributeGroup {name} already exists")
-        id_ = mock_random.get_random_string(length=27, include_digits=True, lower_case=True)
-        where = f"{get_partition(self.region)}:servicecatalog:{self.region}:{self.current_account}"
-        group = {
-            "id": id_,
-            "arn": f"arn:{where}:/attribute-groups/{id_}",
-            "name": name,
-            "description": self._get_param("description"),
-            "attributes": _check_attributes(self._get_param("attributes")),
-            "creationTime": _now(),
-            "lastUpdateTime": _now(),
-            "tags": self._get_param("tags") or {},
-            "applications": [],
-        }
-        _groups(self)[id_] = group
-        return json.dumps({"attributeGroup": _describe_group(group)})
-
-    def get_attribute_group(self: Any) -> str:
-        return json.dumps(_describe_group(_group_named(self)))
-
-    def list_attribute_groups(self: Any) -> str:
-        return json.dumps(
-            {"attributeGroups": [_describe_group(group) for group in _groups(self).values()]}
-        )
-
-    def update_attribute_group(self: Any) -> str:
-        group = _group_named(self)
-        for name in ("name", "description", "attributes"):
-            if self._get_param(name) is not None:
-                group[name] = self._get_param(name)
-        _check_attributes(group["attributes"])
-        group["lastUpdateTime"] = _now()
-        return json.dumps({"attributeGroup": _describe_group(group)})
-
-    def delete_attribute_group(self: Any) -> str:
-        group = _group_named(self)
-        del _groups(self)[group["id"]]
-        return json.dumps({"attributeGroup": _describe_group(group)})
-
-    for call in (
-        create_attribute_group, get_attribute_group, list_attribute_groups, update_attribute_group,
-        delete_attribute_group,
-    ):  # fmt: skip
-        setattr(response, call.__name__, call)
+    for name, call in _GROUP_CALLS.items():
+        setattr(response, name, call)
     for path in (
         "attribute-groups$", "attribute-groups/(?P<attribute_group>[^/]+)$",
         "applications/(?P<application>[^/]+)/attribute-groups$",

@@ -18,22 +18,28 @@ _FOR_SERVERS = "CodeDeployDefault.OneAtATime"
 
 def add_missing_calls(module: Any) -> None:
     """Allow deletions of applications and deployment groups, and answers of the hooks of a stack's deployments."""
-    from moto.core.exceptions import JsonRESTError
+    module._deployment_group_info = _with_lists(module._deployment_group_info)
+    response = module.CodeDeployResponse
+    response.delete_application = _delete_application
+    response.delete_deployment_group = _delete_deployment_group
+    response.put_lifecycle_event_hook_execution_status = _put_hook_status
 
-    def delete_application(self: Any) -> str:
-        name = self._get_param("applicationName")
-        self.codedeploy_backend.applications.pop(name, None)
-        self.codedeploy_backend.deployment_groups.pop(name, None)
-        return json.dumps({})
 
-    def delete_deployment_group(self: Any) -> str:
-        groups = self.codedeploy_backend.deployment_groups.get(
-            self._get_param("applicationName"), {}
-        )
-        groups.pop(self._get_param("deploymentGroupName"), None)
-        return json.dumps({"hooksNotCleanedUp": []})
+def _delete_application(self: Any) -> str:
+    name = self._get_param("applicationName")
+    self.codedeploy_backend.applications.pop(name, None)
+    self.codedeploy_backend.deployment_groups.pop(name, None)
+    return json.dumps({})
 
-    info = module._deployment_group_info
+
+def _delete_deployment_group(self: Any) -> str:
+    groups = self.codedeploy_backend.deployment_groups.get(self._get_param("applicationName"), {})
+    groups.pop(self._get_param("deploymentGroupName"), None)
+    return json.dumps({"hooksNotCleanedUp": []})
+
+
+def _with_lists(info: Any) -> Any:
+    """Show what moto leaves out of a deployment group, or has in a form of its own."""
 
     @functools.wraps(info)
     def deployment_group_info(group: Any) -> dict[str, Any]:
@@ -46,49 +52,46 @@ def add_missing_calls(module: Any) -> None:
             shown["deploymentConfigName"] = "CodeDeployDefault.LambdaAllAtOnce"
         return shown
 
-    module._deployment_group_info = deployment_group_info
+    return deployment_group_info
 
-    def put_lifecycle_event_hook_execution_status(self: Any) -> str:
-        # The id names the stack and the resource that wait: cloudformation/alias_deployments.py.
-        execution_id, status = (
-            self._get_param("lifecycleEventHookExecutionId"),
-            self._get_param("status"),
-        )
-        outcome = {"Succeeded": "SUCCESS", "Failed": "FAILURE"}.get(status)
-        if outcome is None:
-            raise JsonRESTError(
-                "InvalidLifecycleEventHookExecutionStatusException",
-                f"The lifecycle event hook execution status {status} is invalid.",  # assumed
-            )
-        control = CURRENT.control
-        try:
-            if control is None:
-                raise ValueError("there are no stacks")
-            stack, resource, hook = json.loads(base64.urlsafe_b64decode(execution_id))
-            control.call(
-                "cloudformation",
-                "SignalResource",
-                {
-                    "StackName": stack,
-                    "LogicalResourceId": resource,
-                    "UniqueId": hook,
-                    "Status": outcome,
-                },
-                account=self.current_account,
-                region=self.region,
-            )
-        except (ValueError, TypeError, AwsError) as error:
-            raise JsonRESTError(
-                "InvalidLifecycleEventHookExecutionIdException",
-                f"The lifecycle event hook execution ID {execution_id} is invalid.",  # assumed
-            ) from error
-        return json.dumps({"lifecycleEventHookExecutionId": execution_id})
 
-    module.CodeDeployResponse.put_lifecycle_event_hook_execution_status = (
-        put_lifecycle_event_hook_execution_status
+def _put_hook_status(self: Any) -> str:
+    from moto.core.exceptions import JsonRESTError
+
+    # The id names the stack and the resource that wait: cloudformation/alias_deployments.py.
+    execution_id, status = (
+        self._get_param("lifecycleEventHookExecutionId"),
+        self._get_param("status"),
     )
-    module.CodeDeployResponse.delete_application = delete_application
-    module.CodeDeployResponse.delete_deployment_group = delete_deployment_group
+    outcome = {"Succeeded": "SUCCESS", "Failed": "FAILURE"}.get(status)
+    if outcome is None:
+        raise JsonRESTError(
+            "InvalidLifecycleEventHookExecutionStatusException",
+            f"The lifecycle event hook execution status {status} is invalid.",  # assumed
+        )
+    control = CURRENT.control
+    try:
+        if control is None:
+            raise ValueError("there are no stacks")
+        stack, resource, hook = json.loads(base64.urlsafe_b64decode(execution_id))
+        control.call(
+            "cloudformation",
+            "SignalResource",
+            {
+                "StackName": stack,
+                "LogicalResourceId": resource,
+                "UniqueId": hook,
+                "Status": outcome,
+            },
+            account=self.current_account,
+            region=self.region,
+        )
+    except (ValueError, TypeError, AwsError) as error:
+        raise JsonRESTError(
+            "InvalidLifecycleEventHookExecutionIdException",
+            f"The lifecycle event hook execution ID {execution_id} is invalid.",  # assumed
+        ) from error
+    return json.dumps({"lifecycleEventHookExecutionId": execution_id})
 
 
 def allow_updates(module: Any) -> None:

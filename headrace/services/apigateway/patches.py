@@ -35,63 +35,47 @@ def patch(module: Any) -> None:
     refusals.patch_models(module.APIGatewayBackend)
     rest_stages.patch_models(module)
     module.RestAPI.apply_patch_operations = _patch_api
-    apply = module.Authorizer.apply_operations
+    authorizer, plan = module.Authorizer, module.UsagePlan
+    authorizer.apply_operations = _with_user_pools(authorizer.apply_operations)
+    plan.__init__ = _without_empty_throttling(plan.__init__)
+    plan.apply_patch_operations = _with_stages(plan.apply_patch_operations)
+
+
+def _with_user_pools(apply: Any) -> Any:
+    """Let operations add and remove an authorizer's user pools."""
 
     @functools.wraps(apply)
     def apply_operations(self: Any, patch_operations: list[dict[str, Any]]) -> Any:
-        of_pools = [
-            patch_operation
-            for patch_operation in patch_operations
-            if patch_operation["path"] == "/providerARNs"
-        ]
-        for operation in of_pools:
-            self.provider_arns = _change_values(
-                self.provider_arns or [], operation["op"], operation["value"]
-            )
-        return apply(
-            self,
-            [
-                patch_operation
-                for patch_operation in patch_operations
-                if patch_operation not in of_pools
-            ],
-        )
+        others: list[dict[str, Any]] = []
+        for operation in patch_operations:
+            if operation["path"] == "/providerARNs":
+                self.provider_arns = _change_values(
+                    self.provider_arns or [], operation["op"], operation["value"]
+                )
+            else:
+                others.append(operation)
+        return apply(self, others)
 
-    module.Authorizer.apply_operations = apply_operations
-    module.UsagePlan.__init__ = _without_empty_throttling(module.UsagePlan.__init__)
-    plan = module.UsagePlan.apply_patch_operations
+    return apply_operations
 
-    @functools.wraps(plan)
+
+def _with_stages(apply: Any) -> Any:
+    """Let operations remove a usage plan's stages and set their throttling; keep numbers in the plan's quota."""
+
+    @functools.wraps(apply)
     def apply_patch_operations(self: Any, patch_operations: list[dict[str, Any]]) -> None:
         # moto compares whole stages, including their throttling.
-        gone = [
-            patch_operation["value"]
-            for patch_operation in patch_operations
-            if _takes_a_stage(patch_operation)
-        ]
+        gone = [one["value"] for one in patch_operations if _takes_a_stage(one)]
         self.api_stages = [
-            api_stage
-            for api_stage in self.api_stages
-            if f"{api_stage['apiId']}:{api_stage['stage']}" not in gone
+            stage for stage in self.api_stages if f"{stage['apiId']}:{stage['stage']}" not in gone
         ]
-        others = [
-            patch_operation
-            for patch_operation in patch_operations
-            if not _takes_a_stage(patch_operation)
-        ]
-        plan(
-            self,
-            [
-                one_operation
-                for one_operation in others
-                if not one_operation["path"].startswith(_OF_STAGE)
-            ],
-        )
-        for api_stage in self.api_stages:
-            api_stage.setdefault("throttle", {})
-        for patch_operation in others:
-            if patch_operation["path"].startswith(_OF_STAGE):
-                _throttle(self.api_stages, patch_operation)
+        others = [one for one in patch_operations if not _takes_a_stage(one)]
+        apply(self, [one for one in others if not one["path"].startswith(_OF_STAGE)])
+        for stage in self.api_stages:
+            stage.setdefault("throttle", {})
+        for operation in others:
+            if operation["path"].startswith(_OF_STAGE):
+                _throttle(self.api_stages, operation)
         _drop_empty_throttling(self.api_stages)
         for name in ("limit", "offset"):
             if isinstance(self.quota.get(name), str):
@@ -99,7 +83,7 @@ def patch(module: Any) -> None:
         if self.quota:
             self.quota.setdefault("offset", 0)
 
-    module.UsagePlan.apply_patch_operations = apply_patch_operations
+    return apply_patch_operations
 
 
 def _without_empty_throttling(init: Any) -> Any:

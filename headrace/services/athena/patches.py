@@ -31,82 +31,93 @@ def allow_deletions(module: Any) -> None:
     module.AthenaResponse.delete_data_catalog = delete_data_catalog
 
 
+def _statement_key(self: Any) -> str:
+    return f"{self._get_param('WorkGroup')}|{self._get_param('StatementName')}"
+
+
+def _find_statement(self: Any) -> Any:
+    from moto.core.exceptions import JsonRESTError
+
+    statement = self.athena_backend.prepared_statements.get(_statement_key(self))
+    if statement is None:
+        name, group = self._get_param("StatementName"), self._get_param("WorkGroup")
+        raise JsonRESTError(
+            "ResourceNotFoundException",
+            f"PreparedStatement {name} was not found in workGroup {group}",
+        )
+    return statement
+
+
+def _create_prepared_statement(self: Any) -> str:
+    from moto.athena.models import PreparedStatement
+    from moto.core.exceptions import JsonRESTError
+
+    name, group = self._get_param("StatementName"), self._get_param("WorkGroup")
+    statements = self.athena_backend.prepared_statements
+    if not self.athena_backend.get_work_group(group):
+        raise JsonRESTError("InvalidRequestException", f"WorkGroup {group} is not found.")
+    if _statement_key(self) in statements:
+        raise JsonRESTError("InvalidRequestException", f"PreparedStatement {name} already exists.")
+    texts = self._get_param("QueryStatement"), self._get_param("Description")
+    statements[_statement_key(self)] = PreparedStatement(name, group, *texts)
+    return json.dumps({})
+
+
+def _get_prepared_statement(self: Any) -> str:
+    statement = _find_statement(self)
+    shown = {
+        "StatementName": statement.statement_name,
+        "QueryStatement": statement.query_statement,
+        "WorkGroupName": statement.workgroup,
+        "LastModifiedTime": statement.last_modified_time.timestamp(),
+    }
+    if statement.description:
+        shown["Description"] = statement.description
+    return json.dumps({"PreparedStatement": shown})
+
+
+def _list_prepared_statements(self: Any) -> str:
+    group = self._get_param("WorkGroup")
+    shown = [
+        {
+            "StatementName": statement.statement_name,
+            "LastModifiedTime": statement.last_modified_time.timestamp(),
+        }
+        for statement in self.athena_backend.prepared_statements.values()
+        if statement.workgroup == group
+    ]
+    return json.dumps({"PreparedStatements": shown})
+
+
+def _delete_prepared_statement(self: Any) -> str:
+    _find_statement(self)
+    del self.athena_backend.prepared_statements[_statement_key(self)]
+    return json.dumps({})
+
+
+def _update_prepared_statement(self: Any) -> str:
+    statement = _find_statement(self)
+    statement.query_statement = self._get_param("QueryStatement")
+    statement.description = self._get_param("Description")
+    return json.dumps({})
+
+
+_STATEMENT_CALLS = {
+    "create_prepared_statement": _create_prepared_statement,
+    "get_prepared_statement": _get_prepared_statement,
+    "list_prepared_statements": _list_prepared_statements,
+    "delete_prepared_statement": _delete_prepared_statement,
+    "update_prepared_statement": _update_prepared_statement,
+}
+
+
 def keep_statements(module: Any) -> None:
     """Keep prepared statements by workgroup and name; moto keeps them by name, and cannot delete or change them.
 
     The refusals' codes are documented, their sentences assumed.
     """
-    from moto.athena.models import PreparedStatement
-    from moto.core.exceptions import JsonRESTError
-
-    response = module.AthenaResponse
-
-    def key(self: Any) -> str:
-        return f"{self._get_param('WorkGroup')}|{self._get_param('StatementName')}"
-
-    def find(self: Any) -> Any:
-        statement = self.athena_backend.prepared_statements.get(key(self))
-        if statement is None:
-            name, group = self._get_param("StatementName"), self._get_param("WorkGroup")
-            raise JsonRESTError(
-                "ResourceNotFoundException",
-                f"PreparedStatement {name} was not found in workGroup {group}",
-            )
-        return statement
-
-    def create_prepared_statement(self: Any) -> str:
-        name, group = self._get_param("StatementName"), self._get_param("WorkGroup")
-        statements = self.athena_backend.prepared_statements
-        if not self.athena_backend.get_work_group(group):
-            raise JsonRESTError("InvalidRequestException", f"WorkGroup {group} is not found.")
-        if key(self) in statements:
-            raise JsonRESTError(
-                "InvalidRequestException", f"PreparedStatement {name} already exists."
-            )
-        texts = self._get_param("QueryStatement"), self._get_param("Description")
-        statements[key(self)] = PreparedStatement(name, group, *texts)
-        return json.dumps({})
-
-    def get_prepared_statement(self: Any) -> str:
-        statement = find(self)
-        shown = {
-            "StatementName": statement.statement_name,
-            "QueryStatement": statement.query_statement,
-            "WorkGroupName": statement.workgroup,
-            "LastModifiedTime": statement.last_modified_time.timestamp(),
-        }
-        if statement.description:
-            shown["Description"] = statement.description
-        return json.dumps({"PreparedStatement": shown})
-
-    def list_prepared_statements(self: Any) -> str:
-        group = self._get_param("WorkGroup")
-        shown = [
-            {
-                "StatementName": statement.statement_name,
-                "LastModifiedTime": statement.last_modified_time.timestamp(),
-            }
-            for statement in self.athena_backend.prepared_statements.values()
-            if statement.workgroup == group
-        ]
-        return json.dumps({"PreparedStatements": shown})
-
-    def delete_prepared_statement(self: Any) -> str:
-        find(self)
-        del self.athena_backend.prepared_statements[key(self)]
-        return json.dumps({})
-
-    def update_prepared_statement(self: Any) -> str:
-        statement = find(self)
-        statement.query_statement = self._get_param("QueryStatement")
-        statement.description = self._get_param("Description")
-        return json.dumps({})
-
-    for call in (
-        create_prepared_statement, get_prepared_statement, list_prepared_statements,
-        delete_prepared_statement, update_prepared_statement,
-    ):  # fmt: skip
-        setattr(response, call.__name__, call)
+    for name, call in _STATEMENT_CALLS.items():
+        setattr(module.AthenaResponse, name, call)
 
 
 _RESULTS = ("OutputLocation", "EncryptionConfiguration", "ExpectedBucketOwner", "AclConfiguration")

@@ -56,78 +56,94 @@ def _take_stream(backend: Any, name: str) -> dict[str, Any] | None:
     return stream
 
 
+def _put_metric_stream(self: Any) -> Any:
+    from moto.core.responses import ActionResult
+
+    backend, name = self.cloudwatch_backend, self._get_param("Name")
+    members = {key: self._get_param(key) for key in _STORED if self._get_param(key) is not None}
+    _check(members)
+    now = datetime.fromtimestamp(CURRENT.clock.now_ms() / 1000, UTC)
+    old = _streams_of(backend).get(name)
+    scope = str(backend.region_name), str(backend.account_id)
+    stream = {
+        "Name": name,
+        "Arn": make_arn("cloudwatch", *scope, f"metric-stream/{name}"),
+        "State": old["State"] if old else "running",
+        "CreationDate": old["CreationDate"] if old else now,
+        "LastUpdateDate": now,
+        **members,
+    }
+    vars(backend).setdefault(_STREAMS, {})[name] = stream
+    # Of an existing stream, tags are changed by their own calls (documented).
+    if old is None and (tags := self._get_param("Tags")):
+        backend.tagger.tag_resource(stream["Arn"], tags)
+    return ActionResult({"Arn": stream["Arn"]})
+
+
+def _get_metric_stream(self: Any) -> Any:
+    from moto.cloudwatch.exceptions import ResourceNotFoundException
+    from moto.core.responses import ActionResult
+
+    stream = _streams_of(self.cloudwatch_backend).get(self._get_param("Name"))
+    if stream is None:
+        raise ResourceNotFoundException()
+    return ActionResult(dict(stream))
+
+
+def _list_metric_streams(self: Any) -> Any:
+    from moto.core.responses import ActionResult
+
+    streams = _streams_of(self.cloudwatch_backend)
+    names = sorted(streams)
+    start = int(self._get_param("NextToken") or 0)
+    end = start + int(self._get_param("MaxResults") or 500)
+    rows = [{key: streams[name][key] for key in _LISTED} for name in names[start:end]]
+    more = {"NextToken": str(end)} if end < len(names) else {}
+    return ActionResult({"Entries": rows, **more})
+
+
+def _change_states(self: Any, state: str) -> Any:
+    from moto.core.responses import EmptyResult
+
+    streams = _streams_of(self.cloudwatch_backend)
+    for name in self._get_param("Names") or ():
+        if name in streams:
+            streams[name] = {**streams[name], "State": state}
+    return EmptyResult()
+
+
+def _start_metric_streams(self: Any) -> Any:
+    return _change_states(self, "running")
+
+
+def _stop_metric_streams(self: Any) -> Any:
+    return _change_states(self, "stopped")
+
+
+def _delete_metric_stream(self: Any) -> Any:
+    from moto.core.responses import EmptyResult
+
+    backend = self.cloudwatch_backend
+    stream = _take_stream(backend, self._get_param("Name"))
+    if stream is not None:
+        backend.tagger.delete_all_tags_for_resource(stream["Arn"])
+    return EmptyResult()
+
+
+_CALLS = {
+    "put_metric_stream": _put_metric_stream,
+    "get_metric_stream": _get_metric_stream,
+    "list_metric_streams": _list_metric_streams,
+    "start_metric_streams": _start_metric_streams,
+    "stop_metric_streams": _stop_metric_streams,
+    "delete_metric_stream": _delete_metric_stream,
+}
+
+
 def add_calls(module: Any) -> None:
     """Add the calls of metric streams."""
-    from moto.cloudwatch.exceptions import ResourceNotFoundException
-    from moto.core.responses import ActionResult, EmptyResult
-
-    response: Any = module.CloudWatchResponse
-
-    def put_metric_stream(self: Any) -> Any:
-        backend, name = self.cloudwatch_backend, self._get_param("Name")
-        members = {key: self._get_param(key) for key in _STORED if self._get_param(key) is not None}
-        _check(members)
-        now = datetime.fromtimestamp(CURRENT.clock.now_ms() / 1000, UTC)
-        old = _streams_of(backend).get(name)
-        scope = str(backend.region_name), str(backend.account_id)
-        stream = {
-            "Name": name,
-            "Arn": make_arn("cloudwatch", *scope, f"metric-stream/{name}"),
-            "State": old["State"] if old else "running",
-            "CreationDate": old["CreationDate"] if old else now,
-            "LastUpdateDate": now,
-            **members,
-        }
-        vars(backend).setdefault(_STREAMS, {})[name] = stream
-        # Of an existing stream, tags are changed by their own calls (documented).
-        if old is None and (tags := self._get_param("Tags")):
-            backend.tagger.tag_resource(stream["Arn"], tags)
-        return ActionResult({"Arn": stream["Arn"]})
-
-    def get_metric_stream(self: Any) -> Any:
-        stream = _streams_of(self.cloudwatch_backend).get(self._get_param("Name"))
-        if stream is None:
-            raise ResourceNotFoundException()
-        return ActionResult(dict(stream))
-
-    def list_metric_streams(self: Any) -> Any:
-        streams = _streams_of(self.cloudwatch_backend)
-        names = sorted(streams)
-        start = int(self._get_param("NextToken") or 0)
-        end = start + int(self._get_param("MaxResults") or 500)
-        rows = [{key: streams[name][key] for key in _LISTED} for name in names[start:end]]
-        more = {"NextToken": str(end)} if end < len(names) else {}
-        return ActionResult({"Entries": rows, **more})
-
-    def change_states(self: Any, state: str) -> Any:
-        streams = _streams_of(self.cloudwatch_backend)
-        for name in self._get_param("Names") or ():
-            if name in streams:
-                streams[name] = {**streams[name], "State": state}
-        return EmptyResult()
-
-    def start_metric_streams(self: Any) -> Any:
-        return change_states(self, "running")
-
-    def stop_metric_streams(self: Any) -> Any:
-        return change_states(self, "stopped")
-
-    def delete_metric_stream(self: Any) -> Any:
-        backend = self.cloudwatch_backend
-        stream = _take_stream(backend, self._get_param("Name"))
-        if stream is not None:
-            backend.tagger.delete_all_tags_for_resource(stream["Arn"])
-        return EmptyResult()
-
-    for call in (
-        put_metric_stream,
-        get_metric_stream,
-        list_metric_streams,
-        start_metric_streams,
-        stop_metric_streams,
-        delete_metric_stream,
-    ):
-        setattr(response, call.__name__, call)
+    for name, call in _CALLS.items():
+        setattr(module.CloudWatchResponse, name, call)
 
 
 def _check(members: Mapping[str, Any]) -> None:

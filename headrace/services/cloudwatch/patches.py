@@ -20,15 +20,16 @@ from typing import Any
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.cloudwatch.metric_math import MathRefused, Metrics, evaluate_all
 from headrace.services.cloudwatch.metric_streams import MINUTES
 from headrace.services.cloudwatch.statistics import (
     MOST_VALUES,
     StatisticRefused,
     add_value,
+    aware,
     labelled,
     statistic,
     values_of,
+    with_math,
     with_messages,
 )
 
@@ -72,7 +73,7 @@ def patch() -> None:
 
     backend.__init__ = with_data
     backend.put_metric_data = _join_repetitions(CloudWatchBackend.put_metric_data)
-    backend.get_metric_data = _with_math(
+    backend.get_metric_data = with_math(
         labelled(_within_data(_of_wanted(CloudWatchBackend.get_metric_data)))
     )
     backend.get_metric_statistics = _get_metric_statistics
@@ -193,7 +194,7 @@ class MetricData:
             )
             while points:
                 point = points[next(iter(points))]
-                is_old = _aware(point.timestamp) < oldest
+                is_old = aware(point.timestamp) < oldest
                 if not is_old and len(self) - len(self._raw) <= MOST_POINTS:
                     break
                 points.popitem(last=False)
@@ -214,13 +215,9 @@ def _statistics(datum: Any) -> tuple[float, float, float, float]:
     return datum.min, datum.max, datum.sample_count, datum.sum
 
 
-def _aware(time: datetime) -> datetime:
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-
-
 def _floor(time: datetime, period_s: int) -> datetime:
     """Return the start of a time's period, with a time zone if the time has one."""
-    into = _aware(time).timestamp() % period_s
+    into = aware(time).timestamp() % period_s
     return (time - timedelta(seconds=into)).replace(microsecond=0)
 
 
@@ -270,83 +267,6 @@ def _of_wanted(get: Any) -> Any:
         return get(_Wanted(self, wanted), queries, *args, **named)
 
     return get_metric_data
-
-
-def _with_math(get: Any) -> Any:
-    """Evaluate expressions of metric math, of which moto knows names alone."""
-
-    @functools.wraps(get)
-    def get_metric_data(
-        self: Any,
-        queries: list[dict[str, Any]],
-        start_time: datetime,
-        end_time: datetime,
-        scan_by: str = "TimestampAscending",
-    ) -> Any:
-        from moto.cloudwatch.exceptions import ValidationError
-
-        if any(
-            query.get("Expression", "").lstrip().upper().startswith("SELECT") for query in queries
-        ):
-            raise ValidationError("headrace does not run queries of CloudWatch Metrics Insights")
-        for query in queries:
-            if ("Expression" in query) is ("MetricStat" in query):
-                # The rule is documented (API_MetricDataQuery), the sentence is assumed.
-                raise ValidationError(
-                    f"The query {query.get('Id')} must have either MetricStat or Expression"
-                )
-        expressions = [query for query in queries if "Expression" in query]
-        if not expressions:
-            return get(self, queries, start_time, end_time, scan_by)
-        stats: list[dict[str, Any]] = [
-            {**query, "ReturnData": True} for query in queries if "MetricStat" in query
-        ]
-        if not stats:
-            raise ValidationError("headrace evaluates expressions over metrics alone")
-        results = {one["id"]: one for one in get(self, stats, start_time, end_time)}
-        periods_s = {query["Id"]: int(query["MetricStat"]["Period"]) for query in stats}
-        try:
-            series = evaluate_all(
-                [(query["Id"], query["Expression"]) for query in expressions],
-                Metrics(
-                    {
-                        name: {
-                            round(_aware(at).timestamp()): float(value)
-                            for at, value in zip(one["timestamps"], one["values"], strict=True)
-                        }
-                        for name, one in results.items()
-                    },
-                    {query["Id"]: query.get("Label") or query["Id"] for query in queries},
-                    periods_s,
-                    _times(start_time, end_time, max(periods_s.values())),
-                ),
-            )
-        except MathRefused as refusal:
-            raise ValidationError(str(refusal)) from None
-        answers: list[dict[str, Any]] = []
-        for query in queries:
-            if str(query.get("ReturnData", True)).lower() == "false":
-                continue
-            points = sorted(series[query["Id"]].items(), reverse=scan_by == "TimestampDescending")
-            label = query.get("Label") or results.get(query["Id"], {}).get("label") or query["Id"]
-            answers.append(
-                {
-                    "id": query["Id"],
-                    "label": label,
-                    "values": [value for _, value in points],
-                    "timestamps": [datetime.fromtimestamp(at, UTC) for at, _ in points],
-                    "status_code": "Complete",
-                }
-            )
-        return answers
-
-    return get_metric_data
-
-
-def _times(start_time: datetime, end_time: datetime, period_s: int) -> range:
-    """Return the beginnings of a range's periods."""
-    start_s, end_s = round(_aware(start_time).timestamp()), round(_aware(end_time).timestamp())
-    return range(start_s, end_s, period_s)
 
 
 def _within_data(get: Any) -> Any:
@@ -417,12 +337,12 @@ def _get_metric_statistics(
             f"You have requested up to {count:,} datapoints, which exceeds the limit of {MOST_DATAPOINTS:,}. "
             "You may reduce the datapoints requested by increasing Period, or decreasing the time range."
         )
-    start = _aware(_floor(start_time, min(60, period)))
+    start = aware(_floor(start_time, min(60, period)))
     points: dict[tuple[int, str], Any] = {}
     wanted = _Wanted(backend, {_series_of(namespace, metric_name, dimensions or ())})
     for datum in wanted.get_all_metrics():
-        at = _aware(datum.timestamp)
-        if start <= at < _aware(end_time) and unit in (None, datum.unit or "None"):
+        at = aware(datum.timestamp)
+        if start <= at < aware(end_time) and unit in (None, datum.unit or "None"):
             number = int((at - start).total_seconds() // period)
             key = number, datum.unit or "None"
             if key not in points:

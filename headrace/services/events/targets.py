@@ -304,90 +304,108 @@ _AUTHORIZING_S = 2
 def patch_models(models: ModuleType) -> None:
     """Change `moto.events.models`: what connections and destinations keep and say."""
     connection, destination, backend = models.Connection, models.Destination, models.EventsBackend
+    connection.__init__ = _init_connection
+    connection.state = property(_state_of)
+    connection.describe_short = _describe_state
+    connection.describe = _describe_connection
+    backend.update_connection = _update_connection
+    backend.delete_connection = _with_deletion_state(backend.delete_connection)
+    # moto sets it too.
+    destination.state = property(_state_of_destination, lambda *_: None)
+    destination.describe = _with_rate(destination.describe)
 
-    def make(
-        self: Any,
-        name: str,
-        account_id: str,
-        region_name: str,
-        description: str,
-        authorization_type: str,
-        auth_parameters: dict[str, Any],
-    ) -> None:
-        self.uuid = models.random.uuid4()
-        self.name, self.region, self.description = name, region_name, description
-        self.authorization_type, self.auth_parameters = authorization_type, auth_parameters
-        self.creation_time = self.modified_time = models.unix_time()
-        path = f"{name}/{self.uuid}"
-        secrets = models.get_secrets_manager_backend(account_id, region_name)
-        self.secret_arn = secrets.create_managed_secret(
-            service_name="events",
-            secret_id=f"events!connection/{path}",
-            secret_string=_secret_of(auth_parameters),
-            description=f"Auth parameters for Eventbridge connection {path}",
-        ).arn
-        partition = models.get_partition(region_name)
-        self.arn = f"arn:{partition}:events:{region_name}:{account_id}:connection/{path}"
 
-    def update_connection(self: Any, name: str, **changes: Any) -> dict[str, Any]:
-        changed = self.connections.get(name)
-        if changed is None:
-            raise models.ResourceNotFoundException(f"Connection '{name}' does not exist.")
-        parameters = changes.pop("auth_parameters", None)
-        for attribute, value in changes.items():
-            if value is not None:
-                setattr(changed, attribute, value)
-        if parameters:
-            kept = (changed.auth_parameters or {}).get(_INVOCATION)
-            changed.auth_parameters = {
-                **({} if kept is None else {_INVOCATION: kept}),
-                **parameters,
-            }
-            secrets = models.get_secrets_manager_backend(self.account_id, self.region_name)
-            text = _secret_of(changed.auth_parameters)
-            secrets.put_secret_value(changed.secret_arn, text, None, None, ["AWSCURRENT"])
-        changed.modified_time = CURRENT.clock.now_ms() / 1000
-        return changed.describe_short()
+def _init_connection(
+    self: Any,
+    name: str,
+    account_id: str,
+    region_name: str,
+    description: str,
+    authorization_type: str,
+    auth_parameters: dict[str, Any],
+) -> None:
+    import moto.events.models
 
-    delete = backend.delete_connection
+    models: Any = moto.events.models
+    self.uuid = models.random.uuid4()
+    self.name, self.region, self.description = name, region_name, description
+    self.authorization_type, self.auth_parameters = authorization_type, auth_parameters
+    self.creation_time = self.modified_time = models.unix_time()
+    path = f"{name}/{self.uuid}"
+    secrets = models.get_secrets_manager_backend(account_id, region_name)
+    self.secret_arn = secrets.create_managed_secret(
+        service_name="events",
+        secret_id=f"events!connection/{path}",
+        secret_string=_secret_of(auth_parameters),
+        description=f"Auth parameters for Eventbridge connection {path}",
+    ).arn
+    partition = models.get_partition(region_name)
+    self.arn = f"arn:{partition}:events:{region_name}:{account_id}:connection/{path}"
 
+
+def _describe_state(connection: Any) -> dict[str, Any]:
+    return _times(connection) | {
+        "ConnectionArn": connection.arn,
+        "ConnectionState": connection.state,
+    }
+
+
+def _describe_connection(connection: Any) -> dict[str, Any]:
+    return {
+        **connection.describe_short(),
+        "AuthorizationType": connection.authorization_type,
+        "AuthParameters": _without_secrets(connection.auth_parameters),
+        "Description": connection.description,
+        "Name": connection.name,
+        "SecretArn": connection.secret_arn,
+    }
+
+
+def _update_connection(self: Any, name: str, **changes: Any) -> dict[str, Any]:
+    import moto.events.models
+
+    models: Any = moto.events.models
+    changed = self.connections.get(name)
+    if changed is None:
+        raise models.ResourceNotFoundException(f"Connection '{name}' does not exist.")
+    parameters = changes.pop("auth_parameters", None)
+    for attribute, value in changes.items():
+        if value is not None:
+            setattr(changed, attribute, value)
+    if parameters:
+        kept = (changed.auth_parameters or {}).get(_INVOCATION)
+        changed.auth_parameters = {**({} if kept is None else {_INVOCATION: kept}), **parameters}
+        secrets = models.get_secrets_manager_backend(self.account_id, self.region_name)
+        text = _secret_of(changed.auth_parameters)
+        secrets.put_secret_value(changed.secret_arn, text, None, None, ["AWSCURRENT"])
+    changed.modified_time = CURRENT.clock.now_ms() / 1000
+    return changed.describe_short()
+
+
+def _with_deletion_state(delete: Any) -> Any:
     @functools.wraps(delete)
     def delete_connection(self: Any, name: str) -> dict[str, Any]:
         return {**delete(self, name), "ConnectionState": "DELETING"}
 
-    connection.__init__ = make
-    connection.state = property(_state_of)
-    connection.describe_short = lambda self: (
-        _times(self)
-        | {
-            "ConnectionArn": self.arn,
-            "ConnectionState": self.state,
-        }
-    )
-    connection.describe = lambda self: {
-        **self.describe_short(),
-        "AuthorizationType": self.authorization_type,
-        "AuthParameters": _without_secrets(self.auth_parameters),
-        "Description": self.description,
-        "Name": self.name,
-        "SecretArn": self.secret_arn,
-    }
-    backend.update_connection = update_connection
-    backend.delete_connection = delete_connection
-    describe = destination.describe
+    return delete_connection
 
-    def state_of_destination(self: Any) -> str:
-        _, _, _, region, account, path = self.connection_arn.split(":", 5)
-        connections = models.events_backends[account][region].connections
-        used = connections.get(path.split("/")[1])
-        return "ACTIVE" if used is not None and used.state == "AUTHORIZED" else "INACTIVE"
 
-    # moto sets it too.
-    destination.state = property(state_of_destination, lambda *_: None)
-    destination.describe = lambda self: {
-        **describe(self),
-        "InvocationRateLimitPerSecond": _rate_of(self),
-    }
+def _state_of_destination(destination: Any) -> str:
+    import moto.events.models
+
+    models: Any = moto.events.models
+    _, _, _, region, account, path = destination.connection_arn.split(":", 5)
+    used = models.events_backends[account][region].connections.get(path.split("/")[1])
+    return "ACTIVE" if used is not None and used.state == "AUTHORIZED" else "INACTIVE"
+
+
+def _with_rate(describe: Any) -> Any:
+    @functools.wraps(describe)
+    def describe_destination(self: Any) -> dict[str, Any]:
+        rate = int(self.invocation_rate_limit_per_second or _RATE_PER_SECOND)
+        return {**describe(self), "InvocationRateLimitPerSecond": rate}
+
+    return describe_destination
 
 
 def patch_responses(handler: Any, in_pages: Callable[[str, Callable[[Any], Any]], Any]) -> None:
@@ -429,10 +447,6 @@ def patch_responses(handler: Any, in_pages: Callable[[str, Callable[[Any], Any]]
 def _with_prefix(response: Any, resources: Mapping[str, Any]) -> list[Any]:
     prefix = str(response._get_param("NamePrefix") or "")
     return [one for name, one in sorted(resources.items()) if name.startswith(prefix)]
-
-
-def _rate_of(destination: Any) -> int:
-    return int(destination.invocation_rate_limit_per_second or _RATE_PER_SECOND)
 
 
 def _state_of(connection: Any) -> str:

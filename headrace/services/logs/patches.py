@@ -404,10 +404,7 @@ def _destination(arn: str) -> Any:
     parts = arn.split(":", 6)
     backends: Any = logs_backends
     backend = backends[parts[4]][parts[3]]
-    return next(
-        (destination for destination in backend.destinations.values() if destination.arn == arn),
-        None,
-    )
+    return next((one for one in backend.destinations.values() if one.arn == arn), None)
 
 
 def _send_to_subscriber(
@@ -443,28 +440,34 @@ def _send_to_subscriber(
     if not payload["logEvents"] or CURRENT.control is None:
         return
     packed = gzip.compress(json.dumps(payload).encode(), 1, mtime=0)
-    parts = destination_arn.split(":", 5)
-    name = parts[5].partition("/")[2]
     if service == "lambda" and CURRENT.functions is not None:
-        payload = {"awslogs": {"data": base64.b64encode(packed).decode()}}
+        invocation = {"awslogs": {"data": base64.b64encode(packed).decode()}}
         CURRENT.functions(
             destination_arn,
-            json.dumps(payload).encode(),
+            json.dumps(invocation).encode(),
             service="logs.amazonaws.com",
             source_arn=f"{group.arn}:*",
         )
         return
+    _put_record(stream, service, destination_arn, role_arn, packed)
+
+
+def _put_record(stream: Any, service: str, arn: str, role_arn: str, packed: bytes) -> None:
+    """Put what a log stream sends into a stream of Kinesis or Firehose, soon; a warning says that it is neither."""
+    group = stream.log_group
+    parts = arn.split(":", 5)
+    name = parts[5].partition("/")[2]
     params: dict[str, Any]
     if service == "kinesis":
         params = {"StreamName": name, "PartitionKey": stream.log_stream_name[:256], "Data": packed}
     elif service == "firehose":
         params = {"DeliveryStreamName": name, "Record": {"Data": packed}}
     else:
-        log.warning("%s: headrace does not deliver logs to %s", group.arn, destination_arn)
+        log.warning("%s: headrace does not deliver logs to %s", group.arn, arn)
         return
     OUTBOX.add(
         Delivery(
-            what=f"What {group.name} logs for {destination_arn}",
+            what=f"What {group.name} logs for {arn}",
             body=packed,
             service=service,
             operation="PutRecord",

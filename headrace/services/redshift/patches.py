@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from headrace.core.ports.warehouses import ClusterSpec, WarehouseError, WarehouseUnavailable
@@ -14,8 +15,14 @@ def patch(module: Any) -> None:
     """Replace moto's invented endpoint and credentials, and drop a cluster's tables when it is deleted."""
     cluster: Any = module.Cluster
     backend: Any = module.RedshiftBackend
-    made_up = cluster.endpoint.fget
-    delete, modify = backend.delete_cluster, backend.modify_cluster
+    cluster.endpoint = property(_with_server(cluster.endpoint.fget))
+    backend.delete_cluster = _with_tables(backend.delete_cluster)
+    backend.modify_cluster = _without_renaming(backend.modify_cluster)
+    backend.get_cluster_credentials = _with_login(backend.get_cluster_credentials)
+
+
+def _with_server(made_up: Any) -> Any:
+    """Return a cluster's endpoint: its server's, or moto's invented one where there is no server."""
 
     def endpoint(self: Any) -> dict[str, Any]:
         # The answer to a deletion shows the endpoint once more.
@@ -27,16 +34,13 @@ def patch(module: Any) -> None:
         )
         return made_up(self) if address is None else {"Address": address[0], "Port": address[1]}
 
-    def modify_cluster(self: Any, **arguments: Any) -> Any:
-        if arguments.get("new_cluster_identifier"):
-            # moto would create another cluster, without the old one's tables.
-            from moto.redshift.exceptions import RedshiftClientError
+    return endpoint
 
-            raise RedshiftClientError(
-                "InvalidParameterValue", "headrace does not rename Redshift clusters yet."
-            )
-        return modify(self, **arguments)
 
+def _with_tables(delete: Any) -> Any:
+    """Delete a cluster's tables with it."""
+
+    @functools.wraps(delete)
     def delete_cluster(self: Any, **arguments: Any) -> Any:
         deleted = delete(self, **arguments)
         if CURRENT.warehouses is not None:
@@ -48,12 +52,33 @@ def patch(module: Any) -> None:
             )
         return deleted
 
-    made_up_login = backend.get_cluster_credentials
+    return delete_cluster
 
+
+def _without_renaming(modify: Any) -> Any:
+    """Refuse a new name: moto would create another cluster, without the old one's tables."""
+
+    @functools.wraps(modify)
+    def modify_cluster(self: Any, **arguments: Any) -> Any:
+        if arguments.get("new_cluster_identifier"):
+            from moto.redshift.exceptions import RedshiftClientError
+
+            raise RedshiftClientError(
+                "InvalidParameterValue", "headrace does not rename Redshift clusters yet."
+            )
+        return modify(self, **arguments)
+
+    return modify_cluster
+
+
+def _with_login(made_up: Any) -> Any:
+    """Give credentials with which the cluster's server lets its user in."""
+
+    @functools.wraps(made_up)
     def get_cluster_credentials(
         self: Any, cluster_identifier: str, db_user: str, auto_create: bool, duration_seconds: int
     ) -> dict[str, Any]:
-        login = made_up_login(self, cluster_identifier, db_user, auto_create, duration_seconds)
+        login = made_up(self, cluster_identifier, db_user, auto_create, duration_seconds)
         warehouses, spec = CURRENT.warehouses, _spec(self.clusters[cluster_identifier])
         # Without a server, nobody logs in with any password.
         if warehouses is None or warehouses.endpoint_of(spec) is None:
@@ -72,9 +97,7 @@ def patch(module: Any) -> None:
             raise RedshiftClientError("UnsupportedOperation", str(error)) from error
         return login
 
-    cluster.endpoint = property(endpoint)
-    backend.delete_cluster, backend.modify_cluster = delete_cluster, modify_cluster
-    backend.get_cluster_credentials = get_cluster_credentials
+    return get_cluster_credentials
 
 
 def _spec(cluster: Any) -> ClusterSpec:

@@ -148,7 +148,8 @@ def sentence_of(problems: list[Problem]) -> str:
 def problems_of(definition: str, *, is_express: bool = False) -> list[Problem]:
     """Return the problems of a definition; an empty list when it is valid."""
     try:
-        value: Any = json.loads(definition)
+        # Recorded: a blank text is no object, and not wrong JSON.
+        value: Any = json.loads(definition) if definition.strip() else None
     except (ValueError, RecursionError) as error:
         reason = answers.reason_of(error, definition)
         if not isinstance(error, json.JSONDecodeError) or not reason.startswith("Unrecognized"):

@@ -52,6 +52,18 @@ from scripts import sql_grammar
             "SELECT a FROM b WINDOW TUMBLING (SIZE 1 FORTNIGHT) GROUP BY a;",
             "line 1, column 39: 'FORTNIGHT' is no unit of time",
         ),
+        (
+            "SELECT STREAM a\nFROM TABLE(HOTSPOTS(CURSOR(SELECT STREAM a FROM s)));",
+            "line 2, column 12: HOTSPOTS is refused: ",
+        ),
+        (
+            "SELECT t.r.a FROM (SELECT SYS_LOG_PARSE (b) AS r FROM s) AS t;",
+            "line 1, column 27: SYS_LOG_PARSE is refused: ",
+        ),
+        (
+            "SELECT t.r.a FROM s AS t; SELECT HOTSPOTS(a) FROM s;",
+            "line 1, column 11: '.' does not belong here",
+        ),
     ],
 )
 def test_an_error_names_its_place(text: str, message: str) -> None:

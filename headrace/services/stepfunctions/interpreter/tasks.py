@@ -216,15 +216,13 @@ def _make_waiting_task() -> Any:
         state_task_service_callback,
     )
 
-    conditions: Any = resource.ResourceCondition
+    kinds: Any = resource.ResourceCondition
 
     class WaitingTask(state_task_service_callback.StateTaskServiceCallback):
         """A task of a `Service`."""
 
         def __init__(self, service: Service) -> None:
-            super().__init__(
-                supported_integration_patterns={conditions.WaitForTaskToken, conditions.Sync}
-            )
+            super().__init__(supported_integration_patterns={kinds.WaitForTaskToken, kinds.Sync})
             self._service = service
 
         def _get_supported_parameters(self) -> set[str] | None:
@@ -233,60 +231,54 @@ def _make_waiting_task() -> Any:
 
         def _from_error(self, env: Any, ex: Exception) -> Any:
             if isinstance(ex, ClientError):
-                details = cast("dict[str, Any]", ex.response)["Error"]
-                return failure(
-                    self, env, f"{self._service.error}.{details['Code']}", details["Message"]
-                )
+                said = cast("dict[str, Any]", ex.response)["Error"]
+                return failure(self, env, f"{self._service.error}.{said['Code']}", said["Message"])
             return super()._from_error(env=env, ex=ex)
 
         def _normalise_response(self, *args: Any, **named: Any) -> None:
             """Keep the answer unchanged."""
 
+        def _client(self, resource_runtime_part: Any, credentials: Any) -> Any:
+            return client_of_cloud(resource_runtime_part.region, self._service.service, credentials)
+
         def _eval_service_task(
-            self,
-            env: Any,
-            resource_runtime_part: Any,
-            normalised_parameters: dict[str, Any],
-            state_credentials: Any,
-        ) -> None:
+            self, env: Any, resource_runtime_part: Any,
+            normalised_parameters: dict[str, Any], state_credentials: Any,
+        ) -> None:  # fmt: skip
             task = self._service.tasks[self.resource.api_action]
-            client = client_of_cloud(
-                resource_runtime_part.region, self._service.service, state_credentials
-            )
+            client = self._client(resource_runtime_part, state_credentials)
             answer = client.call(task.operation, **task.params(normalised_parameters))
             answer.pop("ResponseMetadata", None)
             env.stack.append(task.answer(normalised_parameters, _capital(answer)))
 
         def _build_sync_resolver(
-            self,
-            env: Any,
-            resource_runtime_part: Any,
-            normalised_parameters: dict[str, Any],
-            state_credentials: Any,
-        ) -> Callable[[], Any]:
+            self, env: Any, resource_runtime_part: Any,
+            normalised_parameters: dict[str, Any], state_credentials: Any,
+        ) -> Callable[[], Any]:  # fmt: skip
             answer = env.stack.pop()
-            task = self._service.tasks[self.resource.api_action]
-            client = client_of_cloud(
-                resource_runtime_part.region, self._service.service, state_credentials
-            )
-            waiting = task.waiting
+            waiting = self._service.tasks[self.resource.api_action].waiting
+            if waiting is None:
+                return lambda: answer
+            client = self._client(resource_runtime_part, state_credentials)
 
             def resolve() -> Any:
-                if waiting is None:
-                    return answer
-                seen = client.call(
-                    waiting.operation, **waiting.params(normalised_parameters, answer)
-                )
-                state = str(first_value(waiting.state, seen))
-                if state in waiting.failed:
-                    raise _build_failure(self, env, json.dumps(_capital(seen), default=str))
-                if state not in waiting.done:
-                    return None
-                return waiting.result(answer, _capital(seen))
+                params = waiting.params(normalised_parameters, answer)
+                seen = client.call(waiting.operation, **params)
+                return _result_if_done(self, env, waiting, answer, seen)
 
             return resolve
 
     return WaitingTask
+
+
+def _result_if_done(
+    task: Any, env: Any, waiting: Waiting, answer: Parameters, seen: Parameters
+) -> Any:
+    """Return a task's result; None while what it waits for is not done. Raises the task's failure."""
+    state = str(first_value(waiting.state, seen))
+    if state in waiting.failed:
+        raise _build_failure(task, env, json.dumps(_capital(seen), default=str))
+    return waiting.result(answer, _capital(seen)) if state in waiting.done else None
 
 
 def _capital(value: Any) -> Any:
