@@ -9,8 +9,9 @@ only runs something is refused instead (`headrace.moto.patches.not_run`).
 from __future__ import annotations
 
 import functools
+import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,6 +147,22 @@ _SENTENCES: dict[str, dict[str, str]] = {
 }  # fmt: skip
 
 
+# The same of S3, which is headrace's own.
+_OF_S3 = {
+    "PutBucketAccelerateConfiguration.AccelerateConfiguration": "headrace stores the setting: nothing gets faster.",
+    "PutBucketAnalyticsConfiguration.AnalyticsConfiguration": "headrace stores this and exports no analysis.",
+    "PutBucketIntelligentTieringConfiguration.IntelligentTieringConfiguration": (
+        "headrace stores the configuration and moves no objects between tiers."
+    ),
+    "PutBucketInventoryConfiguration.InventoryConfiguration": "headrace stores this and writes no inventory.",
+    "PutBucketLogging.BucketLoggingStatus": "headrace stores the configuration and writes no access logs.",
+    "PutBucketMetricsConfiguration.MetricsConfiguration": "headrace stores this and sends no request metrics.",
+    "PutBucketReplication.ReplicationConfiguration": (
+        "headrace stores the rules and replicates no objects: copy them by a function on the bucket's notifications."
+    ),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class WithoutEffect:
     """A call, or one with a member, that answers without the effect that it has on AWS.
@@ -172,15 +189,16 @@ class WithoutEffect:
         return glob_matches(self.pattern, str(value)) if self.pattern else bool(value)
 
 
-def _rows() -> Iterator[WithoutEffect]:
-    for service, sentences in _SENTENCES.items():
+def _rows(sentences_of: Mapping[str, Mapping[str, str]]) -> Iterator[WithoutEffect]:
+    for service, sentences in sentences_of.items():
         for name, text in sentences.items():
             call, _, pattern = name.partition("=")
             operation, _, member = call.partition(".")
             yield WithoutEffect(service, operation, member, pattern, text)
 
 
-ROWS = tuple(_rows())
+ROWS = tuple(_rows(_SENTENCES))
+S3_ROWS = tuple(_rows({"s3": _OF_S3}))
 
 
 def _module_of(row: WithoutEffect) -> str:
@@ -193,7 +211,19 @@ _said: set[WithoutEffect] = set()
 
 def rows_of(service: str, operation: str) -> list[WithoutEffect]:
     """Return what an operation accepts without effect."""
-    return [row for row in ROWS if (row.service, row.operation) == (service, operation)]
+    return [
+        row for row in (*ROWS, *S3_ROWS) if (row.service, row.operation) == (service, operation)
+    ]
+
+
+def say_in_header(
+    service: str, operation: str, params: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield the header of an answer of headrace's own to a call that has not its effect, and log it."""
+    for row in rows_of(service, operation):
+        if not row.member or row.concerns(params.get(row.member)):
+            _log_once(row)
+            yield WITHOUT_EFFECT, row.sentence
 
 
 def say_so(module: Any) -> None:
@@ -216,13 +246,28 @@ def _saying(method: Callable[[Any], Any], rows: list[WithoutEffect]) -> Callable
     @functools.wraps(method)
     def answer_and_say(self: Any) -> Any:
         answer = method(self)
-        for row in rows:
+        for row in () if _says_failed(answer) else rows:
             if not row.member or row.concerns(self._get_param(row.member)):
                 self.response_headers[WITHOUT_EFFECT] = row.sentence
                 _log_once(row)
         return answer
 
     return answer_and_say
+
+
+_FAILURES = ("error", "fail", "unsuccessful")
+
+
+def _says_failed(answer: Any) -> bool:
+    """Whether an answer lists failures and nothing that was made, such as CreateFlowLogs' Unsuccessful."""
+    result = getattr(answer, "result", answer)
+    if isinstance(result, str) and result.startswith("{"):
+        result = json.loads(result)
+    if not isinstance(result, Mapping):
+        return False
+    lists = {name.lower(): value for name, value in result.items() if isinstance(value, list)}
+    failed = {name for name, value in lists.items() if value and name.startswith(_FAILURES)}
+    return bool(failed) and not any(lists[name] for name in lists.keys() - failed)
 
 
 def _log_once(row: WithoutEffect) -> None:

@@ -98,7 +98,10 @@ def fidelity_of(template: Template) -> list[dict[str, str]]:
         remarks: Mapping[str, str] = {}
         if kind.remark is not None:
             remarks = kind.remark(properties)
+        levels = {name: kind.properties.get(name, "enforced") for name in properties}
         for name, remark in remarks.items():
+            if levels.get(name, "enforced") != "enforced":
+                continue  # The row of the property's level says it.
             rows.append(
                 {
                     "resource": logical_id,
@@ -113,8 +116,8 @@ def fidelity_of(template: Template) -> list[dict[str, str]]:
             {"resource": logical_id, "type": kind.name, "property": path, "level": "ignored"}
             for path in (*dropped, *_policies_dropped(kind.name, resource))
         ]
-        for name in properties:
-            level = kind.properties.get(name, "enforced")
+        for name, level in levels.items():
+            remark = remarks.get(name) or _REMARKS.get(name)
             if level != "enforced":
                 rows.append(
                     {
@@ -122,7 +125,7 @@ def fidelity_of(template: Template) -> list[dict[str, str]]:
                         "type": kind.name,
                         "property": name,
                         "level": level,
-                        **({"remark": _REMARKS[name]} if name in _REMARKS else {}),
+                        **({"remark": remark} if remark else {}),
                     }
                 )
     return rows

@@ -15,6 +15,7 @@ from headrace.aws.calls.operation import Action, Call, operation_name
 from headrace.aws.protocols import codec_moto
 from headrace.aws.protocols.owned_service import Strictness
 from headrace.core.arn import bucket_arn, is_account_id
+from headrace.moto.without_effect import say_in_header
 from headrace.services.s3 import (
     bodies,
     checksums,
@@ -323,6 +324,7 @@ class RawRequests:
         if isinstance(response.body, bytes):
             # Escape carriage returns: XML parsers read a bare one as a line feed.
             response.body = add_root(operation, response.body.replace(b"\r", b"&#13;"))
+        response.headers += say_in_header("s3", operation, params)
         return response
 
     def _put_policy(self, request: HttpRequest, target: Target) -> HttpResponse:

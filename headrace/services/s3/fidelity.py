@@ -10,6 +10,7 @@ which reads the files, does not see it.
 """
 
 from headrace.core.ports import FidelityLevel
+from headrace.moto.without_effect import S3_ROWS
 
 _GRANTS: dict[str, FidelityLevel] = {
     "ACL": "stored",
@@ -101,19 +102,7 @@ _OWN: dict[str, dict[str, FidelityLevel]] = {
     "RestoreObject": {"RestoreRequest.Tier": "ignored", "RestoreRequest.OutputLocation": "ignored"},
 }
 
-FIDELITY_NOTES = {
-    "PutBucketAccelerateConfiguration.AccelerateConfiguration": "headrace stores the setting: nothing gets faster.",
-    "PutBucketAnalyticsConfiguration.AnalyticsConfiguration": "headrace stores this and exports no analysis.",
-    "PutBucketIntelligentTieringConfiguration.IntelligentTieringConfiguration": (
-        "headrace stores the configuration and moves no objects between tiers."
-    ),
-    "PutBucketInventoryConfiguration.InventoryConfiguration": "headrace stores this and writes no inventory.",
-    "PutBucketLogging.BucketLoggingStatus": "headrace stores the configuration and writes no access logs.",
-    "PutBucketMetricsConfiguration.MetricsConfiguration": "headrace stores this and sends no request metrics.",
-    "PutBucketReplication.ReplicationConfiguration": (
-        "headrace stores the rules and replicates no objects: copy them by a function on the bucket's notifications."
-    ),
-}
+FIDELITY_NOTES = {f"{row.operation}.{row.member}": row.sentence for row in S3_ROWS}
 
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     name: {

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from botocore.session import get_session
+from click.testing import CliRunner
 
 from headrace.aws.calls.http import WITHOUT_EFFECT, HttpRequest
+from headrace.cli.commands import headrace
 from headrace.moto import without_effect
 from headrace.services.cloudformation.fidelity import fidelity_of
 from headrace.services.cloudformation.template.template import Template, template_of
@@ -158,7 +160,7 @@ def test_the_fidelity_report_has_each_row(cloud: InProcessCloud) -> None:
     assert "no job is started" in NOTES["CreateTrigger.StartOnCreation"]
     rows = json.loads(cloud.handle(HttpRequest("GET", "/_headrace/fidelity", "")).body)
     noted = {(one["service"], one["operation"], one["property"]): one.get("note") for one in rows}
-    for row in without_effect.ROWS:
+    for row in (*without_effect.ROWS, *without_effect.S3_ROWS):
         assert noted[row.service, row.operation, row.member], row
     assert (
         "replicates no objects" in noted["s3", "PutBucketReplication", "ReplicationConfiguration"]
@@ -183,6 +185,79 @@ def test_a_stack_says_what_its_resources_do_not_do() -> None:
         one["property"] == "StartOnCreation" and "no job is started" in one.get("remark", "")
         for one in rows
     )
+
+
+def test_a_stack_says_it_of_buckets_and_subscriptions() -> None:
+    replicated, tiers = {"Role": "r", "Rules": []}, [{"Id": "t"}]
+    rows = fidelity_of(
+        _template(
+            "AWS::S3::Bucket",
+            ReplicationConfiguration=replicated,
+            IntelligentTieringConfigurations=tiers,
+            LoggingConfiguration={"DestinationBucketName": "logs"},
+        )
+    )
+    said = {one["property"]: (one["level"], one["remark"]) for one in rows}
+    assert len(said) == len(rows) == 3
+    assert said["ReplicationConfiguration"][0] == "ignored"
+    assert "replicates no objects" in said["ReplicationConfiguration"][1]
+    assert "moves no objects" in said["IntelligentTieringConfigurations"][1]
+    assert "writes no access logs" in said["LoggingConfiguration"][1]
+    for protocol, sentences in (("email", ["no mail"]), ("sqs", []), ("sms", ["no text messages"])):
+        [*rows] = fidelity_of(_template("AWS::SNS::Subscription", Protocol=protocol, TopicArn="t"))
+        assert len(rows) == len(sentences)
+        assert all(text in one["remark"] for text, one in zip(sentences, rows, strict=True))
+
+
+def test_lint_says_it_of_a_whole_resource(tmp_path: Path) -> None:
+    path = tmp_path / "template.json"
+    path.write_text(
+        json.dumps({"Resources": {"R": {"Type": "AWS::EC2::Instance", "Properties": {}}}})
+    )
+    result = CliRunner().invoke(headrace, ["lint", "--local", str(path)])
+    assert "AWS::EC2::Instance: headrace has no machines" in result.output
+
+
+def test_s3_says_what_its_settings_do_not_do(
+    cloud: InProcessCloud, caplog: pytest.LogCaptureFixture
+) -> None:
+    s3 = cloud.client("s3")
+    s3.create_bucket(Bucket="bare")
+    for _ in range(2):
+        said = _said(
+            s3.put_bucket_inventory_configuration(
+                Bucket="bare",
+                Id="i",
+                InventoryConfiguration={
+                    "Destination": {"S3BucketDestination": {"Bucket": "arn:aws:s3:::bare", "Format": "CSV"}},
+                    "IsEnabled": True, "Id": "i", "IncludedObjectVersions": "All",
+                    "Schedule": {"Frequency": "Daily"},
+                },
+            )
+        )  # fmt: skip
+        assert said == "headrace stores this and writes no inventory."
+    assert len([line for line in caplog.messages if "writes no inventory" in line]) == 1
+    logging = {"LoggingEnabled": {"TargetBucket": "bare", "TargetPrefix": "l/"}}
+    put = s3.put_bucket_logging(Bucket="bare", BucketLoggingStatus=logging)
+    assert "writes no access logs" in _said(put)
+    assert not _said(s3.put_bucket_logging(Bucket="bare", BucketLoggingStatus={}))
+    assert not _said(s3.put_object(Bucket="bare", Key="k", Body=b""))
+
+
+def test_an_answer_that_says_that_it_failed_says_nothing_else(cloud: InProcessCloud) -> None:
+    ec2 = cloud.client("ec2")
+    flow: dict[str, Any] = {
+        "ResourceIds": [ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]],
+        "ResourceType": "VPC",
+        "TrafficType": "ALL",
+        "LogDestinationType": "s3",
+    }
+    failed = ec2.create_flow_logs(**flow, LogDestination="arn:aws:s3:::no-such-bucket")
+    assert failed["Unsuccessful"]
+    assert not _said(failed)
+    cloud.client("s3").create_bucket(Bucket="flows")
+    made = ec2.create_flow_logs(**flow, LogDestination="arn:aws:s3:::flows")
+    assert "no logs are delivered" in _said(made)
 
 
 def test_a_table_is_not_said_to_have_replicas(lab: MotoLab) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from headrace.aws.calls.operation import operation_model
 from headrace.core.arn import partition_of, url_suffix_of
 from headrace.core.values import get_list
+from headrace.moto.without_effect import rows_of
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
@@ -309,6 +310,27 @@ def _delete_bucket(context: Context, physical_id: str, properties: Properties) -
     context.delete_if_exists("s3", "DeleteBucket", {"Bucket": physical_id}, "NoSuchBucket")
 
 
+# Properties without effect, and the operations that S3's API has for them.
+_WITHOUT_EFFECT = {
+    "AccelerateConfiguration": "PutBucketAccelerateConfiguration",
+    "AnalyticsConfigurations": "PutBucketAnalyticsConfiguration",
+    "IntelligentTieringConfigurations": "PutBucketIntelligentTieringConfiguration",
+    "InventoryConfigurations": "PutBucketInventoryConfiguration",
+    "LoggingConfiguration": "PutBucketLogging",
+    "MetricsConfigurations": "PutBucketMetricsConfiguration",
+    "ReplicationConfiguration": "PutBucketReplication",
+}
+
+
+def _remark(properties: Properties) -> dict[str, str]:
+    return {
+        name: row.sentence
+        for name, operation in _WITHOUT_EFFECT.items()
+        if properties.get(name)
+        for row in rows_of("s3", operation)
+    }
+
+
 TYPES = [
     ResourceType(
         "AWS::S3::Bucket",
@@ -347,6 +369,7 @@ TYPES = [
         replace_on=frozenset({"BucketName"}),
         named_by=("BucketName",),
         find=_find_bucket,
+        remark=_remark,
     ),
 ]
 

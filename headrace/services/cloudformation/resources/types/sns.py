@@ -8,6 +8,7 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.values import get_list
+from headrace.moto.without_effect import rows_of
 from headrace.services.cloudformation.resources.base import (
     Context,
     Properties,
@@ -323,6 +324,11 @@ TYPES = [
         update=_update_subscription,
         replace_on=frozenset({"TopicArn", "Protocol", "Endpoint"}),
         find=_find_subscription,
+        remark=lambda properties: {
+            row.member: row.sentence
+            for row in rows_of("sns", "Subscribe")
+            if row.concerns(properties.get(row.member))
+        },
     ),
     ResourceType(
         "AWS::SNS::TopicPolicy",
