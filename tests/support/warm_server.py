@@ -2,7 +2,8 @@
 
 Run as a module it answers requests on its standard input, one JSON document a line: {"argv", "log", "cwd", "env"}. It
 answers with the pid of a new process, which has a session of its own, as if it had been started from a shell. It ends
-when its input does, as when a signal ends the tests' run; its clouds end with it.
+when its input does, or when the process that has started it ends, whose other children may hold the input open; its
+clouds end with it.
 """
 
 from __future__ import annotations
@@ -32,8 +33,12 @@ class WarmServer:
 
     def __init__(self, python: str) -> None:
         self._process = subprocess.Popen(
-            [python, "-m", __name__], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )  # fmt: skip
+            [python, "-m", __name__, str(os.getpid())],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         atexit.register(self.stop)
 
     def start(self, argv: Sequence[str], log: Path) -> ForkedProcess:
@@ -94,7 +99,7 @@ def warm_server(python: str) -> WarmServer:
 
 
 def end_with(parent: int) -> None:
-    """Let the kernel stop this forked process (SIGTERM) when `parent`, which has forked it, ends."""
+    """Let the kernel stop this process (SIGTERM) when `parent`, whose child it is, ends."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
     # It may have ended before.
@@ -154,4 +159,5 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
+    end_with(int(sys.argv[1]))
     _serve()
