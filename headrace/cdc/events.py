@@ -15,8 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, cast
 
-from headrace.core.values import parse_json
-
 Document = dict[str, Any]
 Position = tuple[int, int]
 # Debezium's own word for a large value that the server did not send.
@@ -88,10 +86,10 @@ def read_event(data: bytes) -> Event | None:
 
 def _read_document(data: bytes) -> Document:
     try:
-        return parse_json(data, parse_float=_number)
+        return json.loads(data, parse_float=_number)
     except ValueError:
         # A number has more digits than Python takes, or this is no JSON, which is told again.
-        return parse_json(data, parse_float=_number, parse_int=_whole_number)
+        return json.loads(data, parse_float=_number, parse_int=_whole_number)
 
 
 def _whole_number(text: str) -> int | str:
