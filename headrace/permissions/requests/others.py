@@ -169,7 +169,8 @@ def logs_permissions(request: Request) -> RequiredPermissions:
     action = "GetLogEvents" if request.operation == "GetLogObject" else request.operation
     # For another account's destination too (documented: Subscription-Filter-CrossAccount-Permissions).
     destination = request.text("destinationArn")
-    if re.match(rf"arn:[\w-]+:logs:[^:]*:(?!{request.account}:)\d+:", destination):
+    parts = destination.split(":", 5)
+    if len(parts) == 6 and parts[2] == "logs" and parts[4] != request.account:
         resources = (*resources, destination)
     return (RequiredPermission(f"logs:{action}", resources),)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.aws.calls.operation import operation_model
+from headrace.moto import without_effect
 from headrace.services.iam.answers import FIDELITY, NOTES
 
 ROWS = [
@@ -29,4 +30,6 @@ def test_a_row_is_of_a_parameter(service: str, operation: str, name: str):
 
 
 def test_a_note_is_of_a_row():
-    assert set(NOTES) <= {f"{operation}.{name}" for _, operation, name in ROWS}
+    rows = {f"{operation}.{name}" for _, operation, name in ROWS}
+    rows |= {f"{row.operation}.{row.member}" for row in without_effect.ROWS}
+    assert set(NOTES) <= rows

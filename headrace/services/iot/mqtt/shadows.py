@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from headrace.core.values import parse_json
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import CHANGES
 from headrace.services.iot import rules
@@ -128,7 +127,7 @@ def _parse_document(module: Any, payload: Any) -> dict[str, Any]:
     """Return the document of an update; refuse what moto would fail at. Moto refuses the rest itself."""
     refuse = module.InvalidRequestException
     try:
-        document = parse_json(payload)
+        document = json.loads(payload)
     except ValueError:
         document = None
     if not isinstance(document, dict):
