@@ -28,7 +28,7 @@ def producer_of(stream: FakeStream, **options: Any) -> Producer:
 
 def test_a_receipt_says_where_its_record_is():
     stream = FakeStream()
-    with producer_of(stream) as producer:
+    with producer_of(stream, linger_ms=10_000, max_records=2) as producer:
         first, second = producer.put(b"a", "k"), producer.put(b"b", "k", explicit_hash_key=7)
         assert (first.result(5).shard_id, first.sequence_number[-1]) == (
             "shardId-000000000000",
