@@ -11,7 +11,6 @@ import asyncio
 import functools
 import hashlib
 import hmac
-import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -24,6 +23,7 @@ from headrace import __version__
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.gateway.documents import json_response
 from headrace.core.clock import Clock
+from headrace.core.values import parse_json
 from headrace.dashboard import details, export
 from headrace.dashboard.account import CallRefused, Reader
 from headrace.dashboard.details import Local
@@ -372,8 +372,8 @@ def _answer(
 
 def _object(request: HttpRequest) -> dict[str, Any]:
     try:
-        value: Any = json.loads(request.body or b"{}")
-    except (ValueError, RecursionError):
+        value: Any = parse_json(request.body or b"{}")
+    except ValueError:
         raise BadQuestion("The body is not JSON.") from None
     if not isinstance(value, dict):
         raise BadQuestion("The body is not a JSON object.")

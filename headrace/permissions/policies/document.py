@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
+from headrace.core.values import parse_json
 from headrace.permissions.policies.conditions import (
     Condition,
     Text,
@@ -301,8 +302,8 @@ class Document:
 def parse_document(text: str) -> Document:
     """Compile a policy's text. Raises UnreadableDocument."""
     try:
-        parsed: Any = json.loads(text)
-    except (ValueError, RecursionError):
+        parsed: Any = parse_json(text)
+    except ValueError:
         raise UnreadableDocument("The policy is not valid JSON.") from None
     if not isinstance(parsed, dict):
         raise UnreadableDocument("The policy is not a JSON object.")

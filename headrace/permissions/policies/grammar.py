@@ -6,12 +6,12 @@ sentences come from users' reports and from moto's tests, which have them from I
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any, Literal, cast
 
 from headrace.core.arn import is_account_id
+from headrace.core.values import parse_json
 from headrace.permissions.policies.conditions import is_operator, split_operator
 
 PolicyKind = Literal["identity", "trust", "resource", "key", "boundary", "session"]
@@ -151,8 +151,8 @@ def _statements(text: str, no_json: str) -> list[dict[str, Any]]:
 
 def _parse(text: str, no_json: str) -> dict[str, Any]:
     try:
-        document: Any = json.loads(text)
-    except (ValueError, RecursionError):
+        document: Any = parse_json(text)
+    except ValueError:
         raise _malformation(no_json) from None
     if not isinstance(document, dict) or _OUTSIDE.search(text) or "\\u000" in text:
         raise _malformation(_SYNTAX)

@@ -14,7 +14,6 @@ Reads the template of a request, and runs its transforms.
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -30,7 +29,7 @@ from headrace.aws.shapes.cloudformation import (
 from headrace.core.arn import Arn, InvalidArn
 from headrace.core.patterns import glob_matches
 from headrace.core.system_tags import is_system
-from headrace.core.values import get_list
+from headrace.core.values import get_list, parse_json
 from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import (
@@ -333,8 +332,8 @@ def policy_of(
 
 def _is_policy(text: str) -> bool:
     try:
-        document: Any = json.loads(text)
-    except (ValueError, RecursionError):
+        document: Any = parse_json(text)
+    except ValueError:
         return False
     if not isinstance(document, dict):
         return False

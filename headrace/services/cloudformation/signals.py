@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
+from headrace.core.values import parse_json
 from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 
@@ -60,8 +61,8 @@ class Responses:
         answer: Any = TOO_LONG
         if len(body) <= errors.CUSTOM_RESPONSE_BYTES:
             try:
-                answer = json.loads(body)
-            except (ValueError, RecursionError):
+                answer = parse_json(body)
+            except ValueError:
                 return False
         with self._lock:
             event = self._waiting.get(token)
@@ -169,8 +170,8 @@ def signal_in(body: bytes) -> Signal | None:
     if len(body) > errors.CUSTOM_RESPONSE_BYTES:
         return None
     try:
-        value: Any = json.loads(body)
-    except (ValueError, RecursionError):
+        value: Any = parse_json(body)
+    except ValueError:
         return None
     if not isinstance(value, dict):
         return None

@@ -49,8 +49,8 @@ def patch_responses(module: Any) -> None:
 
         pattern, text = self._get_param("EventPattern") or "", self._get_param("Event") or ""
         try:
-            event = json.loads(text)
-        except (ValueError, RecursionError):
+            event = parse_json(text)
+        except ValueError:
             event = None
         if not isinstance(event, dict):
             raise ValidationException("Parameter Event is not valid.")  # recorded

@@ -8,12 +8,11 @@ read 2026). Which Hive types are refused, and the sentences, are assumed.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from headrace.core.values import get_list, get_mapping
+from headrace.core.values import get_list, get_mapping, parse_json
 from headrace.moto.iceberg_metadata import (
     TableSchema,
     build_metadata,
@@ -90,8 +89,8 @@ def _read_fields(fields: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, An
         kind = column["Type"]
         if isinstance(kind, str) and kind.lstrip().startswith("{"):
             try:
-                kind = json.loads(kind)
-            except (ValueError, RecursionError) as error:
+                kind = parse_json(kind)
+            except ValueError as error:
                 raise NoIcebergType(f"The type of field {column['Name']} is no JSON.") from error
         field = {
             "id": int(column["Id"]),

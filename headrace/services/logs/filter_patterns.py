@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.core.patterns import MatchingBudget, PatternRefused, java_pattern
+from headrace.core.values import parse_json
 
 MOST_CHARACTERS = 1024
 _MOST_REGEXES = 2  # documented: of a pattern (PutMetricFilter)
@@ -278,8 +279,8 @@ class _JsonParser(_Scanner):
 
         def match(message: str) -> Mapping[str, str] | None:
             try:
-                event = json.loads(message)
-            except (ValueError, RecursionError):
+                event = parse_json(message)
+            except ValueError:
                 return None
             if not isinstance(event, dict | list) or not test(event):
                 return None

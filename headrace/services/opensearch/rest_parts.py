@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from headrace.core.values import parse_json
 from headrace.services.opensearch.fields import (
     SearchError,
     bad_argument,
@@ -70,8 +70,8 @@ def object_of(body: bytes) -> dict[str, Any]:
     if not body.strip():
         return {}
     try:
-        document: Any = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        document: Any = parse_json(body)
+    except ValueError as error:
         raise unreadable(f"the body is no JSON: {error}") from error
     if not isinstance(document, dict):
         raise unreadable("the body is no JSON object")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from headrace.core.values import parse_json
 from headrace.services.opensearch.fields import Reader, SearchError, check_mapping
 from headrace.store.database import Database
 
@@ -277,8 +278,8 @@ class Store:
 def parse_document(source: bytes) -> dict[str, Any]:
     """Return a document. Raises SearchError for what is none."""
     try:
-        document = json.loads(source)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(source)
+    except ValueError as error:
         raise SearchError(
             400,
             "mapper_parsing_exception",

@@ -324,8 +324,8 @@ def _readable(event: Any) -> Any:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parse_json(text)
+    except ValueError:
         return text
 
 
@@ -392,7 +392,7 @@ def _join_inputs(inputs: list[str]) -> str:
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
-    except (ValueError, RecursionError):
+        parse_json(text)
+    except ValueError:
         return False
     return True

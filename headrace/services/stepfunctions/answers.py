@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
-from headrace.core.values import BadMarker, page_of
+from headrace.core.values import BadMarker, page_of, parse_json
 
 # Documented for every list of the API.
 DEFAULT_ROWS, MOST_ROWS = 100, 1000
@@ -43,8 +43,8 @@ def page(self: Any, rows: Sequence[Any]) -> tuple[Sequence[Any], dict[str, str]]
 def check_input(text: str) -> None:
     """Raise AwsError unless an execution's input is JSON."""
     try:
-        json.loads(text)
-    except (ValueError, RecursionError) as error:
+        parse_json(text)
+    except ValueError as error:
         reason = reason_of(error, text)
         raise AwsError(
             "InvalidExecutionInput", f"Invalid State Machine Execution Input: '{reason}'"

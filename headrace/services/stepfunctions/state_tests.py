@@ -25,6 +25,7 @@ from botocore.model import ListShape, MapShape, Shape, StructureShape
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import service_model
 from headrace.core.arn import partition_of
+from headrace.core.values import parse_json
 from headrace.services.stepfunctions import answers
 from headrace.services.stepfunctions.definition_checks import problems_of, sentence_of
 from headrace.services.stepfunctions.interpreter.inspections import Inspection, Mock
@@ -141,8 +142,8 @@ def _mock_of(self: Any, state: dict[str, Any], configuration: dict[str, Any]) ->
 
 def _parsed(text: str, sentence: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:  # the sentences are assumed
+        return parse_json(text)
+    except ValueError as error:  # the sentences are assumed
         raise _invalid(sentence) from error
 
 
@@ -206,8 +207,8 @@ def _items_of(configuration: dict[str, Any]) -> list[Any] | None:
 def _state_of(definition: str, name: str | None) -> tuple[str, dict[str, Any], str]:
     """Return the state's name, its definition, and the query language of its machine. Raises AwsError."""
     try:
-        value: Any = json.loads(definition)
-    except (ValueError, RecursionError) as error:
+        value: Any = parse_json(definition)
+    except ValueError as error:
         text = f"Invalid State Machine Definition: 'INVALID_JSON_DESCRIPTION: {error}'"
         raise AwsError("InvalidDefinition", text) from error
     if not isinstance(value, dict):

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from headrace.core.patterns import glob_matches
 from headrace.core.ports import FunctionNotFound, FunctionThrottled
+from headrace.core.values import parse_json
 from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.services.apigateway.invocation.integrations import (
     SERVICE,
@@ -245,8 +246,8 @@ def _invoke(
         raise failed
     try:
         result = functions.invoke(function, json.dumps(event).encode())
-        value: Any = json.loads(result.payload or b"null")
-    except (FunctionNotFound, FunctionThrottled, ValueError, RecursionError) as error:
+        value: Any = parse_json(result.payload or b"null")
+    except (FunctionNotFound, FunctionThrottled, ValueError) as error:
         raise failed from error
     if result.function_error:
         members = cast("dict[str, Any]", value) if isinstance(value, dict) else {}

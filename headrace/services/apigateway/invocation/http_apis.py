@@ -20,6 +20,7 @@ from headrace.aws.calls.operation import Signer, iam_context, operation_model
 from headrace.core.arn import partition_of
 from headrace.core.patterns import glob_matches
 from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
+from headrace.core.values import parse_json
 from headrace.deliveries.targets import convert_parameters
 from headrace.services.apigateway.invocation import integrations
 from headrace.services.apigateway.invocation.apis import (
@@ -398,8 +399,8 @@ def _read_structure(service: str, operation: str, name: str, value: Any) -> Any:
     if member is None or member.type_name not in ("structure", "map", "list"):
         return value
     try:
-        return json.loads(str(value))
-    except (ValueError, RecursionError):
+        return parse_json(str(value))
+    except ValueError:
         raise Refused(400, f"{name} must be valid JSON") from None
 
 

@@ -23,6 +23,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Signer
 from headrace.core.ports import ControlPlane, InvokeResult
+from headrace.core.values import parse_json
 from headrace.deliveries.outside_http import exchange
 
 # Documented: the longest default timeout of an integration.
@@ -198,8 +199,8 @@ def parse_proxy_result(
 ) -> HttpResponse | None:
     """Return the HTTP answer in a function's result; None for a malformed result. `decodes`: Base64 becomes bytes."""
     try:
-        value: Any = json.loads(payload or b"null")
-    except (ValueError, RecursionError):
+        value: Any = parse_json(payload or b"null")
+    except ValueError:
         return None
     if not isinstance(value, dict) or "statusCode" not in value:
         if needs_status:

@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl, quote_plus, unquote_plus
 from headrace.aws.calls.http import HttpResponse
 from headrace.core.evaluation import Budget, TooMuch, bound_parsed_bytes, check_json_size, text_size
 from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
+from headrace.core.values import parse_json
 from headrace.deliveries.input_templates import NoValue, first_value
 from headrace.services.apigateway.invocation.integrations import Refused
 from headrace.services.apigateway.invocation.service_calls import IntegrationAnswer
@@ -351,8 +352,8 @@ def parse_body(text: str) -> Any:
     if not text:
         return {}
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parse_json(text)
+    except ValueError:
         return text
 
 
@@ -457,8 +458,8 @@ def _decode(text: str) -> str:
 
 def _parse(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return parse_json(text)
+    except ValueError as error:
         raise TemplateError("the argument of parseJson is not JSON") from error
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from headrace.aws.calls.http import HttpResponse
 from headrace.core.arn import make_arn
 from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
+from headrace.core.values import parse_json
 from headrace.services.apigateway.invocation import integrations, mappings, service_calls
 from headrace.services.apigateway.invocation.apis import (
     UNSIGNED,
@@ -66,8 +67,8 @@ _STATUS_CODE = re.compile(r"""\s*\{\s*['"]?statusCode['"]?\s*:\s*['"]?(\d{3})"""
 def _read_mock_status(body: str) -> str:
     """Return the status that a mock's request asks for; empty without one."""
     try:
-        asked = json.loads(body)
-    except (ValueError, RecursionError):
+        asked = parse_json(body)
+    except ValueError:
         written = _STATUS_CODE.match(body)
         return "" if written is None else written[1]
     return str(text_at(asked, "statusCode")) if isinstance(asked, dict) else ""

@@ -22,6 +22,7 @@ from headrace.core.ports import (
     FunctionThrottled,
     MetricSink,
 )
+from headrace.core.values import parse_json
 from headrace.services.apigateway.invocation import integrations, mappings, service_calls
 from headrace.services.apigateway.invocation.apis import HttpApi
 from headrace.services.apigateway.invocation.integrations import (
@@ -54,8 +55,8 @@ def select(expression: str, message: str | bytes) -> str | None:
     if match is None:
         return expression
     try:
-        value: Any = json.loads(message)
-    except (ValueError, RecursionError):
+        value: Any = parse_json(message)
+    except ValueError:
         return None
     return text_at(value, match[1]) if isinstance(value, dict) else None
 
@@ -138,8 +139,8 @@ def _invoke(
         raise Refused(500, "Internal server error")
     try:
         result = functions.invoke(function, payload)
-        value: Any = json.loads(result.payload or b"null")
-    except (FunctionNotFound, FunctionThrottled, ValueError, RecursionError) as error:
+        value: Any = parse_json(result.payload or b"null")
+    except (FunctionNotFound, FunctionThrottled, ValueError) as error:
         raise Refused(500, "Internal server error") from error
     if result.function_error:
         raise Refused(502, "Internal server error")

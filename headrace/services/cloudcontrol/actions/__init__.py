@@ -160,8 +160,8 @@ def _describe(
 def _object(text: str, member: str) -> dict[str, Any]:
     """Parse a JSON object. Raises AwsError."""
     try:
-        value: Any = json.loads(text)
-    except (ValueError, RecursionError):
+        value: Any = parse_json(text)
+    except ValueError:
         value = None
     if not isinstance(value, dict):
         raise invalid(f"{member} is not a valid JSON object")

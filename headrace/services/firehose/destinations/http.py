@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from headrace.core.values import get_list, get_mapping
+from headrace.core.values import get_list, get_mapping, parse_json
 from headrace.services.firehose.destinations import common
 from headrace.services.firehose.destinations import exchange as wire
 from headrace.services.firehose.destinations.common import (
@@ -216,8 +216,8 @@ def _find_fault(answer: wire.Answer, request_id: str) -> str:
     if answer.headers.get("content-encoding", "identity").lower() != "identity":
         return unreadable
     try:
-        document = json.loads(answer.body)
-    except (ValueError, RecursionError):
+        document = parse_json(answer.body)
+    except ValueError:
         return unreadable
     if not isinstance(document, dict):
         return unreadable

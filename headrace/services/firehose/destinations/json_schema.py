@@ -15,6 +15,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, cast
 
 from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
+from headrace.core.values import parse_json
 
 _MOST_LEVELS = 16
 _MOST_FIELDS = 10_000
@@ -78,8 +79,8 @@ def read_schema(definition: str, required: Sequence[str] = ()) -> RecordSchema:
         required: columns that are required although the schema does not say so.
     """
     try:
-        document = json.loads(definition, parse_float=Decimal)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(definition, parse_float=Decimal)
+    except ValueError as error:
         raise SchemaRefused(f"The schema is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise SchemaRefused("The schema is not a JSON object.")

@@ -17,6 +17,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from headrace.core.clock import Clock
+from headrace.core.values import parse_json
 from headrace.services.firehose.destinations import common
 from headrace.services.firehose.destinations import exchange as wire
 from headrace.services.firehose.destinations.common import (
@@ -213,8 +214,8 @@ def _find_failure_code(error: wire.ExchangeFailed) -> str:
 
 def _parse_object(body: bytes) -> Mapping[str, Any]:
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
+        document = parse_json(body)
+    except ValueError:
         return {}
     return cast("dict[str, Any]", document) if isinstance(document, dict) else {}
 

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from headrace.core.values import parse_json
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import CHANGES
 from headrace.services.iot import rules
@@ -54,8 +55,8 @@ def answer_shadow_request(scope: tuple[str, str], message: Publish, publish: _Pu
 
 def _client_token(payload: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(payload or b"{}")
-    except (ValueError, RecursionError):
+        value = parse_json(payload or b"{}")
+    except ValueError:
         return {}
     return _token_of(value) if isinstance(value, dict) else {}
 

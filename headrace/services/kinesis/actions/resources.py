@@ -7,7 +7,6 @@ six operations on tags name a stream instead. Policies are stored; nothing here 
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NotRequired, TypedDict, cast
 
@@ -30,6 +29,7 @@ from headrace.aws.shapes.kinesis import (
     UntagResourceInput,
 )
 from headrace.core.system_tags import count_tags, is_refused
+from headrace.core.values import parse_json
 from headrace.permissions.policies.document import find_missing_principal
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.channel_orders import Channel
@@ -280,8 +280,8 @@ def _check(text: str, arn: str) -> None:
     if len(text) > POLICY_CHARS:
         raise limit_exceeded(f"The policy is longer than {POLICY_CHARS} characters.")
     try:
-        document: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        document: Any = parse_json(text)
+    except ValueError as error:
         raise invalid_argument("Policy is not valid JSON.") from error
     members = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
     statements: Any = members.get("Statement")
