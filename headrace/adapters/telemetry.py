@@ -106,10 +106,10 @@ class MetricQueue:
 
     def put(self, metrics: Sequence[Metric], *, account: str, region: str) -> None:
         """See `MetricSink.put`."""
-        if self._watch is not None:
-            self._watch(metrics, account, region)
         for namespace, group in itertools.groupby(metrics, lambda metric: metric.namespace):
             self._backlog.put((account, region, namespace), list(group))
+        if self._watch is not None:
+            self._watch(metrics, account, region)
 
     def step(self) -> float:
         """Send the queued items, if sending is allowed."""

@@ -335,13 +335,12 @@ class Preparation:
         if method is None:
             raise AwsError("UnknownOperationException", f"headrace has no service for {host}")
         package, operation = method[0], operation_of(request)
-        entry = self.entry_of(request, service)
+        entry, kind = self.entry_of(request, service), kind_of(package, operation)
         # Stacks and state machines may write numbers as text, in any protocol.
         if is_from_outside:
             check_members(service, operation, request)
         check_put(service, package, operation, request, self._sessions)
         answer = self._answer_without_moto(package, operation, request, self._sessions)
-        kind = kind_of(package, operation)
         if (package, operation) == ("kms", "CreateKey"):
             with contextlib.suppress(codec_moto.Unreadable):  # moto reports it
                 make_private_key(codec_moto.operation_of(service, request)[1])

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from headrace.core.clock import SystemClock
-from headrace.services.lambda_.runtime.process import SandboxPool
+from headrace.services.lambda_.invocations.sandbox_pool import SandboxPool
 from tests.support.server import wait_until
 
 
