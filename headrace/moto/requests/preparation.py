@@ -1,4 +1,4 @@
-"""Prepares a request for moto: finds moto's function for it, converts it to moto's form, has it checked; and runs it.
+"""Prepares a request for moto: finds moto's function for it, converts it to moto's form, and has it checked.
 
 How requests name those of moto's services whose names differ from botocore's, and their faults on demand.
 """
@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 from headrace.aws.calls.errors import AwsError, FaultErrors, unknown_operation
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.protocols import codec_moto
-from headrace.aws.protocols.codec_moto import check_body, moto_request, without_controls
+from headrace.aws.protocols.codec_moto import check_body
 from headrace.aws.protocols.moto_imports import IMPORTING
 from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.access_keys import RoleSessions
@@ -227,47 +227,6 @@ def _authorization_of(request: HttpRequest) -> dict[str, str]:
         (scope.access_key, scope.date, scope.region, scope.service, "aws4_request")
     )
     return {"authorization": f"{SIGV4} Credential={credential}, SignedHeaders=host, Signature=0"}
-
-
-def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
-    """Run a request in moto's function for it, with the random numbers of its seed.
-
-    Raises AwsError, and what moto raises.
-    """
-    from moto.moto_api._internal import mock_random
-    from werkzeug.exceptions import HTTPException
-
-    url, _, query = entry.url.partition("?")
-    method = method_for(url)
-    assert method is not None
-    # moto builds URLs, such as queue URLs, from the request's host: they must lead to this cloud.
-    path = url.partition("://")[2].partition("/")[2]
-    request = moto_request(
-        entry.method, endpoint_host, f"/{path}", query, entry.headers, entry.body
-    )
-    mock_random.seed(entry.seed)
-    try:
-        status, headers, body = method[1](request, request.raw_url, request.headers)
-    except HTTPException as error:
-        status = error.code or 500
-        headers, body = dict(error.get_headers()), error.get_body()
-    except NotImplementedError as error:
-        raise AwsError(
-            "UnknownOperationException", f"moto does not implement {error}", 501
-        ) from error
-    kept = {str(k): str(v) for k, v in headers.items() if k.lower() != "content-length"}
-    kind = str(headers.get("Content-Type") or headers.get("content-type") or "")
-    asked = str(request.headers.get("Content-Type") or "").partition(";")[0]
-    if kind in ("", "application/json") and asked.startswith("application/x-amz-json-"):
-        # moto gives some services' answers another type, or none; AWS's is the protocol's.
-        kind = asked
-        kept = {k: v for k, v in kept.items() if k.lower() != "content-type"}
-        kept["Content-Type"] = kind
-    return HttpResponse(
-        int(status),
-        list(kept.items()),
-        without_controls(body.encode() if isinstance(body, str) else bytes(body or b""), kind),
-    )
 
 
 @dataclass(frozen=True, slots=True)
