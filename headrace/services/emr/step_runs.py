@@ -42,16 +42,15 @@ from headrace.spark_submit.arguments import (
     properties_of,
     with_file_options,
 )
-from headrace.spark_submit.commands import require_utf8, spark_command
+from headrace.spark_submit.commands import spark_command
 from headrace.spark_submit.configuration import hadoop_site
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.job import (
-    Cancellation,
-    JobEnd,
-    SupervisedJob,
+from headrace.spark_submit.job import Cancellation, JobEnd, SupervisedJob
+from headrace.spark_submit.job_environment import (
     job_environment,
     make_folders,
     make_hdfs,
+    require_utf8,
 )
 from headrace.spark_submit.logs import LOGS, failure_cause, tail
 from headrace.spark_submit.making import build_command, must_be_made, with_spark
