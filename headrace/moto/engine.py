@@ -351,7 +351,7 @@ class MotoEngine:
             return None
         request_id = new_request_id()
         try:
-            body = quick.answer(QuickRequest(call, request.body, request_id, self._seed))
+            body = quick.answer(QuickRequest(call, request.body, request_id, self._ids))
         except NotPlain:
             return None
         except AwsError:
@@ -365,9 +365,6 @@ class MotoEngine:
                 entry = self._preparation.entry_of(request, quick.service) if made else None
                 self._save(entry, with_services=False, frees=quick.frees)
         return response_of(quick, body, request_id, call.now_ms)
-
-    def _seed(self) -> int:
-        return int.from_bytes(self._ids.bytes(8), "big") >> 1
 
     def _require(self) -> None:
         """Warm up. Raises AwsError, whatever the reason, so that the caller gets it as a message."""
