@@ -190,31 +190,6 @@ def has_service(url: str) -> bool:
     return any(pattern.match(url) for _, pattern in backend_index.backend_url_patterns)
 
 
-def entry_of(request: HttpRequest, host: str, endpoint_host: str, random: bytes) -> Entry:
-    """Return a request in the form that moto takes and the journal stores.
-
-    Args:
-        request: parsed as far as its call.
-        host: AWS's host name, by which moto finds the service.
-        endpoint_host: this cloud's, which moto puts into URLs.
-        random: eight bytes, the seed of everything random in moto's answer.
-    """
-    assert request.call is not None
-    return Entry(
-        method=request.method,
-        url=f"https://{host}{request.path}" + (f"?{request.query}" if request.query else ""),
-        headers={
-            **{k: v for k, v in request.headers.items() if k != "transfer-encoding"},
-            **_authorization_of(request),
-            "host": endpoint_host,
-            "x-moto-account-id": request.call.account,
-        },
-        body=request.body,
-        # As many bits as SQLite stores: the secrets of access keys come from it.
-        seed=int.from_bytes(random, "big") >> 1,
-    )
-
-
 def _authorization_of(request: HttpRequest) -> dict[str, str]:
     """Return the Authorization header from which moto reads the caller; none for a request that nobody signed.
 
@@ -306,7 +281,21 @@ class Preparation:
         return PreparedRequest(request, service, package, operation, kind, entry, answer)
 
     def entry_of(self, request: HttpRequest, service: str) -> Entry:
-        """Return a request to botocore's service as moto takes it, with a new seed."""
-        assert request.call is not None
-        host = host_of(service, request.call.region)
-        return entry_of(request, host, self._endpoint_host(), self._ids.bytes(8))
+        """Return a request to botocore's service as moto takes it and the journal stores it, with a new seed."""
+        call = request.call
+        assert call is not None
+        # By AWS's host name moto finds the service; it puts this cloud's into URLs.
+        host = host_of(service, call.region)
+        return Entry(
+            method=request.method,
+            url=f"https://{host}{request.path}" + (f"?{request.query}" if request.query else ""),
+            headers={
+                **{k: v for k, v in request.headers.items() if k != "transfer-encoding"},
+                **_authorization_of(request),
+                "host": self._endpoint_host(),
+                "x-moto-account-id": call.account,
+            },
+            body=request.body,
+            # As many bits as SQLite stores: the secrets of access keys come from it.
+            seed=int.from_bytes(self._ids.bytes(8), "big") >> 1,
+        )
