@@ -321,7 +321,7 @@ class RuntimeChannel:
     def _serve(self, connection: RuntimeConnection, request: Request) -> None:
         path = request.path.partition("?")[0]
         if path.startswith(_SDK_PREFIX):
-            package = "@aws-sdk/" + path.removeprefix(_SDK_PREFIX)
+            package = path.removeprefix(_SDK_PREFIX)
             self._messages.append(PackageWanted(package, connection.reply_text))
             return
         route = path.removeprefix(PREFIX) if path.startswith(PREFIX) else ""
