@@ -418,11 +418,34 @@ TYPES = [
 ]
 
 
-def _time_to_live(settings: dict[str, Any]) -> dict[str, Any] | None:
-    if "AttributeName" not in settings:
-        return None
+def _time_to_live(settings: dict[str, Any]) -> dict[str, Any]:
     enabled = settings["TimeToLiveStatus"] in ("ENABLED", "ENABLING")
-    return {"AttributeName": settings["AttributeName"], "Enabled": enabled}
+    name = {"AttributeName": settings["AttributeName"]} if "AttributeName" in settings else {}
+    return {**name, "Enabled": enabled}
+
+
+def _encryption(table: dict[str, Any]) -> dict[str, Any]:
+    settings: dict[str, Any] = table.get("SSEDescription", {})
+    key = {"KMSMasterKeyId": settings["KMSMasterKeyArn"]} if "KMSMasterKeyArn" in settings else {}
+    enabled = settings.get("Status") in ("ENABLED", "ENABLING", "UPDATING")
+    return {"SSEEnabled": enabled, **({"SSEType": settings["SSEType"], **key} if enabled else {})}
+
+
+def _recovery(backups: dict[str, Any]) -> dict[str, Any]:
+    recovery: dict[str, Any] = backups.get("PointInTimeRecoveryDescription", {})
+    enabled = recovery.get("PointInTimeRecoveryStatus") == "ENABLED"
+    days = {"RecoveryPeriodInDays": recovery.get("RecoveryPeriodInDays")} if enabled else {}
+    return {"PointInTimeRecoveryEnabled": enabled, **days}
+
+
+def _change_records(destinations: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the stream that gets the table's changes."""
+    return next((d for d in destinations if d["DestinationStatus"] in ("ENABLING", "ACTIVE")), None)
+
+
+def _capacity(table: dict[str, Any]) -> dict[str, Any] | None:
+    # DescribeTable answers zeros for a table on demand; such a table has no such property.
+    return None if _billing(table) == "PAY_PER_REQUEST" else table.get("ProvisionedThroughput")
 
 
 def _billing(table: dict[str, Any]) -> str:
@@ -441,8 +464,10 @@ READINGS = (
                 same(
                     "AttributeDefinitions DeletionProtectionEnabled "
                     "GlobalSecondaryIndexes KeySchema LocalSecondaryIndexes "
-                    "ProvisionedThroughput StreamSpecification TableName",
+                    "StreamSpecification TableName WarmThroughput",
                     BillingMode=_billing,
+                    ProvisionedThroughput=_capacity,
+                    SSESpecification=_encryption,
                 ),
             ),
             ReadCall(
@@ -450,6 +475,18 @@ READINGS = (
                 {"TableName": "@id"},
                 "TimeToLiveDescription",
                 {"TimeToLiveSpecification": _time_to_live},
+            ),
+            ReadCall(
+                "DescribeContinuousBackups",
+                {"TableName": "@id"},
+                "ContinuousBackupsDescription",
+                {"PointInTimeRecoverySpecification": _recovery},
+            ),
+            ReadCall(
+                "DescribeKinesisStreamingDestination",
+                {"TableName": "@id"},
+                "KinesisDataStreamDestinations",
+                {"KinesisStreamSpecification": _change_records},
             ),
         ),
         {"Arn": "TableArn", "StreamArn": "LatestStreamArn"},
