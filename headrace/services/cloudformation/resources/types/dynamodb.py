@@ -420,26 +420,30 @@ TYPES = [
 
 def _time_to_live(settings: dict[str, Any]) -> dict[str, Any]:
     enabled = settings["TimeToLiveStatus"] in ("ENABLED", "ENABLING")
-    name = {"AttributeName": settings["AttributeName"]} if "AttributeName" in settings else {}
-    return {**name, "Enabled": enabled}
+    return {"AttributeName": settings.get("AttributeName"), "Enabled": enabled}
 
 
 def _encryption(table: dict[str, Any]) -> dict[str, Any]:
     settings: dict[str, Any] = table.get("SSEDescription", {})
-    key = {"KMSMasterKeyId": settings["KMSMasterKeyArn"]} if "KMSMasterKeyArn" in settings else {}
-    enabled = settings.get("Status") in ("ENABLED", "ENABLING", "UPDATING")
-    return {"SSEEnabled": enabled, **({"SSEType": settings["SSEType"], **key} if enabled else {})}
+    if settings.get("Status") not in ("ENABLED", "ENABLING", "UPDATING"):
+        return {"SSEEnabled": False}
+    key = settings.get("KMSMasterKeyArn")
+    return {"SSEEnabled": True, "SSEType": settings["SSEType"], "KMSMasterKeyId": key}
+
+
+def _without_key(_: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return a template's encryption without its key, which a table answers by its ARN alone."""
+    return {name: value for name, value in settings.items() if name != "KMSMasterKeyId"}
 
 
 def _recovery(backups: dict[str, Any]) -> dict[str, Any]:
     recovery: dict[str, Any] = backups.get("PointInTimeRecoveryDescription", {})
     enabled = recovery.get("PointInTimeRecoveryStatus") == "ENABLED"
-    days = {"RecoveryPeriodInDays": recovery.get("RecoveryPeriodInDays")} if enabled else {}
-    return {"PointInTimeRecoveryEnabled": enabled, **days}
+    days = recovery.get("RecoveryPeriodInDays")
+    return {"PointInTimeRecoveryEnabled": enabled, "RecoveryPeriodInDays": days}
 
 
-def _change_records(destinations: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the stream that gets the table's changes."""
+def _changes_to(destinations: list[dict[str, Any]]) -> dict[str, Any] | None:
     return next((d for d in destinations if d["DestinationStatus"] in ("ENABLING", "ACTIVE")), None)
 
 
@@ -452,14 +456,17 @@ def _billing(table: dict[str, Any]) -> str:
     return str(table.get("BillingModeSummary", {}).get("BillingMode", "PROVISIONED"))
 
 
+def _read(operation: str, at: str, properties: Mapping[str, Any], **more: Any) -> ReadCall:
+    return ReadCall(operation, {"TableName": "@id"}, at, properties, **more)
+
+
 READINGS = (
     ReadingRules(
         "AWS::DynamoDB::Table",
         "dynamodb",
         (
-            ReadCall(
+            _read(
                 "DescribeTable",
-                {"TableName": "@id"},
                 "Table",
                 same(
                     "AttributeDefinitions DeletionProtectionEnabled "
@@ -467,26 +474,23 @@ READINGS = (
                     "StreamSpecification TableName WarmThroughput",
                     BillingMode=_billing,
                     ProvisionedThroughput=_capacity,
-                    SSESpecification=_encryption,
                 ),
             ),
-            ReadCall(
+            _read("DescribeTable", "Table", {"SSESpecification": _encryption}, turn=_without_key),
+            _read(
                 "DescribeTimeToLive",
-                {"TableName": "@id"},
                 "TimeToLiveDescription",
                 {"TimeToLiveSpecification": _time_to_live},
             ),
-            ReadCall(
+            _read(
                 "DescribeContinuousBackups",
-                {"TableName": "@id"},
                 "ContinuousBackupsDescription",
                 {"PointInTimeRecoverySpecification": _recovery},
             ),
-            ReadCall(
+            _read(
                 "DescribeKinesisStreamingDestination",
-                {"TableName": "@id"},
                 "KinesisDataStreamDestinations",
-                {"KinesisStreamSpecification": _change_records},
+                {"KinesisStreamSpecification": _changes_to},
             ),
         ),
         {"Arn": "TableArn", "StreamArn": "LatestStreamArn"},
