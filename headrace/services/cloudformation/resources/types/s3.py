@@ -452,7 +452,7 @@ def _setting(name: str) -> ReadCall:
     )
 
 
-def _encryption(rules: list[dict[str, Any]]) -> dict[str, Any]:
+def _shown_encryption(rules: list[dict[str, Any]]) -> dict[str, Any]:
     """Return a bucket's encryption in a template's form."""
     default = "ApplyServerSideEncryptionByDefault"
     renamed = [
@@ -472,7 +472,7 @@ READINGS = (
                 "GetBucketEncryption",
                 {"Bucket": "@id"},
                 "ServerSideEncryptionConfiguration.Rules",
-                {"BucketEncryption": _encryption},
+                {"BucketEncryption": _shown_encryption},
                 unset=("ServerSideEncryptionConfigurationNotFoundError",),
             ),
             *(_setting(name) for name in _READ),
