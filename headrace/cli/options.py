@@ -8,7 +8,9 @@ import functools
 import json
 import math
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
@@ -28,12 +30,30 @@ def print_table(table: Any, width: int) -> None:
     """Print rich's table: on a terminal as wide as that, its cells folded and nothing cut; elsewhere `width`."""
     from rich.console import Console
 
-    is_terminal = sys.stdout.isatty()
+    is_terminal = _is_terminal()
     for column in table.columns:
         column.overflow = "fold"
     Console(width=None if is_terminal else width, highlight=False, soft_wrap=not is_terminal).print(
         table
     )
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def print_line(text: str) -> None:
+    """Print a line: on a terminal broken between words, below its own indentation; elsewhere whole, for grep."""
+    if _is_terminal():
+        indent = text[: len(text) - len(text.lstrip())]
+        text = textwrap.fill(
+            text,
+            shutil.get_terminal_size().columns,
+            subsequent_indent=f"{indent}    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    click.echo(text)
 
 
 class NumberRange(click.FloatRange):
