@@ -12,7 +12,6 @@ import click
 
 from headrace.cli.options import client, endpoint_option, explain, fail, split_s3_url
 from headrace.cli.stream_names import explain_stream_errors
-from headrace.cli.submit import submit
 
 if TYPE_CHECKING:
     from headrace.sql.analysis import Analysis
@@ -307,6 +306,8 @@ def run(
 
     A stream that a query writes to and that is not there is made, on demand; so are those of late rows and errors.
     """
+    from headrace.cli.submit import submit
+
     reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
     script = _read(queries, dialect, **reach)
     _warn(script)
