@@ -74,6 +74,8 @@ def test_times_in_the_guides_forms() -> None:
         ("SELECT STREAM x.n FROM (SELECT STREAM price AS n FROM ticks) AS y;", "no relation 'x'"),
         ("SELECT STREAM COUNT(*) AS c FROM (SELECT STREAM price AS n FROM ticks) GROUP BY FLOOR(ROWTIME TO MINUTE);",
          "chosen and filtered from alone"),
+        ("SELECT STREAM COUNT(n) AS c FROM (SELECT STREAM DISTINCT price AS n FROM ticks) GROUP BY FLOOR(ROWTIME TO MINUTE);",
+         "a SELECT DISTINCT in FROM is not built: COUNT(DISTINCT value)"),
         ("SELECT STREAM CURRENT_DATE AS d FROM ticks;", "CURRENT_DATE is refused: it gives another value"),
         ("SELECT STREAM CHAR_TO_TIMESTAMP('hh', ticker) AS t FROM ticks;", "hh has no half of the day"),
         ("SELECT STREAM EXTRACT(EPOCH FROM ROWTIME) AS t FROM ticks;", "EPOCH is none of DAY, HOUR"),
