@@ -313,7 +313,7 @@ class RuntimeChannel:
     def _serve(self, connection: _Connection, request: _Request) -> None:
         path = request.path.partition("?")[0]
         if path.startswith(_SDK_PREFIX):
-            package = "@aws-sdk/" + path.removeprefix(_SDK_PREFIX)
+            package = path.removeprefix(_SDK_PREFIX)
             self._messages.append(PackageWanted(package, connection.reply_text))
             return
         route = path.removeprefix(_PREFIX) if path.startswith(_PREFIX) else ""
