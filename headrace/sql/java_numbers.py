@@ -11,12 +11,10 @@ from decimal import Decimal
 BLANKS = "".join(map(chr, range(33)))
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([fFdD]?)")
-_SIGNED = {"": 1, "+": 1, "-": -1}
 # The words for no number of digits: Java's own, those of JSON's texts, and of delimited fields in Spark.
-_OF_JAVA = {f"{sign}Infinity": math.inf * by for sign, by in _SIGNED.items()}
-_OF_JAVA |= {f"{sign}NaN": math.nan for sign in _SIGNED}
-OF_JSON = {"NaN": math.nan, "INF": math.inf, "+INF": math.inf, "-INF": -math.inf}
-OF_JSON |= {f"{sign}Infinity": math.inf * by for sign, by in _SIGNED.items()}
+_INFINITIES = {"Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}
+_OF_JAVA = {**_INFINITIES, "NaN": math.nan, "+NaN": math.nan, "-NaN": math.nan}
+OF_JSON = {**_INFINITIES, "NaN": math.nan, "INF": math.inf, "+INF": math.inf, "-INF": -math.inf}
 OF_LINES = {**_OF_JAVA, "Inf": math.inf, "-Inf": -math.inf}
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from headrace.sql import conversions
 from headrace.sql.avro import BAD, avro_decoder, avro_encoder
@@ -237,11 +237,10 @@ def _read_json(text: str) -> Any:
 def _json_text(value: Any) -> str:
     """Return a value as Spark has JSON for a STRING: with the words for no number of digits as texts."""
     if isinstance(value, list):
-        return f"[{','.join(map(_json_text, value))}]"
+        return f"[{','.join(map(_json_text, cast(list[Any], value)))}]"
     if isinstance(value, dict):
-        return (
-            f"{{{','.join(f'{json.dumps(key)}:{_json_text(one)}' for key, one in value.items())}}}"
-        )
+        pairs = cast(dict[str, Any], value).items()
+        return f"{{{','.join(f'{json.dumps(key)}:{_json_text(one)}' for key, one in pairs)}}}"
     text = json.dumps(value)
     return f'"{text}"' if isinstance(value, float) and not math.isfinite(value) else text
 
