@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
 import threading
 from collections import Counter, defaultdict
@@ -108,10 +107,11 @@ class MetricQueue:
 
     def put(self, metrics: Sequence[Metric], *, account: str, region: str) -> None:
         """See `MetricSink.put`."""
+        for namespace in dict.fromkeys(metric.namespace for metric in metrics):
+            group = [metric for metric in metrics if metric.namespace == namespace]
+            self._backlog.put((account, region, namespace), group)
         if self._watch is not None:
             self._watch(metrics, account, region)
-        for namespace, group in itertools.groupby(metrics, lambda metric: metric.namespace):
-            self._backlog.put((account, region, namespace), list(group))
 
     def step(self) -> float:
         """Send the queued items, if sending is allowed."""

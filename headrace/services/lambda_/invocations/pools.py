@@ -10,8 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +28,7 @@ from headrace.services.lambda_.errors import (
     UNRESERVED_CONCURRENCY_LEFT,
     Throttled,
 )
+from headrace.services.lambda_.invocations.sandbox_pool import ExecutionEnvironment, SandboxPool
 from headrace.services.lambda_.layers import Bytecode
 from headrace.services.lambda_.names import FunctionRef
 from headrace.services.lambda_.packages import CodeStore
@@ -37,13 +37,8 @@ from headrace.services.lambda_.runtime.environment import SandboxSpec, trust_the
 from headrace.services.lambda_.runtime.function_process import Sandbox
 from headrace.services.lambda_.runtime.namespaces import Namespaces
 from headrace.services.lambda_.runtime.platform_log import AnswerSink, Outcome
-from headrace.services.lambda_.runtime.process import (
-    ExecutionEnvironment,
-    NotStarted,
-    ReaperClient,
-    SandboxPool,
-    Steps,
-)
+from headrace.services.lambda_.runtime.process import NotStarted, ReaperClient
+from headrace.services.lambda_.runtime.steps import Steps
 from headrace.services.lambda_.state import Function, FunctionStore, Version
 
 _EXPIRE_EVERY_S = 30.0
@@ -369,10 +364,17 @@ class Slot(NamedTuple):
     Attributes:
         running: how many invocations of the function ran when this one started, itself included.
         provisioned: True if it uses provisioned concurrency, False if it spills over, None if there is none.
+        key, account: the function, and its account and region.
+        name: the version or alias whose provisioned concurrency it uses; None if it uses none.
+        is_pooled: it uses the account's unreserved concurrency.
     """
 
     running: int
     provisioned: bool | None
+    key: str
+    account: tuple[str, str]
+    name: str | None
+    is_pooled: bool
 
 
 class Concurrency:
@@ -388,11 +390,9 @@ class Concurrency:
         self._on_provisioned: Counter[tuple[str, str]] = Counter()
         self._unreserved: Counter[tuple[str, str]] = Counter()
 
-    @contextmanager
-    def hold(self, function: Function, qualifier: str | None, version: Version) -> Generator[Slot]:
-        """Count an invocation of the function while the block runs. Raises Throttled."""
+    def take(self, function: Function, qualifier: str | None, version: Version) -> Slot:
+        """Count an invocation of the function until `give_back`. Raises Throttled."""
         key, account = function.key, (function.account, function.region)
-        # Choose the counts once, so that the end lowers the same ones even if the configuration changes meanwhile.
         name = _find_provisioned_name(function, qualifier, version)
         reserved = function.reserved_concurrency
         with self._lock:
@@ -411,15 +411,17 @@ class Concurrency:
             self._unreserved[account] += pooled
             if provisioned and name is not None:
                 self._on_provisioned[key, name] += 1
-            slot = Slot(self._running[key], None if name is None else provisioned)
-        try:
-            yield slot
-        finally:
-            with self._lock:
-                self._give_back(self._running, key)
-                self._unreserved[account] -= pooled
-                if provisioned and name is not None:
-                    self._give_back(self._on_provisioned, (key, name))
+            running = self._running[key]
+        used = name if provisioned else None
+        return Slot(running, None if name is None else provisioned, key, account, used, pooled)
+
+    def give_back(self, slot: Slot) -> None:
+        """Lower the counts that `take` has raised, even if the function's configuration has changed meanwhile."""
+        with self._lock:
+            self._give_back(self._running, slot.key)
+            self._unreserved[slot.account] -= slot.is_pooled
+            if slot.name is not None:
+                self._give_back(self._on_provisioned, (slot.key, slot.name))
 
     def _on_demand(self, function: Function) -> int:
         """Return how many of the function's invocations run beyond its provisioned concurrency."""
