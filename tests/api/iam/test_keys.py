@@ -484,22 +484,3 @@ def test_a_topic_needs_the_key_of_a_queue_that_it_sends_to(cloud: InProcessCloud
         sns.publish(TopicArn=topic, Message="1")
         received[name] = len(sqs.receive_message(QueueUrl=url).get("Messages", ()))
     assert received == {"closed": 0, "opened": 1}
-
-
-def test_no_service_uses_a_key_of_another_region(cloud: InProcessCloud):
-    key = cloud.client("kms", region="eu-west-1").create_key()["KeyMetadata"]["Arn"]
-    own = cloud.client("kms").create_key()["KeyMetadata"]["Arn"]
-    secrets, logs = cloud.client("secretsmanager"), cloud.client("logs")
-    for absent in (key, own.replace(ACCOUNT, "222222222222"), f"{own[:-1]}z", "alias/none"):
-        found = refusal(secrets.create_secret, Name="far", SecretString="1", KmsKeyId=absent)
-        assert found[:2] == ("EncryptionFailure", 400)
-    secrets.create_secret(Name="far", SecretString="1", KmsKeyId=own)
-    secrets.create_secret(Name="managed", SecretString="1", KmsKeyId="alias/aws/secretsmanager")
-    assert refusal(secrets.update_secret, SecretId="far", KmsKeyId=key)[0] == "EncryptionFailure"
-    found = refusal(logs.create_log_group, logGroupName="far", kmsKeyId=key)
-    assert found[0] == "AccessDeniedException"
-    kinesis = cloud.client("kinesis")
-    kinesis.create_stream(StreamName="far", ShardCount=1)
-    start = kinesis.start_stream_encryption
-    found = refusal(start, StreamName="far", EncryptionType="KMS", KeyId=key)
-    assert found[0] == "KMSNotFoundException"
