@@ -107,11 +107,11 @@ class MetricQueue:
 
     def put(self, metrics: Sequence[Metric], *, account: str, region: str) -> None:
         """See `MetricSink.put`."""
-        if self._watch is not None:
-            self._watch(metrics, account, region)
         for namespace in dict.fromkeys(metric.namespace for metric in metrics):
             group = [metric for metric in metrics if metric.namespace == namespace]
             self._backlog.put((account, region, namespace), group)
+        if self._watch is not None:
+            self._watch(metrics, account, region)
 
     def step(self) -> float:
         """Send the queued items, if sending is allowed."""
@@ -279,8 +279,8 @@ def _head(metric: Metric) -> dict[str, Any]:
     }
 
 
-# Account, region, group, stream, and who makes a missing group.
-_LogKey = tuple[str, str, str, str, CallerIdentity | None]
+# Account, region, group, stream, who makes a missing group, and whether anybody does.
+_LogKey = tuple[str, str, str, str, CallerIdentity | None, bool]
 
 
 class LogQueue:
@@ -303,9 +303,10 @@ class LogQueue:
         account: str,
         region: str,
         acting: CallerIdentity | None = None,
+        makes: bool = True,
     ) -> None:
         """See `LogSink.put`."""
-        self._backlog.put((account, region, group, stream, acting), lines)
+        self._backlog.put((account, region, group, stream, acting, makes), lines)
 
     def step(self) -> float:
         """Send the queued items, if sending is allowed."""
@@ -319,7 +320,7 @@ class LogQueue:
         return FLUSH_LOGS_EVERY_S
 
     def _send(self, key: _LogKey, lines: Sequence[LogLine]) -> None:
-        account, region, group, stream, _ = key
+        account, region, group, stream, _, makes = key
         params = {
             "logGroupName": group,
             "logStreamName": stream,
@@ -328,10 +329,11 @@ class LogQueue:
             ],
         }
         try:
-            self._make(key)
+            if makes:
+                self._make(key)
             self._control.call("logs", "PutLogEvents", params, account=account, region=region)
         except AwsError as error:
-            if error.code != "ResourceNotFoundException":
+            if not makes or error.code != "ResourceNotFoundException":
                 raise
             # The group was deleted meanwhile, as by `cdk destroy`: create it again, as AWS does.
             self._known.clear()
@@ -339,7 +341,7 @@ class LogQueue:
             self._control.call("logs", "PutLogEvents", params, account=account, region=region)
 
     def _make(self, key: _LogKey) -> None:
-        account, region, group, stream, acting = key
+        account, region, group, stream, acting, _ = key
         for operation, params in (
             ("CreateLogGroup", {"logGroupName": group}),
             ("CreateLogStream", {"logGroupName": group, "logStreamName": stream}),

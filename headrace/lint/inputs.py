@@ -81,10 +81,14 @@ def _stacks_of(out: Path) -> Iterator[Path]:
 def _note_constructs(out: Path, artifact: Mapping[str, Any]) -> None:
     """Remember which constructs made a stack's resources: without the CDK CLI, only the assembly's metadata says it."""
     metadata: dict[str, list[dict[str, Any]]] = dict(artifact.get("metadata") or {})
-    file = artifact.get("additionalMetadataFile")
+    file = str(artifact.get("additionalMetadataFile") or "")
     if file:
         metadata |= json.loads((out / file).read_text())
-    said = [(path, one["type"], one.get("data")) for path, of in metadata.items() for one in of]
+    said = [
+        (path, str(one["type"]), str(one.get("data")))
+        for path, of in metadata.items()
+        for one in of
+    ]
     templates = {path: data for path, kind, data in said if kind == "aws:cdk:templateFile"}
     for path, kind, data in said:
         if kind == "aws:cdk:logicalId":
@@ -94,7 +98,7 @@ def _note_constructs(out: Path, artifact: Mapping[str, Any]) -> None:
                 if stacks
                 else artifact["properties"]["templateFile"]
             )
-            _constructs[str(out / own), str(data)] = path.removeprefix("/")
+            _constructs[str(out / own), data] = path.removeprefix("/")
 
 
 def keep_templates(files: list[Path], scratch: Path, kept: Path) -> list[Path]:

@@ -71,6 +71,21 @@ def test_one_group_that_is_refused_does_not_hold_up_another(caplog: pytest.LogCa
     assert control.sizes("PutLogEvents", "logEvents") == [1]
 
 
+def test_what_is_not_to_be_made_is_not_made(caplog: pytest.LogCaptureFixture):
+    control = Control()
+    gone = AwsError("ResourceNotFoundException", "The specified log group does not exist.")
+    control.errors["PutLogEvents"] = gone
+    queue = LogQueue(control)
+    queue.put("g", "s", lines(2), makes=False, **WHERE)
+    queue.step()
+    assert "The specified log group does not exist." in caplog.text
+    assert control.calls == []
+    control.errors.clear()
+    queue.put("g", "s", lines(1), makes=False, **WHERE)
+    queue.step()
+    assert [operation for operation, _ in control.calls] == ["PutLogEvents"]
+
+
 def test_what_comes_while_the_state_is_loaded_is_sent_after():
     control = Control()
     control.errors["CreateLogGroup"] = control.errors["PutMetricData"] = BUSY
