@@ -216,6 +216,11 @@ def _field(expression: Field, scope: Scope) -> tuple[Expression, SqlType]:
             f"no field {expression.name!r} in {type_}{near(expression.name, list(type_.fields))}",
             expression.place,
         )
+    if isinstance(of, Struct):
+        # The text made it here: Spark's words for a field are then the field's alone.
+        return of.values[
+            [one.lower() for one in of.names].index(expression.name.lower())
+        ], field_type
     names = {name.lower(): name for name in type_.fields}
     return replace(expression, of=of, name=names[expression.name.lower()]), field_type
 
