@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import re2
 
 from headrace.sql.statements import Call, Cast, Expression, Item, Literal, Struct
-from headrace.sql.types import BIGINT, STRING, Place, SqlError, SqlType, scalar
+from headrace.sql.types import INT, STRING, Place, SqlError, SqlType, scalar
 
 _MOST_COLUMNS = 100
 _WORD, _QUOTED = r"(\S+)", r'"([^"]*)"'
@@ -61,9 +61,7 @@ def parse_log(name: str, arguments: Sequence[Expression], place: Place) -> Expre
             constant.place,
         )
     found = [
-        Call(
-            "REGEXP_EXTRACT", (Literal(pattern, STRING), line, Literal(group, BIGINT)), place=place
-        )
+        Call("REGEXP_EXTRACT", (Literal(pattern, STRING), line, Literal(group, INT)), place=place)
         for group in range(1, count + 1)
     ]
     return Struct(_names(count), tuple(found), place=place)
@@ -96,7 +94,7 @@ def _split(name: str, arguments: Sequence[Expression], place: Place) -> Expressi
         declared = [_declared(one, columns.place) for one in _parts(_text(name, columns, "list"))]
     values: list[Expression] = []
     for number, (_, type_) in enumerate(declared, 1):
-        field = Item(fields, Literal(number, BIGINT), place=place)
+        field = Item(fields, Literal(number, INT), place=place)
         values.append(field if type_ == STRING else Cast(field, type_, place=place))
     return Struct(tuple(column for column, _ in declared), tuple(values), place=place)
 

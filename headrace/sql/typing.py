@@ -40,6 +40,7 @@ from headrace.sql.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    INT,
     NULL,
     STRING,
     TIME,
@@ -229,6 +230,8 @@ def _item(expression: Item, scope: Scope) -> tuple[Expression, SqlType]:
     of, type_ = resolve(expression.of, scope)
     index, index_type = resolve(expression.index, scope)
     if type_.name == "ARRAY" and index_type.is_integer:
+        # Spark's place in an array is an INT.
+        index = Cast(index, INT, place=index.place) if index_type == BIGINT else index
         return replace(expression, of=of, index=index), type_.of[0]
     if type_.name == "MAP" and common(type_.of[0], index_type) is not None:
         return replace(expression, of=of, index=index, is_of_map=True), type_.of[1]
