@@ -61,6 +61,10 @@ from scripts import sql_grammar
             "line 1, column 21: GROUP_RANK is refused: ",
         ),
         (
+            "CREATE FUNCTION f (a INT) RETURNS INT LANGUAGE JAVA AS $$ return a; $$;",
+            "line 1, column 39: LANGUAGE: a function is Python's: CREATE FUNCTION",
+        ),
+        (
             "SELECT t.r.a.b FROM s AS t; SELECT HOTSPOTS(a) FROM s;",
             "line 1, column 13: '.' does not belong here",
         ),
