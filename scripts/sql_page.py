@@ -104,15 +104,14 @@ def _published() -> Iterator[str]:
         by_file.setdefault(outcome.file, []).append(outcome)
     count = sum(map(len, by_file.values()))
     hold = sum(not one.problem for file in by_file.values() for one in file)
-    rows = sorted(row for file, facts in by_file.items() for row in _rows(file, facts))
-    read = sum(not facts[0].by_subject for facts in by_file.values())
+    rows = [_row(file, by_file[file]) for file in sorted(by_file)]
     yield from (
         "## ksqlDB's published query tests",
         "",
         f"{count} facts, in names and values of ours (`tests/unit/sql/ksqldb/`): {hold} hold in the",
         f"runner without Spark. The table has a row for each of {len(rows)} files of query-validation tests, by their",
-        f"names in the three folders that ksqlDB has had. {read} were read; for the others stand facts of their",
-        "subject, of several files together. The newest folder has 232 paths, 52 of them copies (bin1 to bin14, alan).",
+        "names in the three folders that ksqlDB has had: all were read, and what a file repeats is here once. The",
+        "newest folder has 232 paths, 52 of them copies (bin1 to bin14, alan).",
         "",
         "| file | facts | hold | what does not |",
         "|---|---|---|---|",
@@ -120,20 +119,14 @@ def _published() -> Iterator[str]:
     )
 
 
-def _rows(file: str, facts: list[Outcome]) -> Iterator[str]:
-    """Return a row of the table for a file, or for each of those whose subjects have these facts."""
+def _row(file: str, facts: list[Outcome]) -> str:
+    """Return a file's row of the table."""
     others = [
         f"{one.what}: {one.departs or 'refused: ' + one.sentence}" for one in facts if one.problem
     ]
-    counts = f"{len(facts)} | {len(facts) - len(others)}"
     words = "; ".join(others).replace("|", "\\|")
-    if not facts[0].by_subject:
-        yield f"| {file} | {counts} | {words} |"
-        return
-    for index, name in enumerate(facts[0].by_subject.split(", ")):
-        first = facts[0].by_subject.partition(",")[0]
-        of_others = words if not index else f"see {first}" if words else ""
-        yield f"| {name} (by subject: {file}) | {counts} | {of_others} |"
+    sampled = f" (sampled: {facts[0].sampled})" if facts[0].sampled else ""
+    return f"| {file}{sampled} | {len(facts)} | {len(facts) - len(others)} | {words} |"
 
 
 def _imported(special: dict[str, Any]) -> str:

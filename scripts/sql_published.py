@@ -23,7 +23,7 @@ FACTS = Path(__file__).parent.parent / "tests" / "unit" / "sql" / "ksqldb"
 class Outcome:
     """A fact and what came of it: `problem` is empty if it holds; `departs` says why it is known not to.
 
-    `sentence` is the compiler's, of a text that it refuses; `by_subject` names files that were not read.
+    `sentence` is the compiler's, of a text that it refuses; `sampled` says what the file has besides.
     """
 
     file: str
@@ -31,7 +31,7 @@ class Outcome:
     problem: str
     departs: str | None
     sentence: str = ""
-    by_subject: str = ""
+    sampled: str = ""
 
 
 def outcomes() -> Iterator[Outcome]:
@@ -44,9 +44,13 @@ def outcomes() -> Iterator[Outcome]:
     for file in files:
         for fact in file["facts"]:
             problem, sentence = _try(file["setup"], fact)
-            subject = file.get("by_subject", "")
             yield Outcome(
-                file["file"], fact["what"], problem, fact.get("departs"), sentence, subject
+                file["file"],
+                fact["what"],
+                problem,
+                fact.get("departs"),
+                sentence,
+                file.get("sampled", ""),
             )
 
 

@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
@@ -28,6 +27,8 @@ FLUSH_METRICS_EVERY_S = 5.0
 # The delay between steps while sending is not allowed.
 LOOK_AGAIN_S = 2.0
 METRICS_PER_CALL = 1000
+# The limit of PutMetricData: the different values of one datum.
+VALUES_PER_DATUM = 150
 # The limits of PutLogEvents: events, bytes, and the bytes that count for each event beside its message.
 LOG_EVENTS_PER_CALL = 10_000
 LOG_BYTES_PER_CALL = 1_048_576
@@ -108,8 +109,9 @@ class MetricQueue:
         """See `MetricSink.put`."""
         if self._watch is not None:
             self._watch(metrics, account, region)
-        for namespace, group in itertools.groupby(metrics, lambda metric: metric.namespace):
-            self._backlog.put((account, region, namespace), list(group))
+        for namespace in dict.fromkeys(metric.namespace for metric in metrics):
+            group = [metric for metric in metrics if metric.namespace == namespace]
+            self._backlog.put((account, region, namespace), group)
 
     def step(self) -> float:
         """Send the queued items, if sending is allowed."""
@@ -124,8 +126,7 @@ class MetricQueue:
 
     def _send(self, key: tuple[str, str, str], metrics: Sequence[Metric]) -> None:
         account, region, namespace = key
-        data = [_datum(metric) for metric in metrics]
-        params = {"Namespace": namespace, "MetricData": data}
+        params = {"Namespace": namespace, "MetricData": list(_data(metrics))}
         self._control.call("cloudwatch", "PutMetricData", params, account=account, region=region)
 
 
@@ -242,21 +243,44 @@ def _place_of(service: str, resource: str, arn: str) -> tuple[str, tuple[tuple[s
     return namespace, (*(("EventBusName", bus) for bus in buses), (dimension, name))
 
 
-def _datum(metric: Metric) -> dict[str, Any]:
-    datum: dict[str, Any] = {
+def _data(metrics: Sequence[Metric]) -> Iterator[dict[str, Any]]:
+    """Yield the data of metrics of one namespace; the values of one metric in one second share a datum.
+
+    CloudWatch's control plane takes a datum of many values in a fraction of the time of as many data.
+    """
+    shared: dict[tuple[Any, ...], list[Metric]] = defaultdict(list)
+    for metric in metrics:
+        if metric.statistics is not None:
+            names = ("SampleCount", "Sum", "Minimum", "Maximum")
+            statistics = dict(zip(names, metric.statistics, strict=True))
+            yield {**_head(metric), "StatisticValues": statistics}
+        else:
+            second = metric.timestamp_ms // 1000
+            shared[metric.name, metric.unit, metric.dimensions, second].append(metric)
+    for group in shared.values():
+        head = _head(max(group, key=lambda metric: metric.timestamp_ms))
+        if len(group) == 1:
+            yield {**head, "Value": group[0].value}
+            continue
+        counts = Counter(metric.value for metric in group)
+        values = list(counts)
+        for start in range(0, len(values), VALUES_PER_DATUM):
+            part = values[start : start + VALUES_PER_DATUM]
+            yield {**head, "Values": part, "Counts": [float(counts[value]) for value in part]}
+
+
+def _head(metric: Metric) -> dict[str, Any]:
+    """Return what a datum says beside its values."""
+    return {
         "MetricName": metric.name,
         "Unit": metric.unit,
         "Timestamp": datetime.fromtimestamp(metric.timestamp_ms / 1000, UTC),
         "Dimensions": [{"Name": name, "Value": value} for name, value in metric.dimensions],
     }
-    if metric.statistics is None:
-        return {**datum, "Value": metric.value}
-    names = ("SampleCount", "Sum", "Minimum", "Maximum")
-    return {**datum, "StatisticValues": dict(zip(names, metric.statistics, strict=True))}
 
 
-# Account, region, group, stream, and who makes a missing group.
-_LogKey = tuple[str, str, str, str, CallerIdentity | None]
+# Account, region, group, stream, who makes a missing group, and whether anybody does.
+_LogKey = tuple[str, str, str, str, CallerIdentity | None, bool]
 
 
 class LogQueue:
@@ -279,9 +303,10 @@ class LogQueue:
         account: str,
         region: str,
         acting: CallerIdentity | None = None,
+        makes: bool = True,
     ) -> None:
         """See `LogSink.put`."""
-        self._backlog.put((account, region, group, stream, acting), lines)
+        self._backlog.put((account, region, group, stream, acting, makes), lines)
 
     def step(self) -> float:
         """Send the queued items, if sending is allowed."""
@@ -295,7 +320,7 @@ class LogQueue:
         return FLUSH_LOGS_EVERY_S
 
     def _send(self, key: _LogKey, lines: Sequence[LogLine]) -> None:
-        account, region, group, stream, _ = key
+        account, region, group, stream, _, makes = key
         params = {
             "logGroupName": group,
             "logStreamName": stream,
@@ -304,10 +329,11 @@ class LogQueue:
             ],
         }
         try:
-            self._make(key)
+            if makes:
+                self._make(key)
             self._control.call("logs", "PutLogEvents", params, account=account, region=region)
         except AwsError as error:
-            if error.code != "ResourceNotFoundException":
+            if not makes or error.code != "ResourceNotFoundException":
                 raise
             # The group was deleted meanwhile, as by `cdk destroy`: create it again, as AWS does.
             self._known.clear()
@@ -315,7 +341,7 @@ class LogQueue:
             self._control.call("logs", "PutLogEvents", params, account=account, region=region)
 
     def _make(self, key: _LogKey) -> None:
-        account, region, group, stream, acting = key
+        account, region, group, stream, acting, _ = key
         for operation, params in (
             ("CreateLogGroup", {"logGroupName": group}),
             ("CreateLogStream", {"logGroupName": group, "logStreamName": stream}),

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from headrace.cli.options import endpoint_url_option, fail
+from headrace.cli.options import endpoint_url_option, fail, print_line
 from headrace.client.pages import Iam, IamError
 
 
@@ -35,9 +35,9 @@ def report(*, endpoint_url: str, as_json: bool, clear: bool) -> None:
     from headrace.permissions.decisions.report import in_words
 
     for line in in_words(report_body, most=len(report_body["denied"])):
-        click.echo(line)
+        print_line(line)
     for row in report_body["unknown"]:
-        click.echo(f"Not looked at: {row['operation']} ({row['count']:,} times)")
+        print_line(f"Not looked at: {row['operation']} ({row['count']:,} times)")
 
 
 @iam.command()
@@ -66,4 +66,4 @@ def why(arn: str, action: str, resource: str, *, endpoint_url: str) -> None:
     except IamError as error:
         raise fail(str(error)) from error
     for line in explanation["lines"]:
-        click.echo(line)
+        print_line(line)

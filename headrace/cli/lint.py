@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import glob
+import hashlib
+import os
 from pathlib import Path
 from typing import Any, cast
 
@@ -82,7 +84,12 @@ def lint(
     # Imported here, since the import takes long and other commands do not need it.
     import tempfile
 
-    from headrace.lint.inputs import NothingToLint, template_of_stack, templates_of
+    from headrace.lint.inputs import (
+        NothingToLint,
+        keep_templates,
+        template_of_stack,
+        templates_of,
+    )
 
     with tempfile.TemporaryDirectory(prefix="headrace-lint-") as folder:
         scratch = Path(folder)
@@ -96,6 +103,7 @@ def lint(
                 files.append(_fetch_deployed(template_of_stack, cloud, name, scratch))
         except NothingToLint as error:
             raise fail(f"{error}.") from error
+        files = keep_templates(files, scratch, _kept_folder(sources, stacks))
         arguments = ["--append-rules", _OWN_RULES, "--regions", region]
         if output_format != "default":
             arguments += ["--format", output_format]
@@ -103,6 +111,14 @@ def lint(
             for value in values:
                 arguments += [option, value]
         _run(list(dict.fromkeys(files)), arguments, only_streaming=only_streaming, local=local)
+
+
+def _kept_folder(sources: tuple[Path, ...], stacks: tuple[str, ...]) -> Path:
+    """Return where the templates of CDK apps and deployed stacks stay until the next run with the same arguments."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    asked = "\0".join([str(Path.cwd()), *map(str, sources), *stacks])
+    name = f"{Path.cwd().name}-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
+    return cache.absolute() / "headrace/lint" / name
 
 
 def _check_installed() -> None:

@@ -8,8 +8,12 @@ import functools
 import json
 import math
 import os
+import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit
@@ -28,12 +32,53 @@ def print_table(table: Any, width: int) -> None:
     """Print rich's table: on a terminal as wide as that, its cells folded and nothing cut; elsewhere `width`."""
     from rich.console import Console
 
-    is_terminal = sys.stdout.isatty()
+    is_terminal = _is_terminal()
     for column in table.columns:
         column.overflow = "fold"
     Console(width=None if is_terminal else width, highlight=False, soft_wrap=not is_terminal).print(
         table
     )
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def print_line(text: str) -> None:
+    """Print a line: on a terminal broken between words, below its own indentation; elsewhere whole, for grep."""
+    if _is_terminal():
+        indent = text[: len(text) - len(text.lstrip())]
+        text = textwrap.fill(
+            text,
+            shutil.get_terminal_size().columns,
+            subsequent_indent=f"{indent}    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    click.echo(text)
+
+
+_AGO = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_CLOCK = re.compile(r"\d{1,2}:\d\d(:\d\d)?", re.ASCII)
+MOMENTS = "an ISO time (of UTC, if it names no zone), 18:40 of this machine's clock, or so long ago: 30s, 5m, 2h, 1d"
+
+
+def parse_moment(text: str, option: str, *, now: datetime | None = None) -> datetime:
+    """Return the time that an option's text names, as `MOMENTS` says. Raises ClickException."""
+    now = now or datetime.now(UTC)
+    try:
+        if ago := _AGO.fullmatch(text):
+            return now - timedelta(seconds=int(ago[1]) * _SECONDS[ago[2]])
+        if _CLOCK.fullmatch(text):
+            clock = time.fromisoformat(text.zfill(5 if text.count(":") == 1 else 8))
+            today = datetime.combine(now.astimezone().date(), clock)
+            at = today.astimezone()
+            return at if at <= now else (today - timedelta(days=1)).astimezone()
+        at = datetime.fromisoformat(text)
+        return at if at.tzinfo else at.replace(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
+        raise fail(f"{option} {text!r} is not a time; it is {MOMENTS}.") from error
 
 
 class NumberRange(click.FloatRange):

@@ -15,7 +15,16 @@ from typing import Any, cast
 import click
 from rich.table import Table
 
-from headrace.cli.options import client, endpoint_option, explain, fail, print_table, split_s3_url
+from headrace.cli.options import (
+    MOMENTS,
+    client,
+    endpoint_option,
+    explain,
+    fail,
+    parse_moment,
+    print_table,
+    split_s3_url,
+)
 from headrace.cli.redrive_queues import (
     Copier,
     FailureQueue,
@@ -67,8 +76,8 @@ class Group:
 @click.option(
     "--code", "codes", multiple=True, help="Only records with this error code; repeatable."
 )
-@click.option("--since", help="Only records that arrived from this time on (ISO 8601).")
-@click.option("--until", help="Only records that arrived before this time (ISO 8601).")
+@click.option("--since", help=f"Only records that arrived from this time on: {MOMENTS}.")
+@click.option("--until", help="Only records that arrived before this time, given as for --since.")
 @click.option(
     "--map", "fix", help="fix.py:function, which gets (data, error) and returns the data."
 )
@@ -297,15 +306,7 @@ def _bucket_of(source: str) -> tuple[str, str]:
 
 
 def _time_of(time_text: str | None, option: str) -> int | None:
-    if time_text is None:
-        return None
-    try:
-        at = datetime.fromisoformat(time_text)
-    except ValueError as error:
-        raise fail(
-            f"{option} {time_text!r} is not a time, such as 2026-11-22T14:00:00Z."
-        ) from error
-    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    return None if time_text is None else round(parse_moment(time_text, option).timestamp() * 1000)
 
 
 def _function(function_text: str) -> Fix:

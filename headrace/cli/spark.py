@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import click
 
-from headrace.cli.options import fail
+from headrace.cli.options import fail, print_table
 from headrace.core.extras import Minor, format_minor, minor_of
 from headrace.spark_submit.class_archive import make_archive
 from headrace.spark_submit.emr_releases import UnknownRelease, release_of, releases
@@ -56,19 +57,43 @@ def install(labels: tuple[str, ...]) -> None:
 
 
 @spark.command(name="list")
-def list_() -> None:
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+def list_(*, as_json: bool) -> None:
     """List EMR's releases, and the installed Spark versions."""
+    rows = _list_releases()
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    from rich.table import Table
+
+    table = Table("label", "Spark", "Python", "folder", box=None)
+    for row in rows:
+        folder = row["folder"] or "not made yet"
+        table.add_row(row["label"] or "of no label", row["spark"], row["python"], folder)
+    print_table(table, 160)
+
+
+def _list_releases() -> list[dict[str, str | None]]:
+    """Return each label with its versions and the folder of its environment, and the environments of no label."""
     here = made_environments()
+    rows: list[dict[str, str | None]] = []
     for release in releases():
         installed = [e for e in here if e.spark == release.spark_version]
         # The default Python of this label comes first.
         installed.sort(key=lambda e: format_minor(e.python) != release.python)
-        where = f"in {installed[0].folder}" if installed else "not made yet"
-        click.echo(f"{release.label:22} Spark {release.spark:15} Python {release.python:5} {where}")
+        folder = str(installed[0].folder) if installed else None
+        rows.append(_row(release.label, release.spark, release.python, folder))
     known = {release.spark_version for release in releases()}
-    for environment in here:
-        if environment.spark not in known:
-            click.echo(f"{'of no label':22} {_describe(environment)}")
+    rows += [
+        _row(None, one.spark, format_minor(one.python), str(one.folder))
+        for one in here
+        if one.spark not in known
+    ]
+    return rows
+
+
+def _row(label: str | None, spark: str, python: str, folder: str | None) -> dict[str, str | None]:
+    return {"label": label, "spark": spark, "python": python, "folder": folder}
 
 
 @spark.command()

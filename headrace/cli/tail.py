@@ -8,14 +8,22 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from time import sleep
 from typing import Any
 
 import click
 
 from headrace.cli.interrupts import reader_is_gone
-from headrace.cli.options import client, client_options, endpoint_option, explain, fail
+from headrace.cli.options import (
+    MOMENTS,
+    client,
+    client_options,
+    endpoint_option,
+    explain,
+    fail,
+    parse_moment,
+)
 from headrace.cli.stream_names import explain_stream
 from headrace.client.group import ConsumerGroup, GroupError
 from headrace.client.hash_keys import list_all_shards, name_member
@@ -212,8 +220,6 @@ def _object_line(bucket: str, key: str, at: datetime, data: bytes, *, as_json: b
 # AWS allows five reads per second and shard.
 POLL_EVERY_S = 0.2
 POLL_AWS_EVERY_S = 0.25
-_AGO = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 @click.command()
@@ -235,7 +241,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
     "start",
     default="LATEST",
     show_default=True,
-    help="LATEST, TRIM_HORIZON, an ISO time, or so long ago: 30s, 5m, 2h, 1d.",
+    help=f"LATEST, TRIM_HORIZON, {MOMENTS}.",
 )
 @click.option("--key", help="Print only the records with this partition key.")
 @click.option(
@@ -302,15 +308,7 @@ def tail(
 def _position(start: str) -> Any:
     if start.upper() in ("LATEST", "TRIM_HORIZON"):
         return start.upper()
-    if ago := _AGO.fullmatch(start):
-        return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _SECONDS[ago[2]])
-    try:
-        at = datetime.fromisoformat(start)
-    except ValueError as error:
-        raise fail(
-            f"--from is LATEST, TRIM_HORIZON, an ISO time, or so long ago as in 5m, not {start!r}."
-        ) from error
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+    return parse_moment(start, "--from")
 
 
 def _find_shard(kinesis: Any, stream: str, name: str) -> str:

@@ -13,6 +13,7 @@ from headrace.moto.patches import (
     batch,
     budgets,
     cloudfront,
+    cloudtrail,
     codebuild,
     codedeploy,
     cognito_identity,
@@ -133,6 +134,7 @@ _OWN = Patches(
         "moto.batch_simple.models": [bound_loops],
         "moto.budgets.responses": [budgets.allow_updates],
         "moto.cloudfront.responses": [cloudfront.delete_key_groups, cloudfront.keep_comments],
+        "moto.cloudtrail.models": [cloudtrail.claim_no_delivery],
         "moto.cloudwatch.models": [use_clock],
         "moto.cloudwatch.responses": [
             anomaly_detectors.add_calls,

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, cast
 
 _WITHIN_S = 600.0
+# Each resource says which construct made it, unless cdk.json forbids it.
+_PATHS = "aws:cdk:enable-path-metadata"
 
 
 class AppFailed(Exception):
@@ -51,7 +53,14 @@ def synthesise(
         "CDK_OUTDIR": str(out),
         "CDK_DEFAULT_ACCOUNT": account,
         "CDK_DEFAULT_REGION": region,
-        "CDK_CONTEXT_JSON": json.dumps({**settings.get("context", {}), **looked_up, **context}),
+        "CDK_CONTEXT_JSON": json.dumps(
+            {
+                _PATHS: settings.get("pathMetadata", True),
+                **settings.get("context", {}),
+                **looked_up,
+                **context,
+            }
+        ),
     }
     try:
         run = subprocess.run(

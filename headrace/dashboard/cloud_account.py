@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -99,7 +100,8 @@ class FunctionTotals:
                     continue
                 self._sums[name][metric.name] += round(metric.value)
                 if metric.name == "Duration":
-                    bound = next((b for b in DURATION_BOUNDS_MS if metric.value <= b), 900_000)
+                    at = bisect_left(DURATION_BOUNDS_MS, metric.value)
+                    bound = DURATION_BOUNDS_MS[at] if at < len(DURATION_BOUNDS_MS) else 900_000
                     self._durations[name][bound] += 1
 
     def of(self, name: str) -> tuple[Counter[str], Counter[int]]:

@@ -165,7 +165,11 @@ def _any_call(name: str, payload: str) -> TargetCall:
 
 
 def convert_parameters(service: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters in the operation's form: its own names, bytes from text, times from ISO text."""
+    """Return parameters in the operation's form: its own names, bytes from text, times from ISO text, texts from JSON.
+
+    An object or a list for a text becomes its JSON: Step Functions' SDK integrations do that (observed by others on
+    AWS: github.com/localstack/localstack/pull/10174).
+    """
     shape: Any = service_model(service).operation_model(operation).input_shape
     return {} if shape is None else _convert(shape, params)
 
@@ -186,11 +190,16 @@ def _convert(shape: Any, value: Any) -> Any:
         pairs = cast("Mapping[str, Any]", value)
         return {name: _convert(shape.value, element) for name, element in pairs.items()}
     if kind == "blob" and not isinstance(value, bytes | bytearray):
-        text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
-        return text.encode()
+        return (value if isinstance(value, str) else _json_text(value)).encode()
+    if kind == "string" and isinstance(value, Mapping | list):
+        return _json_text(value)
     if kind == "timestamp" and isinstance(value, str):
         return datetime.fromisoformat(value)
     return value
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 # Documented: an endpoint has five seconds to answer; these statuses, and those from 500 on, are retried.

@@ -1,6 +1,7 @@
 """Turns the arguments of `headrace lint` into files that cfn-lint reads: templates, cdk.out folders, CDK apps.
 
-Holds the templates of one run and their exports, so that a rule can follow Fn::ImportValue into another file.
+Holds the templates of one run and their exports, so that a rule can follow Fn::ImportValue into another file, and which
+construct of a CDK app made which resource.
 """
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -65,6 +67,7 @@ def _stacks_of(out: Path) -> Iterator[Path]:
         for artifact in artifacts.values():
             properties: dict[str, Any] = artifact.get("properties", {})
             if artifact["type"] == "aws:cloudformation:stack":
+                _note_constructs(out, artifact)
                 yield out / properties["templateFile"]
             elif artifact["type"] == "cdk:cloud-assembly":
                 yield from _stacks_of(out / properties["directoryName"])
@@ -73,6 +76,41 @@ def _stacks_of(out: Path) -> Iterator[Path]:
             f"{out / 'manifest.json'} is not a manifest of the CDK: {error!r}"
         ) from error
     yield from out.glob("*.nested.template.json")
+
+
+def _note_constructs(out: Path, artifact: Mapping[str, Any]) -> None:
+    """Remember which constructs made a stack's resources: without the CDK CLI, only the assembly's metadata says it."""
+    metadata: dict[str, list[dict[str, Any]]] = dict(artifact.get("metadata") or {})
+    file = str(artifact.get("additionalMetadataFile") or "")
+    if file:
+        metadata |= json.loads((out / file).read_text())
+    said = [
+        (path, str(one["type"]), str(one.get("data")))
+        for path, of in metadata.items()
+        for one in of
+    ]
+    templates = {path: data for path, kind, data in said if kind == "aws:cdk:templateFile"}
+    for path, kind, data in said:
+        if kind == "aws:cdk:logicalId":
+            stacks = [one for one in templates if path.startswith(f"{one}/")]
+            own = (
+                templates[max(stacks, key=len)]
+                if stacks
+                else artifact["properties"]["templateFile"]
+            )
+            _constructs[str(out / own), data] = path.removeprefix("/")
+
+
+def keep_templates(files: list[Path], scratch: Path, kept: Path) -> list[Path]:
+    """Copy the templates below `scratch` to `kept`, so that findings name files that stay; return where all are."""
+    where: list[Path] = []
+    for file in files:
+        if scratch in file.parents:
+            place = kept / file.relative_to(scratch)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            file = Path(shutil.copyfile(file, place))
+        where.append(file)
+    return where
 
 
 def template_of_stack(stacks: Any, name: str, scratch: Path) -> Path:
@@ -104,6 +142,8 @@ def template_of_stack(stacks: Any, name: str, scratch: Path) -> Path:
     return path
 
 
+# File and logical id of a resource -> the path of its construct.
+_constructs: dict[tuple[str, str], str] = {}
 _templates: dict[str, dict[str, Any]] = {}
 _exports: dict[str, tuple[str, Any]] = {}
 
@@ -124,6 +164,11 @@ def remember_templates(templates: Mapping[str, dict[str, Any]]) -> None:
 def find_export(name: str) -> tuple[str, Any] | None:
     """Return the file whose template exports `name`, and the value that it exports."""
     return _exports.get(name)
+
+
+def find_construct(source: str, name: str) -> str:
+    """Return the path of the construct that made a resource of a file; empty if no assembly says it."""
+    return _constructs.get((source, name), "")
 
 
 def templates_together() -> dict[str, dict[str, Any]]:

@@ -1,7 +1,6 @@
 """A template for the rules: resources by type, the possible values of a property, the resources that it names.
 
 Finds a mapping's event source: a stream, a table's stream, a registered consumer, or a queue.
-
 The base class of every rule: id, reason, source, two examples, and the check that cfn-lint runs.
 """
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
@@ -18,7 +17,7 @@ from cfnlint.rules import CloudFormationLintRule, RuleMatch
 
 from headrace.core.arn import partition_of
 from headrace.core.values import as_mapping
-from headrace.lint.inputs import find_export, templates_together
+from headrace.lint.inputs import find_construct, find_export, templates_together
 
 MAPPING = "AWS::Lambda::EventSourceMapping"
 STREAM = "AWS::Kinesis::Stream"
@@ -188,8 +187,9 @@ class Resource:
     def origin(self) -> str:
         """Return the path of the CDK's construct that made it, in brackets; empty for others."""
         written = as_mapping(self.template.body.get("Resources")).get(self.at[1])
-        path = as_mapping(as_mapping(written).get("Metadata")).get("aws:cdk:path")
-        return f" ({path.removesuffix('/Resource')})" if isinstance(path, str) else ""
+        noted = as_mapping(as_mapping(written).get("Metadata")).get("aws:cdk:path")
+        path = str(noted or find_construct(self.template.source, self.at[1]))
+        return f" ({path.removesuffix('/Resource')})" if path else ""
 
     def own_name(self) -> Any:
         """Return the name that its template gives it, as written; NOT_SET if CloudFormation generates one."""

@@ -55,7 +55,11 @@ def patch_queues() -> None:
 
 
 def patch_buses(models: Any, handler: Any) -> None:
-    """Send events to the other accounts' buses that their entries name; called once."""
+    """Send events to the buses of other accounts and regions that their entries name by ARN; called once.
+
+    In other calls an ARN is of the caller's account and region; moto takes the last part of any ARN as a bus's name.
+    AWS also makes rules on buses elsewhere (documented: eb-event-bus-perms.html); headrace refuses that.
+    """
     backend = models.EventsBackend
     put = backend.put_events
 
@@ -69,7 +73,7 @@ def patch_buses(models: Any, handler: Any) -> None:
             if not arn:
                 answers += put(self, [event])
                 continue
-            region, owner, name = _bus_of(arn)
+            region, owner, name = bus_of(arn)
             # The event names its sender's account and region.
             theirs = copy.copy(models.events_backends[owner][region])
             theirs.account_id, theirs.region_name = self.account_id, self.region_name
@@ -77,13 +81,33 @@ def patch_buses(models: Any, handler: Any) -> None:
         return answers
 
     backend.put_events = put_there
+    find, name_of = backend._get_event_bus, backend._normalize_event_bus_arn
+
+    def find_own(self: Any, name: str) -> Any:
+        from moto.events.exceptions import ResourceNotFoundException
+
+        if _is_elsewhere(self, name):
+            raise ResourceNotFoundException(f"Event bus {name} does not exist.")
+        return find(self, name)
+
+    def own_name_of(self: Any, arn: str | None) -> str:
+        from moto.events.exceptions import ValidationException
+
+        if _is_elsewhere(self, arn or ""):
+            raise ValidationException(
+                f"headrace has rules on buses of the caller's account and Region only, not on {arn}."
+            )
+        return str(name_of(self, arn))
+
+    backend._get_event_bus, backend._normalize_event_bus_arn = find_own, own_name_of
     ask = handler.put_events
 
     @functools.wraps(ask)
     def ask_owner(self: Any) -> Any:
         for event in self._get_param("Entries") or ():
             arn = _foreign_bus(self.events_backend, event)
-            sentence = refusal_of(self, "events:PutEvents", arn) if arn else ""
+            is_theirs = arn and bus_of(arn)[1] != str(self.current_account)
+            sentence = refusal_of(self, "events:PutEvents", arn) if is_theirs else ""
             if sentence:
                 raise build_refusal("events", sentence)
         return ask(self)
@@ -128,14 +152,18 @@ def _owner_of_url(url: str) -> tuple[str, str]:
 
 
 def _foreign_bus(backend: Any, event: dict[str, Any]) -> str:
-    """Return the ARN of another account's bus that an event is for; empty for the account's own."""
+    """Return the ARN of another account's or region's bus that an event is for; empty for one of the caller's place."""
     arn = str(event.get("EventBusName") or "")
-    if not arn.startswith("arn:") or arn.count(":") < 5:
-        return ""
-    return "" if _bus_of(arn)[1] == str(backend.account_id) else arn
+    return arn if _is_elsewhere(backend, arn) else ""
 
 
-def _bus_of(arn: str) -> tuple[str, str, str]:
+def _is_elsewhere(backend: Any, name: str) -> bool:
+    if not name.startswith("arn:") or name.count(":") < 5:
+        return False
+    return bus_of(name)[:2] != (str(backend.region_name), str(backend.account_id))
+
+
+def bus_of(arn: str) -> tuple[str, str, str]:
     """Return the region, account and name in a bus's ARN."""
     region, owner, resource = arn.split(":", 5)[3:]
     return region, owner, resource.removeprefix("event-bus/")

@@ -1,8 +1,9 @@
 """What moto's services accept and nothing here does: each call answers, and says so.
 
 A definition that stacks need (an instance, a schedule, a trail) is stored. Its answer has the sentence in a header, the
-cloud's log has it once, and so have `/_headrace/fidelity`, a stack's report and `headrace lint --local`. A call that
-only runs something is refused instead (`headrace.moto.patches.not_run`).
+cloud's log has it once, and so have `/_headrace/fidelity`, a stack's report and `headrace lint --local`. What it is
+told to be (logging, ACTIVATED, running) it is shown to be, for clients wait for that and compare it; such an answer has
+the sentence, too. A call that only runs something is refused instead (`headrace.moto.patches.not_run`).
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
@@ -146,6 +147,52 @@ _SENTENCES: dict[str, dict[str, str]] = {
     "workspaces": {"CreateWorkspaces": _MACHINES},
 }  # fmt: skip
 
+# botocore's service -> operation whose answer shows a state that nothing here acts on -> the row above that says so.
+_SHOWN: dict[str, dict[str, str]] = {
+    "application-autoscaling": {
+        "DescribeScalingPolicies": "PutScalingPolicy", "DescribeScheduledActions": "PutScheduledAction",
+    },
+    "autoscaling": {
+        **dict.fromkeys(("DescribeAutoScalingGroups", "DescribeAutoScalingInstances"), "CreateAutoScalingGroup"),
+        "DescribePolicies": "PutScalingPolicy", "DescribeScheduledActions": "PutScheduledUpdateGroupAction",
+    },
+    "cloudtrail": {"GetTrailStatus": "StartLogging"},
+    "cloudwatch": {"DescribeInsightRules": "PutInsightRule"},
+    "config": {"DescribeConfigurationRecorderStatus": "StartConfigurationRecorder"},
+    "ec2": {
+        "DescribeFlowLogs": "CreateFlowLogs",
+        **dict.fromkeys(("DescribeInstances", "DescribeInstanceStatus"), "RunInstances"),
+    },
+    "ecs": {"DescribeServices": "CreateService"},
+    "eks": {
+        "DescribeCluster": "CreateCluster", "DescribeFargateProfile": "CreateFargateProfile",
+        "DescribeNodegroup": "CreateNodegroup",
+    },
+    "elasticache": {
+        "DescribeCacheClusters": "CreateCacheCluster", "DescribeReplicationGroups": "CreateReplicationGroup",
+    },
+    "elasticbeanstalk": {"DescribeEnvironments": "CreateEnvironment"},
+    "elb": {"DescribeInstanceHealth": "CreateLoadBalancer"},
+    "elbv2": {"DescribeTargetHealth": "CreateLoadBalancer"},
+    "glue": {
+        **dict.fromkeys(("GetCrawler", "GetCrawlers"), "CreateCrawler.Schedule"),
+        **dict.fromkeys(("BatchGetTriggers", "GetTrigger", "GetTriggers"), "CreateTrigger.StartOnCreation"),
+    },
+    "guardduty": {"GetDetector": "CreateDetector"},
+    "inspector2": {"BatchGetAccountStatus": "Enable"},
+    "kafka": dict.fromkeys(("DescribeCluster", "DescribeClusterV2"), "CreateCluster"),
+    "macie2": {"GetMacieSession": "EnableMacie"},
+    "mq": {"DescribeBroker": "CreateBroker"},
+    "rds": {
+        "DescribeDBClusters": "CreateDBCluster", "DescribeDBInstances": "CreateDBInstance",
+        "DescribeEventSubscriptions": "CreateEventSubscription",
+    },
+    "redshift": {"DescribeLoggingStatus": "EnableLogging"},
+    "route53": {"GetHealthCheckStatus": "CreateHealthCheck"},
+    "sagemaker": {"DescribeNotebookInstance": "CreateNotebookInstance"},
+    "workspaces": {"DescribeWorkspaces": "CreateWorkspaces"},
+}  # fmt: skip
+
 
 # The same of S3, which is headrace's own.
 _OF_S3 = {
@@ -197,7 +244,15 @@ def _rows(sentences_of: Mapping[str, Mapping[str, str]]) -> Iterator[WithoutEffe
             yield WithoutEffect(service, operation, member, pattern, text)
 
 
-ROWS = tuple(_rows(_SENTENCES))
+ROWS = (
+    *_rows(_SENTENCES),
+    *_rows(
+        {
+            service: {shown: _SENTENCES[service][made] for shown, made in operations.items()}
+            for service, operations in _SHOWN.items()
+        }
+    ),
+)
 S3_ROWS = tuple(_rows({"s3": _OF_S3}))
 
 
@@ -206,7 +261,8 @@ def _module_of(row: WithoutEffect) -> str:
 
 
 MODULES = tuple(dict.fromkeys(map(_module_of, ROWS)))
-_said: set[WithoutEffect] = set()
+# Service and sentence.
+_said: set[tuple[str, str]] = set()
 
 
 def rows_of(service: str, operation: str) -> list[WithoutEffect]:
@@ -271,6 +327,6 @@ def _says_failed(answer: Any) -> bool:
 
 
 def _log_once(row: WithoutEffect) -> None:
-    if row not in _said:
-        _said.add(row)
+    if (row.service, row.sentence) not in _said:
+        _said.add((row.service, row.sentence))
         log.warning("%s:%s: %s", row.service, row.operation, row.sentence)

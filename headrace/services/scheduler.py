@@ -128,7 +128,7 @@ def update_actions(module: Any) -> None:
         name = self.uri.partition("?")[0].rpartition("/")[2]
         schedule = self.scheduler_backend.get_schedule(self._get_param("GroupName"), name)
         # Documented: an update replaces the whole schedule.
-        schedule.action_after_completion = self._get_param("ActionAfterCompletion")
+        schedule.action_after_completion = self._get_param("ActionAfterCompletion") or "NONE"
         return answer
 
     module.EventBridgeSchedulerResponse.update_schedule = update_schedule
@@ -145,6 +145,9 @@ def _check_expression(method: Any) -> Any:
             # Recorded; for an unknown time zone the same sentence is assumed.
             message = f"Invalid Schedule Expression {expression}."
             raise AwsError("ValidationException", message) from error
-        return method(self, *args, **named)
+        schedule = method(self, *args, **named)
+        # What AWS was recorded to show of a schedule without one (2026-06).
+        schedule.action_after_completion = schedule.action_after_completion or "NONE"
+        return schedule
 
     return checked

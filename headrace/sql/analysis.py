@@ -20,8 +20,10 @@ from headrace.sql.plan import (
     Script,
 )
 from headrace.sql.query_plans import Planner, columns_of, inherit_time
-from headrace.sql.relations import check_columns, check_name, declare_relation, origin_of
+from headrace.sql.relations import check_columns, check_output, declare_relation, origin_of
 from headrace.sql.statements import (
+    Alter,
+    Cast,
     ChangeType,
     CreateAs,
     CreateFunction,
@@ -35,7 +37,7 @@ from headrace.sql.statements import (
     SetProperty,
     Statement,
 )
-from headrace.sql.types import Function, Place, SqlError, common, near
+from headrace.sql.types import STRING, Function, Place, SqlError, common, near
 
 _QUERY_NAME = re.compile(r"[\w-][\w.-]{0,127}", re.ASCII)
 _STREAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -65,6 +67,7 @@ class Analysis:
     functions: dict[str, Function] = field(default_factory=dict[str, Function])
     notes: list[str] = field(default_factory=list[str])
     relations: dict[str, Relation] = field(default_factory=dict[str, Relation])
+    declared: dict[str, CreateSource] = field(default_factory=dict[str, CreateSource])
     queries: list[QueryPlan] = field(default_factory=list[QueryPlan])
     settings: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -78,6 +81,8 @@ class Analysis:
         match statement:
             case CreateSource():
                 self._declare(statement)
+            case Alter():
+                self._alter(statement)
             case CreateAs():
                 self._create_as(statement)
             case InsertSelect():
@@ -157,6 +162,37 @@ class Analysis:
         if relation.format == "RAW" and len(columns) - len(relation.key_columns()) > 1:
             raise SqlError("RAW is a record's whole data, one column", statement.place)
         self._add(replace(relation, is_table=statement.is_table))
+        self.declared[statement.name.lower()] = statement
+
+    def _alter(self, statement: Alter) -> None:
+        """Declare a relation anew, with columns more; refuse one that a query has read or written as it was."""
+        lower = statement.name.lower()
+        declared, relation = self.declared.get(lower), self._known(statement.name, statement.place)
+        kind = "TABLE" if relation.is_table else "STREAM"
+        if relation.is_table != statement.is_table:
+            raise SqlError(f"{relation.name} is a {kind}: ALTER {kind}", statement.place)
+        if declared is None:
+            raise SqlError(
+                f"{relation.name} has the columns of its query: CREATE OR REPLACE {kind} .. AS SELECT",
+                statement.place,
+            )
+        for query in self.queries:
+            if relation in [query.target, *(source.relation for source in query.inputs())]:
+                raise SqlError(
+                    f"{query.name} has {relation.name} as it was: ALTER it before", statement.place
+                )
+        for column in statement.columns:
+            if relation.column(column.name) is not None:
+                raise SqlError(f"column {column.name!r} is there already", column.place)
+        columns = (*declared.columns, *statement.columns)
+        self._declare(replace(declared, columns=columns, replaces=True))
+
+    def _known(self, name: str, place: Place) -> Relation:
+        relation = self.relations.get(name.lower())
+        if relation is None:
+            names = [known.name for known in self.relations.values()]
+            raise SqlError(f"no stream or table {name!r}{near(name, names)}", place)
+        return relation
 
     def _is_there(self, statement: CreateSource | CreateAs) -> bool:
         """Return whether there is a relation that IF NOT EXISTS keeps; refuse a name that is taken."""
@@ -175,17 +211,14 @@ class Analysis:
         relation = self.relations.get(statement.name.lower())
         if relation is None:
             if not statement.if_exists:
-                names = [known.name for known in self.relations.values()]
-                raise SqlError(
-                    f"no stream or table {statement.name!r}{near(statement.name, names)}",
-                    statement.place,
-                )
+                self._known(statement.name, statement.place)
             return
         for query in self.queries:
             if relation in [source.relation for source in query.inputs()]:
                 raise SqlError(f"{query.name} reads {relation.name}", statement.place)
         self.queries = [query for query in self.queries if query.target != relation]
         del self.relations[statement.name.lower()]
+        self.declared.pop(statement.name.lower(), None)
 
     def _find(self, name: RelationName) -> Input:
         lower = name.name.lower()
@@ -198,10 +231,7 @@ class Analysis:
                 "--errors STREAM` puts them into a stream",
                 name.place,
             )
-        if relation is None:
-            names = [known.name for known in self.relations.values()]
-            raise SqlError(f"no stream or table {name.name!r}{near(name.name, names)}", name.place)
-        return Input(relation, name.alias)
+        return Input(relation or self._known(name.name, name.place), name.alias)
 
     # Functions.
 
@@ -232,7 +262,7 @@ class Analysis:
         columns = columns_of(plan)
         if self.dialect == KSQL:
             for output in plan.outputs:
-                check_name(output.name, output.expression.place)
+                check_output(output)
         for one in statement.properties:
             if one.name in ("glue_table", "schema_name", "registry_name", "schema_version"):
                 raise SqlError("a query's columns are those that it selects", one.place)
@@ -244,6 +274,7 @@ class Analysis:
         )
         if relation.format == "RAW":
             raise SqlError("a query writes JSON, CSV or AVRO", statement.place)
+        _check_written(relation, statement.place)
         relation, warnings = inherit_time(relation, plan)
         self._add(relation)
         plan = replace(plan, target=relation, warnings=(*plan.warnings, *warnings))
@@ -260,6 +291,7 @@ class Analysis:
             raise SqlError(
                 "INSERT INTO writes into a stream; a table is its query's", statement.place
             )
+        _check_written(target, statement.place)
         name = statement.name or f"insert_{len(self.queries) + 1}"
         plan = self._planner().plan(statement.select, name, False)
         outputs = self._fit(plan.outputs, target, statement)
@@ -388,8 +420,21 @@ class Analysis:
                     f"{target.name}.{column.name} is {column.type}, and the query gives {output.type}",
                     output.expression.place,
                 )
-            fitted.append(Named(column.name, output.expression, column.type))
+            expression = output.expression
+            if output.type == STRING != column.type:
+                # A text says a time.
+                expression = Cast(expression, column.type, place=expression.place)
+            fitted.append(Named(column.name, expression, column.type))
         return tuple(fitted)
+
+
+def _check_written(relation: Relation, place: Place) -> None:
+    if relation.is_value:
+        raise SqlError(
+            f"{relation.name}: a record that is a value alone has no place for its row's event id: wrap_single_value = "
+            "false is of a stream that is read",
+            place,
+        )
 
 
 def _stream_of(relation: Relation | None) -> str:

@@ -18,6 +18,7 @@ from headrace.sql.building_expressions import (
 )
 from headrace.sql.rewriting import inline, over_named, with_frames
 from headrace.sql.statements import (
+    Alter,
     ChangeType,
     ColumnDeclaration,
     CreateAs,
@@ -105,6 +106,14 @@ class Builder(ExpressionBuilder):
         name = stream if isinstance(stream, Name) else Name(unquote(stream))
         name.place = place_of(meta)
         return name
+
+    def build_alter(
+        self, meta: Meta, is_table: bool, name: Name, *columns: ColumnDeclaration
+    ) -> Alter:
+        return Alter(place_of(meta), name, is_table, columns)
+
+    def build_added_column(self, _meta: Meta, name: Name, type_: SqlType) -> ColumnDeclaration:
+        return ColumnDeclaration(name, type_, "", name.place)
 
     def build_create_type(
         self, meta: Meta, exists: bool | None, name: Name, type_: SqlType

@@ -311,6 +311,9 @@ class ExpressionBuilder:
         if name.upper() == "REGEX_REPLACE" and numbers == [1, 0]:
             # From the first character on, every match.
             return Call("REGEXP_REPLACE", arguments[:3], place=place_of(meta))
+        if name.upper() in ("WINDOWSTART", "WINDOWEND") and not arguments:
+            # The old KSQL's functions.
+            return Column(name.upper(), place=place_of(meta))
         return Call(name.upper(), arguments, place=place_of(meta))
 
     def build_substring_from(

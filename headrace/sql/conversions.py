@@ -1,7 +1,5 @@
 """Converts values between types as Spark casts them, and to JSON.
 
-Functions of times and dates; `headrace/sql/types.py` says what the fields mean.
-
 Reads and writes times in Java's patterns, as Spark does: the letters that both know alike.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -11,19 +9,17 @@ from __future__ import annotations
 
 # A value of SQL is of any type until it is computed; re2 has no types.
 import base64
-import calendar
 import json
 import math
 import re
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import Context, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from headrace.sql.operators import EPOCH, moment
-from headrace.sql.types import BIGINT, DATE, INT, STRING, TIMESTAMP, Function, SqlType
+from headrace.sql.types import TIME, TIMESTAMP, SqlType
 
 _TRUE, _FALSE = frozenset({"t", "true", "y", "yes", "1"}), frozenset({"f", "false", "n", "no", "0"})
 _BOUNDS = {"INT": 2**31, "BIGINT": 2**63}
@@ -62,7 +58,7 @@ def _double_text(value: float) -> str:
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
 
 
-def cast(value: Any, type_: SqlType) -> Any:
+def cast(value: Any, type_: SqlType) -> Any:  # noqa: C901 - one case for each type
     """Return a value as another type; None if it is none of that type's. Raises ValueError for some of them."""
     match type_.name:
         case "STRING":
@@ -78,11 +74,13 @@ def cast(value: Any, type_: SqlType) -> Any:
         case "TIMESTAMP":
             if isinstance(value, str):
                 return _read_time(value)
-            return value if isinstance(value, datetime) else _midnight(value)
+            return value if isinstance(value, datetime) else midnight(value)
         case "DATE":
             if isinstance(value, str):
                 return _read_day(value)[0]
             return value.date() if isinstance(value, datetime) else value
+        case "TIME":
+            return read_time_of_day(text(value))
         case "BYTES":
             return value if isinstance(value, bytes) else value.encode()
         case "ARRAY":
@@ -157,11 +155,99 @@ def _read_time(text: str) -> datetime:
 def _zone_of(text: str) -> tzinfo:
     offset = _OFFSET_TEXT.fullmatch(text)
     if offset is not None:
-        return _zone(f"{offset[1]}{int(offset[2]):02}:{int(offset[3] or 0):02}")
+        return offset_zone(f"{offset[1]}{int(offset[2]):02}:{int(offset[3] or 0):02}")
     try:
         return UTC if text in ("Z", "UTC", "GMT") else ZoneInfo(text)
     except (LookupError, OSError) as error:
         raise ValueError(f"{text!r} is no zone") from error
+
+
+# From the year 1 to 9999, as Python's times are: what is beyond is NULL, where Spark would end the job.
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+
+
+def spark_moment(since_1970_ms: str) -> str:
+    """Return the text of the time of some milliseconds since 1970; NULL beyond the years that there are."""
+    return f"timestamp_millis(CASE WHEN {since_1970_ms} BETWEEN {FIRST_MS}L AND {LAST_MS}L THEN {since_1970_ms} END)"
+
+
+def spark_day(number: str) -> str:
+    """Return the text of the date of some days since 1970."""
+    is_day = f"{number} BETWEEN {_FIRST_DAY} AND {_LAST_DAY}"
+    return f"date_from_unix_date(CASE WHEN {is_day} THEN cast({number} AS INT) END)"
+
+
+def midnight(day: date) -> datetime:
+    """Return when a day begins."""
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def day_of(number: int) -> date:
+    """Return the date of some days since 1970."""
+    return EPOCH.date() + timedelta(days=number)
+
+
+def days_of(day: date) -> int:
+    """Return a date as days since 1970."""
+    return (day - EPOCH.date()).days
+
+
+# A TIME is a text, HH:mm:ss and such digits of a fraction as it needs: texts are then ordered as the times are. Spark
+# before 4.1 has no type for it.
+DAY_MICROS = 86_400_000_000
+_DAY_BEFORE, _MINUTES = r"\s*(?:\d{4}-\d{2}-\d{2}[ T])?", r"((?:[01]\d|2[0-3]):[0-5]\d)"
+_TIME_OF_DAY = rf"{_DAY_BEFORE}{_MINUTES}(:[0-5]\d(?:\.\d{{0,9}})?)?\s*"
+
+
+def read_time_of_day(text: str) -> str:
+    """Return the TIME that a text says, perhaps after a date. Raises ValueError."""
+    match = re.fullmatch(_TIME_OF_DAY, text, re.ASCII)
+    if match is None:
+        raise ValueError(f"{text!r} is no time of day")
+    seconds, _, fraction = (match[2] or ":00").partition(".")
+    fraction = fraction.rstrip("0")
+    return f"{match[1]}{seconds}{'.' * bool(fraction)}{fraction}"
+
+
+def spark_time_of_day(text: str) -> str:
+    """Return the Spark text that reads the same; NULL of what is none."""
+    with_seconds = rf"regexp_replace({text}, r'\A{_DAY_BEFORE}{_MINUTES}\s*\z', '$1:00')"
+    ending = r"(:\d{2})(?:(\.\d*?[1-9])0*|\.0*)?\s*\z"
+    shortest = rf"regexp_replace({with_seconds}, r'\A{_DAY_BEFORE}{_MINUTES}{ending}', '$1$2$3')"
+    return rf"CASE WHEN {text} RLIKE r'\A{_TIME_OF_DAY}\z' THEN {shortest} END"
+
+
+def read_clock(text: str) -> int:
+    """Return a TIME as microseconds since midnight."""
+    hours, minutes, seconds = text.split(":")
+    whole, _, fraction = seconds.partition(".")
+    micros = int(fraction.ljust(6, "0")[:6])
+    return ((int(hours) * 60 + int(minutes)) * 60 + int(whole)) * 1_000_000 + micros
+
+
+def clock_of(micros: int) -> str:
+    """Return the TIME of some microseconds since midnight."""
+    seconds, fraction = divmod(micros, 1_000_000)
+    written = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return written + (f".{fraction:06}".rstrip("0") if fraction else "")
+
+
+def spark_on_first_day(text: str) -> str:
+    """Return the Spark text of a TIME's time on 1 January 1970."""
+    return f"cast(concat('1970-01-01 ', {text}) AS TIMESTAMP)"
+
+
+def spark_clock_of(time: str) -> str:
+    """Return the Spark text of a time's TIME."""
+    return f"regexp_replace(date_format({time}, 'HH:mm:ss.SSSSSS'), '[.]?0+$', '')"
+
+
+def spark_cast(text: str, type_: SqlType) -> str:
+    """Return the Spark text of a value as another type; NULL if it is none of that type's."""
+    if type_ == TIME:
+        return spark_time_of_day(f"cast({text} AS STRING)")
+    return f"try_cast({text} AS {type_.spark()})"
 
 
 # In a record a number for a time counts milliseconds, or days, as in ksqlDB, also where it stands in quotes.
@@ -169,23 +255,40 @@ NUMBER = r"\s*[+-]?\d+(\.\d*)?([eE][+-]?\d+)?\s*"
 WRITTEN_TIME = r"\s*\d{4}-.*"
 
 
-def read_written(value: Any, type_: SqlType) -> datetime | date:
-    """Return a TIMESTAMP or a DATE as a record has it. Raises ValueError or OverflowError."""
+def read_written(value: Any, type_: SqlType) -> datetime | date | str:
+    """Return a TIMESTAMP, a DATE or a TIME as a record has it. Raises ValueError or OverflowError."""
     text = value if isinstance(value, str) else json.dumps(value)
     if re.fullmatch(NUMBER, text):
         number = int(float(text))
-        return moment(number) if type_ == TIMESTAMP else _day(number)
+        if type_ == TIME:
+            return _clock_of_millis(number)
+        return moment(number) if type_ == TIMESTAMP else day_of(number)
+    if type_ == TIME:
+        return read_time_of_day(text)
     if not re.fullmatch(WRITTEN_TIME, text, re.DOTALL):
         raise ValueError(f"{text!r} is no {type_}")
     return _read_time(text) if type_ == TIMESTAMP else _read_day(text)[0]
 
 
+def _clock_of_millis(number: int) -> str:
+    if not 0 <= number * 1000 < DAY_MICROS:
+        raise ValueError(f"{number} milliseconds are no time of day")
+    return clock_of(number * 1000)
+
+
 def spark_written(text: str, type_: SqlType) -> str:
     """Return the Spark text that reads the same; NULL of what is none."""
     number = f"cast(cast({text} AS DOUBLE) AS BIGINT)"
-    of_number = spark_moment(number) if type_ == TIMESTAMP else _spark_day(number)
+    is_number = f"{text} RLIKE r'\\A{NUMBER}\\z'"
+    if type_ == TIME:
+        is_within = f"{number} BETWEEN 0 AND {DAY_MICROS // 1000 - 1}"
+        of_number = (
+            f"CASE WHEN {is_within} THEN {spark_clock_of(f'timestamp_millis({number})')} END"
+        )
+        return f"CASE WHEN {is_number} THEN {of_number} ELSE {spark_time_of_day(text)} END"
+    of_number = spark_moment(number) if type_ == TIMESTAMP else spark_day(number)
     return (
-        f"CASE WHEN {text} RLIKE r'\\A{NUMBER}\\z' THEN {of_number}"
+        f"CASE WHEN {is_number} THEN {of_number}"
         f" WHEN {text} RLIKE r'(?s)\\A{WRITTEN_TIME}\\z' THEN try_cast({text} AS {type_}) END"
     )
 
@@ -296,10 +399,11 @@ def read(text: str, pattern: str) -> datetime:
             for name, value in parts.items()
         },
     }
-    return datetime(**moment, microsecond=micros, tzinfo=_zone(zone)).astimezone(UTC)  # type: ignore[arg-type]
+    return datetime(**moment, microsecond=micros, tzinfo=offset_zone(zone)).astimezone(UTC)  # type: ignore[arg-type]
 
 
-def _zone(text: str) -> timezone:
+def offset_zone(text: str) -> timezone:
+    """Return the zone of an offset, such as +02:00, or of Z."""
     if text in ("Z", "z"):
         return UTC
     digits = text[1:].replace(":", "").ljust(4, "0")
@@ -331,164 +435,3 @@ def write(moment: datetime, pattern: str) -> str:
         else:
             written.append(f"{values[text[0]]:0{len(text)}}")
     return "".join(written)
-
-
-_EPOCH_DAY = date(1970, 1, 1)
-# KSQL's units, in what timedelta takes; months and years have no fixed length.
-_UNITS = {
-    "MILLISECONDS": ("milliseconds", 1), "SECONDS": ("seconds", 1), "MINUTES": ("minutes", 1), "HOURS": ("hours", 1),
-    "DAYS": ("days", 1), "WEEKS": ("weeks", 1), "MONTHS": ("", 1), "YEARS": ("", 12),
-}  # fmt: skip
-FIELDS = frozenset({"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"})
-UNITS = frozenset(_UNITS) | {unit.removesuffix("S") for unit in _UNITS}
-DATE_UNITS = frozenset({"DAYS", "WEEKS", "MONTHS", "YEARS", "DAY", "WEEK", "MONTH", "YEAR"})
-
-
-def _plural(unit: str) -> str:
-    return unit.upper().removesuffix("S") + "S"
-
-
-def _add(unit: str, count: int, time: Any) -> Any:
-    """Return a time or date that much later; a month after the 31st is the next month's last day."""
-    name, factor = _UNITS[_plural(unit)]
-    if name:
-        return time + timedelta(**{name: count * factor})
-    months = time.year * 12 + time.month - 1 + count * factor
-    year, month = months // 12, months % 12 + 1
-    return time.replace(
-        year=year, month=month, day=min(time.day, calendar.monthrange(year, month)[1])
-    )
-
-
-# From the year 1 to 9999, as Python's times are: what is beyond is NULL, where Spark would end the job.
-_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-_MOST_OF_UNIT = {
-    "MILLISECONDS": _LAST_MS - _FIRST_MS, "SECONDS": 315_537_897_599, "MINUTES": 5_258_964_959, "HOURS": 87_649_415,
-    "DAYS": 3_652_058, "WEEKS": 521_722, "MONTHS": 119_987, "YEARS": 9_998,
-}  # fmt: skip
-
-
-def spark_moment(since_1970_ms: str) -> str:
-    """Return the text of the time of some milliseconds since 1970; NULL beyond the years that there are."""
-    return f"timestamp_millis(CASE WHEN {since_1970_ms} BETWEEN {_FIRST_MS}L AND {_LAST_MS}L THEN {since_1970_ms} END)"
-
-
-def _spark_day(number: str) -> str:
-    is_day = f"{number} BETWEEN {_FIRST_DAY} AND {_LAST_DAY}"
-    return f"date_from_unix_date(CASE WHEN {is_day} THEN cast({number} AS INT) END)"
-
-
-def _spark_add(sign: str) -> Callable[[str, str, str], str]:
-    def written(unit: str, count: str, time: str) -> str:
-        unit = _plural(unit.strip("'"))
-        most = _MOST_OF_UNIT[unit]
-        added = f"timestampadd({unit.removesuffix('S')}, {sign}{count}, {time})"
-        return f"CASE WHEN {count} BETWEEN -{most}L AND {most}L THEN {added} END"
-
-    return written
-
-
-def _spark_add_date(sign: str) -> Callable[[str, str, str], str]:
-    add = _spark_add(sign)
-    return lambda unit, count, time: (
-        f"cast({add(unit, count, f'cast({time} AS TIMESTAMP)')} AS DATE)"
-    )
-
-
-def is_zone(name: str) -> bool:
-    """Return whether a text is a zone's name, or an offset such as +02:00."""
-    is_offset = re.fullmatch(r"[+-](0\d|1[0-7]):?[0-5]\d", name) is not None
-    return is_offset or name in available_timezones()
-
-
-def _zone_by_name(name: str) -> tzinfo:
-    return _zone(name) if name[0] in "+-" else ZoneInfo(name)
-
-
-def spark_zone(name: str) -> str:
-    """Return a zone's constant as Spark reads it: with a colon."""
-    return re.sub(r"^'([+-]\d\d)(\d\d)'$", r"'\1:\2'", name)
-
-
-def _in_zone(time: datetime, zone: str) -> datetime:
-    """Return a time whose UTC clock shows what the zone's clock shows."""
-    return time.astimezone(_zone_by_name(zone)).replace(tzinfo=UTC)
-
-
-def _from_zone(time: datetime, zone: str) -> datetime:
-    return time.replace(tzinfo=_zone_by_name(zone)).astimezone(UTC)
-
-
-def _write(time: datetime, pattern: str, zone: str = "UTC") -> str:
-    return write(_in_zone(time, zone), pattern)
-
-
-def _read(text: str, pattern: str, zone: str = "UTC") -> datetime:
-    return _from_zone(read(text, pattern), zone)
-
-
-def _spark_write(time: str, pattern: str, zone: str = "'UTC'") -> str:
-    time = time if zone == "'UTC'" else f"from_utc_timestamp({time}, {spark_zone(zone)})"
-    return f"date_format({time}, {pattern})"
-
-
-def _spark_read(text: str, pattern: str, zone: str = "'UTC'") -> str:
-    time = f"to_timestamp({text}, {pattern})"
-    return time if zone == "'UTC'" else f"to_utc_timestamp({time}, {spark_zone(zone)})"
-
-
-def _field(field: str, time: datetime) -> int:
-    return int(getattr(time, field.lower()))
-
-
-def _spark_field(field: str, time: str) -> str:
-    field = field.strip("'").lower()
-    return f"{field}({time})"
-
-
-def _midnight(day: date) -> datetime:
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)
-
-
-def _day(number: int) -> date:
-    return _EPOCH_DAY + timedelta(days=number)
-
-
-def _days(day: date) -> int:
-    return (day - _EPOCH_DAY).days
-
-
-TIME_FUNCTIONS: tuple[Function, ...] = (
-    Function("FROM_UNIXTIME", "I", TIMESTAMP, spark_moment, moment),
-    Function("UNIX_TIMESTAMP", "T", BIGINT, "unix_millis({0})", millis),
-    Function("FORMAT_TIMESTAMP", "TSS?", STRING, _spark_write, _write),
-    Function("PARSE_TIMESTAMP", "SSS?", TIMESTAMP, _spark_read, _read),
-    Function("TIMESTAMPTOSTRING", "ISS?", STRING,
-             lambda ms, *rest: _spark_write(spark_moment(ms), *rest),
-             lambda ms, *rest: _write(moment(ms), *rest)),
-    Function("STRINGTOTIMESTAMP", "SSS?", BIGINT,
-             lambda *a: f"unix_millis({_spark_read(*a)})", lambda *a: millis(_read(*a))),
-    Function("CONVERT_TZ", "TSS", TIMESTAMP,
-             lambda t, a, b: f"from_utc_timestamp(to_utc_timestamp({t}, {spark_zone(a)}), {spark_zone(b)})",
-             lambda t, a, b: _in_zone(_from_zone(t, a), b)),
-    Function("TIMESTAMPADD", "UIT", TIMESTAMP, _spark_add(""), _add),
-    Function("TIMESTAMPSUB", "UIT", TIMESTAMP, _spark_add("-"), lambda u, n, t: _add(u, -n, t)),
-    Function("DATEADD", "VID", DATE, _spark_add_date(""), _add),
-    Function("DATESUB", "VID", DATE, _spark_add_date("-"), lambda u, n, t: _add(u, -n, t)),
-    Function("FORMAT_DATE", "DS", STRING, "date_format({0}, {1})", lambda d, f: write(_midnight(d), f)),
-    Function("PARSE_DATE", "SS", DATE, "to_date({0}, {1})", lambda s, f: read(s, f).date()),
-    Function("DATETOSTRING", "IS", STRING, lambda n, f: f"date_format({_spark_day(n)}, {f})",
-             lambda n, f: write(_midnight(_day(n)), f)),
-    Function("STRINGTODATE", "SS", INT, "unix_date(to_date({0}, {1}))",
-             lambda s, f: _days(read(s, f).date())),
-    # Kinesis Analytics', whose pattern comes first.
-    Function("TIMESTAMP_TO_CHAR", "ST", STRING, "date_format({1}, {0})", lambda f, t: _write(t, f)),
-    Function("CHAR_TO_TIMESTAMP", "SS", TIMESTAMP, "to_timestamp({1}, {0})", lambda f, s: _read(s, f)),
-    Function("DATE_TO_CHAR", "SD", STRING, "date_format({1}, {0})", lambda f, d: write(_midnight(d), f)),
-    Function("CHAR_TO_DATE", "SS", DATE, "to_date({1}, {0})", lambda f, s: read(s, f).date()),
-    Function("TSDIFF", "TT", BIGINT, "unix_millis({0}) - unix_millis({1})", lambda a, b: millis(a) - millis(b)),
-    Function("EXTRACT", "FT", INT, _spark_field, _field),
-    Function("FROM_DAYS", "I", DATE, _spark_day, _day),
-    Function("UNIX_DATE", "D", INT, "unix_date({0})", _days),
-)  # fmt: skip

@@ -12,9 +12,10 @@ from typing import Any
 
 import re2
 
-from headrace.sql.conversions import MANY_DIGITS, TIME_FUNCTIONS, text
+from headrace.sql.conversions import MANY_DIGITS, text
 from headrace.sql.functions_groups import GROUP_FUNCTIONS
 from headrace.sql.functions_text import TEXT_FUNCTIONS, literal_split
+from headrace.sql.functions_times import TIME_FUNCTIONS
 from headrace.sql.operators import distinct
 from headrace.sql.statements import Call
 from headrace.sql.types import (
@@ -438,10 +439,6 @@ NOT_BUILT = {
         "random cuts give another value when a micro-batch is repeated, and PyPI has no kept library of it (the last "
         "release of rrcf is of 2023); a value far from AVG(x) OVER a sliding window is one that stands out",
     ),
-    **dict.fromkeys(
-        ("FORMAT_TIME", "PARSE_TIME", "TIMEADD", "TIMESUB", "CHAR_TO_TIME", "TIME_TO_CHAR"),
-        "Spark before 4.1 has no TIME; use a TIMESTAMP"
-    ),
     "DOUBLE_FROM_BYTES": "Spark SQL reads no DOUBLE from bytes; send it as a JSON number",
     "JSON_ARRAY_CONTAINS": "Spark SQL does not compare within JSON; use ARRAY_CONTAINS(JSON_ITEMS(text), 'value')",
     "JSON_CONCAT": "Spark SQL does not join JSON texts; read their parts with EXTRACTJSONFIELD",
@@ -455,6 +452,11 @@ NOT_BUILT = {
         "it makes columns of a text at run time; REGEXP_EXTRACT or SPLIT makes each one",
     ),
     "REGEX_REPLACE": "it is REGEX_REPLACE(text, pattern, new, 1, 0) or REGEXP_REPLACE(text, pattern, new): every match",
+    # Names that drafts of KSQL had.
+    "AS_LIST": "it is ARRAY[a, b]",
+    "COLLECT_ARRAY": "it is COLLECT_LIST",
+    "SUBLIST": "it is SLICE(array, from, to), whose places count from 1",
+    "FETCH_FIELD_FROM_STRUCT": "it is struct->field",
     "GROUP_RANK": "it takes a CURSOR, and Spark ranks no rows of a stream; TOPK gives a window's largest values",
     **dict.fromkeys(("LAG", "EXP_AVG"), "a sliding window is a whole; MATCH_RECOGNIZE has PREV(x, n)"),
 }  # fmt: skip

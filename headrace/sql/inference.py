@@ -21,6 +21,7 @@ from headrace.sql.types import (
     DOUBLE,
     INT,
     STRING,
+    TIME,
     TIMESTAMP,
     OwnFunction,
     Place,
@@ -320,7 +321,7 @@ class _Avro:
             return SqlType("DECIMAL", digits=(schema["precision"], schema.get("scale", 0)))
         if logical == "date":
             return DATE
-        return STRING if logical.startswith("time-") else _AVRO_TYPES.get(kind, STRING)
+        return TIME if logical.startswith("time-") else _AVRO_TYPES.get(kind, STRING)
 
 
 def avro_schema(name: str, columns: Sequence[RelationColumn], place: Place) -> str:

@@ -46,8 +46,8 @@ _WORDS = {
 _REFUSED_CALL = re.compile(rf"\b({'|'.join(NOT_BUILT)})\s*\(", re.IGNORECASE)
 # Statements of KSQL that are none here, by the word at which the grammar ends.
 _REFUSED = {
-    "ALTER": "a stream's columns are what its CREATE says: CREATE OR REPLACE",
     "ASSERT": "`headrace sql test` compares a query's rows",
+    "HEADER": "a record of Kinesis has no headers: put what they say into its data",
     "CONNECTOR": "Kafka Connect is no part of Kinesis; `headrace cdc` and Firehose carry rows in and out",
     "PAUSE": "end the job; it goes on from its checkpoint",
     "RESUME": "start the job; it goes on from its checkpoint",

@@ -19,6 +19,7 @@ from headrace.sql.types import (
     INT,
     NULL,
     STRING,
+    TIME,
     TIMESTAMP,
     Function,
     Place,
@@ -59,6 +60,7 @@ class Relation:
         delimiter: CSV's.
         timestamp: the column with the event's time; empty for the record's arrival.
         timestamp_format: a pattern, for a timestamp that is text.
+        is_value: whether a record is not an object of JSON, but the value of its only column besides the key.
         schemas: Avro's, by their versions' UUIDs in Glue; that of records without Glue's header under ''.
     """
 
@@ -70,6 +72,7 @@ class Relation:
     delimiter: str = ","
     timestamp: str = ""
     timestamp_format: str = ""
+    is_value: bool = False
     schemas: tuple[tuple[str, str], ...] = ()
     place: Place = field(default=Place(), compare=False)
 
@@ -445,8 +448,10 @@ def _find_inputs(column: Column, scope: Scope) -> tuple[Input, ...]:
 def may_be_cast(type_: SqlType, to: SqlType, *, is_inner: bool = False) -> bool:
     """Return whether values are cast between two types, as ksqlDB casts: of what is made of others, only its like.
 
-    A number is no time: what it counts, a function's name says.
+    A number is no time: what it counts, a function's name says. Within another value Spark casts, whose TIME is a text.
     """
+    if is_inner and to == TIME and type_ not in (TIME, NULL):
+        return False
     if (
         NULL in (type_, to)
         or (type_.name == to.name != "STRUCT" and not to.of)
@@ -455,8 +460,9 @@ def may_be_cast(type_: SqlType, to: SqlType, *, is_inner: bool = False) -> bool:
         return True
     if not (type_.of or to.of):
         pair = {type_.name, to.name}
+        of_times = pair == {"TIMESTAMP", "DATE"} or (type_, to) == (TIMESTAMP, TIME)
         has_numbers = all(one.is_number or one == BOOLEAN for one in (type_, to))
-        return type_ == STRING or has_numbers or pair == {"TIMESTAMP", "DATE"}
+        return type_ == STRING or has_numbers or of_times
     if type_.name == to.name == "STRUCT":
         # By their names at the top; what stands within an ARRAY or a MAP must be cast as it is.
         pairs = [(type_.field(name), of) for name, of in zip(to.fields, to.of, strict=True)]
@@ -488,5 +494,6 @@ def fits(letter: str, type_: SqlType) -> bool:
         "A": type_.name == "ARRAY",
         "C": type_.name in ("ARRAY", "MAP"),
         "D": type_ == DATE,
+        "O": type_ == TIME,
         "M": type_.name == "MAP",
     }[letter]

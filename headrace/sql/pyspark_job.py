@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.sql import avro, matching, operators, patterns, python_function
-from headrace.sql.conversions import spark_moment, spark_written
+from headrace.sql.conversions import spark_cast, spark_moment, spark_written
 from headrace.sql.functions import function_of
 from headrace.sql.join_chains import take_chains_apart
 from headrace.sql.own_functions import spark_name, type_of
@@ -28,7 +28,7 @@ from headrace.sql.plan import (
 from headrace.sql.pyspark_query import Names, QueryWriter, is_with_table
 from headrace.sql.spark_text import SparkText, literal, name, string
 from headrace.sql.statements import Call, Over, walk
-from headrace.sql.types import DATE, STRING, TIMESTAMP, Function, SqlError, SqlType
+from headrace.sql.types import DATE, STRING, TIME, TIMESTAMP, Function, SqlError, SqlType
 
 # A text of SQL is at most a fiftieth of it.
 _LONGEST_JOB = 50_000_000
@@ -204,6 +204,9 @@ class _Compiler:
     def _sep(self, relation: Relation) -> str:
         if relation.format == "AVRO":
             return f", {dict(relation.schemas)!r}"
+        if relation.is_value:
+            (column,) = (one for one in relation.columns if not one.is_key)
+            return f", {literal(column.name)}"
         if relation.format != "CSV":
             return ""
         keys = [column.name for column in relation.key_columns()]
@@ -219,7 +222,9 @@ class _Compiler:
         ]
         # A partition key is text: no STRUCT, ARRAY or MAP is read of it.
         return {
-            one.name: f"{'cast(NULL' if one.type.of else f'try_cast({text}'} AS {one.type.spark()})"
+            one.name: f"cast(NULL AS {one.type.spark()})"
+            if one.type.of
+            else spark_cast(text, one.type)
             for one, text in zip(keys, texts, strict=True)
         }
 
@@ -258,7 +263,7 @@ class _Compiler:
 
 def _as_written(type_: SqlType) -> SqlType:
     """Return a type with texts in place of its times: numbers, too, stand for these."""
-    if type_ in (TIMESTAMP, DATE):
+    if type_ in (TIMESTAMP, DATE, TIME):
         return STRING
     return replace(type_, of=tuple(map(_as_written, type_.of)))
 

@@ -127,7 +127,12 @@ class Planner:
             raise SqlError("HAVING goes with GROUP BY", select.having.place)
         for part in select.partition_by:
             refuse_aggregates(part, "PARTITION BY")
-        partition = tuple(resolve(part, scope)[0] for part in select.partition_by)
+        partition: list[Expression] = []
+        for part in select.partition_by:
+            expression, type_ = resolve(part, scope)
+            if type_.maps():
+                raise SqlError(f"a key has no MAP, and this is {type_}", part.place)
+            partition.append(expression)
         outputs = outputs_of(select, scope)
         if select.qualify is not None:
             outputs += (Named("", condition(select.qualify, scope, "WHERE"), BOOLEAN),)
@@ -149,7 +154,7 @@ class Planner:
             where=where,
             sliding=sliding,
             having=having,
-            partition=partition,
+            partition=tuple(partition),
             emit="CHANGES",
             distinct=select.distinct,
         )

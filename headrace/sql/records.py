@@ -128,6 +128,9 @@ def record_of(relation: Relation, values: dict[str, Any]) -> tuple[str, bytes]:
     key = "|".join(keys) or "-"
     if relation.format == "AVRO":
         return key, avro_encoder(relation.schemas[-1][1])(row)
+    if relation.is_value:
+        (of_value,) = (row[one.name] for one in relation.columns if not one.is_key)
+        return key, json.dumps(of_value, ensure_ascii=False).encode()
     if relation.format == "JSON":
         return key, json.dumps(row, ensure_ascii=False).encode()
     texts = ["" if one is None else conversions.text(one) for one in row.values()]
@@ -152,6 +155,8 @@ def _columns(relation: Relation, data: Any) -> dict[str, Any]:
     if relation.format == "AVRO" and isinstance(data, bytes):
         data = _decoder(relation.schemas)(data)
     if relation.format in ("JSON", "AVRO"):
+        if relation.is_value:
+            data = _object_of(relation, data)
         fields = _as(dict, json.loads(data) if isinstance(data, str) else data)
         return {c.name: _json_value(fields.get(c.name), c.type) for c in relation.columns}
     if relation.format == "CSV":
@@ -172,6 +177,14 @@ def _columns(relation: Relation, data: Any) -> dict[str, Any]:
     }
 
 
+def _object_of(relation: Relation, data: Any) -> dict[str, Any]:
+    """Return the object with the value that a record is."""
+    values = json.loads(f"[{data}]") if isinstance(data, str) else [data]
+    if len(values) != 1:
+        raise ValueError(data)
+    return {column.name: values[0] for column in relation.columns if not column.is_key}
+
+
 @cache
 def _decoder(schemas: tuple[tuple[str, str], ...]) -> Callable[[bytes], Any]:
     return avro_decoder(dict(schemas))
@@ -182,7 +195,7 @@ def _json_value(value: Any, type_: Any) -> Any:
     if value is None:
         return None
     match type_.name:
-        case "STRING" | "TIME":
+        case "STRING":
             return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
         case "BOOLEAN":
             fits = isinstance(value, bool)
@@ -196,7 +209,7 @@ def _json_value(value: Any, type_: Any) -> Any:
             value = float(value) if fits else value
         case "BYTES":
             return base64.b64decode(_as(str, value), validate=True)
-        case "TIMESTAMP" | "DATE":
+        case "TIMESTAMP" | "DATE" | "TIME":
             return conversions.read_written(value, type_)
         case "ARRAY":
             return [_json_value(item, type_.of[0]) for item in _as(list, value)]
@@ -238,7 +251,7 @@ def _split_record(text: str, delimiter: str) -> list[str]:
 def _csv_value(text: str, type_: Any) -> Any:
     if text == "":
         return None
-    if type_.name in ("TIMESTAMP", "DATE"):
+    if type_.name in ("TIMESTAMP", "DATE", "TIME"):
         return conversions.read_written(text, type_)
     value = conversions.cast(text, type_)
     if value is None:

@@ -18,20 +18,25 @@ from headrace.sql.plan import (
     ROW_OFFSET,
     ROW_PARTITION,
     ROWTIME,
+    WINDOW_END,
+    WINDOW_START,
+    Named,
     Relation,
     RelationColumn,
 )
 from headrace.sql.statements import (
+    Column,
     CreateSource,
     Property,
 )
 from headrace.sql.types import BIGINT, STRING, TIMESTAMP, Place, SqlError, near
-from headrace.sql.typing import check_pattern
+from headrace.sql.values import check_pattern
 
 _STREAM_NAMES, _FORMAT_NAMES = ("stream", "kafka_topic", "object"), ("format", "value_format")
 _PROPERTIES = frozenset({
     *_STREAM_NAMES, *_FORMAT_NAMES, "timestamp", "timestamp_format", "value_delimiter", "partitions", "replicas",
     "key_format", "retention_ms", "key", "glue_table", "registry_name", "schema_name", "schema_version",
+    "wrap_single_value",
 })  # fmt: skip
 _FORMATS = {
     "JSON": "JSON",
@@ -41,6 +46,27 @@ _FORMATS = {
     "KAFKA": "RAW",
     "AVRO": "AVRO",
 }
+_OF_CONFLUENT = "is of Confluent's registry: schema_name, registry_name and schema_version name a schema of Glue's"
+# Formats and properties of Kafka's that have no meaning here, with a way round.
+_NO_FORMATS = {
+    **dict.fromkeys(
+        ("PROTOBUF", "PROTOBUF_NOSR"),
+        "Spark reads it with a package alone: let a Lambda function put the records into a stream of JSON or AVRO",
+    ),
+    "JSON_SR": f"it {_OF_CONFLUENT}; JSON reads the records",
+}
+_NO_PROPERTIES = {
+    **dict.fromkeys(
+        ("value_schema_id", "key_schema_id", "value_schema_full_name", "key_schema_full_name",
+         "value_avro_schema_full_name", "value_protobuf_nullable_representation",
+         "key_protobuf_nullable_representation"),
+        _OF_CONFLUENT,
+    ),
+    **dict.fromkeys(
+        ("window_type", "window_size"),
+        "is of a Kafka topic's keys: a record of Kinesis carries no window beside its key, but WINDOWSTART as a column",
+    ),
+}  # fmt: skip
 # ksqlDB's words for characters that a text of SQL does not show.
 _DELIMITERS = {"SPACE": " ", "TAB": "\t"}
 # Glue's, where a request names none.
@@ -75,6 +101,10 @@ def declare_relation(
         raise SqlError(
             f"a line of CSV has no {nested.type.name}, such as {nested.name}; JSON has", place
         )
+    _check_keys(columns, values, place)
+    maps = [one for column in columns for one in column.type.maps() if one.of[0] != STRING]
+    if format_ == "JSON" and maps:
+        raise SqlError(f"a MAP in JSON has keys of STRING, not {maps[0].of[0]}", place)
     schemas = origin.schemas
     if format_ == "AVRO" and not schemas:
         schemas = (("", avro_schema(name, columns, place)),)
@@ -87,9 +117,43 @@ def declare_relation(
         delimiter=_DELIMITERS.get(delimiter.upper(), delimiter),
         timestamp=timestamp,
         timestamp_format=pattern,
+        is_value=_is_value(values, columns, format_),
         schemas=schemas if format_ == "AVRO" else (),
         place=place,
     )
+
+
+def _is_value(
+    values: dict[str, Property], columns: tuple[RelationColumn, ...], format_: str
+) -> bool:
+    """Return whether records are values alone, as ksqlDB's WRAP_SINGLE_VALUE = FALSE says."""
+    one = values.get("wrap_single_value")
+    if one is None:
+        return False
+    if not isinstance(one.value.value, bool):
+        raise SqlError("wrap_single_value is TRUE or FALSE", one.place)
+    count = sum(not column.is_key for column in columns)
+    if count != 1:
+        raise SqlError(
+            f"wrap_single_value is of one column besides the key, and there are {count}", one.place
+        )
+    if format_ in ("CSV", "RAW") or (not one.value.value and format_ != "JSON"):
+        raise SqlError(f"a value alone is read of JSON, not of {format_}", one.place)
+    return not one.value.value
+
+
+def _check_keys(
+    columns: tuple[RelationColumn, ...], values: dict[str, Property], place: Place
+) -> None:
+    """Refuse a key that ksqlDB refuses: one with a MAP, and one beside the format NONE."""
+    for column in columns:
+        if column.is_key and column.type.maps():
+            raise SqlError(f"a key has no MAP, as {column.name} is one", place)
+        one = values.get("key_format")
+        if column.is_key and one is not None and _text(one).upper() == "NONE":
+            raise SqlError(
+                f"key_format NONE is of a stream without a key, not {column.name}", one.place
+            )
 
 
 def _delimiter(values: dict[str, Property], format_: str) -> str:
@@ -112,11 +176,22 @@ def check_columns(statement: CreateSource, dialect: str) -> None:
         if dialect == KSQL:
             check_name(column.name, column.place)
         if column.key == "HEADERS":
-            raise SqlError("a record of Kinesis has no headers", column.place)
+            raise SqlError(
+                "a record of Kinesis has no headers: put what they say into its data", column.place
+            )
         if column.key == "PRIMARY KEY" and not statement.is_table:
             raise SqlError("a stream has a KEY; a PRIMARY KEY is a table's", column.place)
         if column.key == "KEY" and statement.is_table:
             raise SqlError("a table has a PRIMARY KEY", column.place)
+
+
+def check_output(output: Named) -> None:
+    """Refuse a name of a query's column that is another one's of every row, or of a window's."""
+    place = output.expression.place
+    check_name(output.name, place)
+    is_bound = output.name.upper() in (WINDOW_START, WINDOW_END)
+    if is_bound and output.expression != Column(output.name.upper()):
+        raise SqlError(f"{output.name.upper()} is a window's: give the column another name", place)
 
 
 def check_name(name: str, place: Place) -> None:
@@ -212,6 +287,8 @@ def _of_schema(values: dict[str, Property], outside: Outside) -> Origin:
 
 def _check_properties(properties: Sequence[Property]) -> dict[str, Property]:
     for one in properties:
+        if one.name in _NO_PROPERTIES:
+            raise SqlError(f"{one.name} {_NO_PROPERTIES[one.name]}", one.place)
         if one.name not in _PROPERTIES:
             raise SqlError(
                 f"no property {one.name!r}{near(one.name, sorted(_PROPERTIES))}", one.place
@@ -225,7 +302,13 @@ def _with_key(columns: tuple[RelationColumn, ...], one: Property) -> tuple[Relat
     if not any(column.name.lower() == name.lower() for column in columns):
         names = [column.name for column in columns]
         raise SqlError(f"key: no column {name!r}{near(name, names)}", one.place)
-    if any(column.is_key and column.name.lower() != name.lower() for column in columns):
+    keys = [column for column in columns if column.is_key and column.name.lower() != name.lower()]
+    if [key.name.upper() for key in keys] == ["ROWKEY"] and keys[0].type in [
+        column.type for column in columns if column.name.lower() == name.lower()
+    ]:
+        # The old ksqlDB's: a column with the same as the record's key.
+        return columns
+    if keys:
         raise SqlError(f"key: the columns name another key than {name!r}", one.place)
     return tuple(replace(column, is_key=column.name.lower() == name.lower()) for column in columns)
 
@@ -236,7 +319,8 @@ def _format(values: dict[str, Property]) -> str:
         return ""
     name = _text(one).upper()
     if name not in _FORMATS:
-        raise SqlError(f"no format {name}; there are JSON, CSV, AVRO and RAW", one.place)
+        reason = f": {_NO_FORMATS[name]}" if name in _NO_FORMATS else ""
+        raise SqlError(f"no format {name}; there are JSON, CSV, AVRO and RAW{reason}", one.place)
     return _FORMATS[name]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, cast
 
+from headrace.sql.conversions import spark_cast
 from headrace.sql.functions import function_of
 from headrace.sql.plan import (
     ARRIVAL,
@@ -232,7 +233,7 @@ class SparkText:
                 left = f"({parameters})" if len(expression.parameters) > 1 else parameters
                 return f"{left} -> {self._write(expression.body)}"
             case Cast():
-                return f"try_cast({self._write(expression.of)} AS {expression.type.spark()})"
+                return spark_cast(self._write(expression.of), expression.type)
             case Case():
                 return self._case(expression)
             case Struct():

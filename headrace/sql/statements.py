@@ -337,7 +337,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Select:
-    """A query; `emit` is CHANGES, FINAL or '' (a pull query, or an in-application stream's)."""
+    """A query; `emit` is CHANGES, FINAL or '' (of another one); `qualify` is a condition on sliding windows."""
 
     items: tuple[SelectItem, ...]
     source: RelationName
@@ -347,7 +347,6 @@ class Select:
     group_by: tuple[Expression, ...] = ()
     partition_by: tuple[Expression, ...] = ()
     having: Expression | None = None
-    # A condition on the values of sliding windows.
     qualify: Expression | None = None
     stagger: Stagger | None = None
     emit: str = ""
@@ -378,6 +377,15 @@ class CreateSource(Statement):
     replaces: bool = False
     if_not_exists: bool = False
     inferred_from: str = ""
+
+
+@dataclass(frozen=True)
+class Alter(Statement):
+    """ALTER STREAM | TABLE name ADD COLUMN ..: columns more of a stream that is there."""
+
+    name: str
+    is_table: bool
+    columns: tuple[ColumnDeclaration, ...]
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,13 @@ class SqlType:
         names = [field.lower() for field in self.fields]
         return self.of[names.index(name.lower())] if name.lower() in names else None
 
+    def maps(self) -> list[SqlType]:
+        """Return the MAPs that it is, or that are within it."""
+        parts: list[SqlType] = [self]
+        for part in parts:
+            parts += part.of
+        return [part for part in parts if part.name == "MAP"]
+
     def __str__(self) -> str:
         """Return the type as SQL, such as ARRAY<STRING>."""
         if self.name == "STRUCT":
@@ -110,9 +117,19 @@ class SqlType:
         return _SPARK_NAMES.get(self.name, self.name)
 
 
-BOOLEAN, INT, BIGINT, DOUBLE, STRING, BYTES, DATE, TIMESTAMP = (
+BOOLEAN, INT, BIGINT, DOUBLE, STRING, BYTES, DATE, TIME, TIMESTAMP = (
     SqlType(name)
-    for name in ("BOOLEAN", "INT", "BIGINT", "DOUBLE", "STRING", "BYTES", "DATE", "TIMESTAMP")
+    for name in (
+        "BOOLEAN",
+        "INT",
+        "BIGINT",
+        "DOUBLE",
+        "STRING",
+        "BYTES",
+        "DATE",
+        "TIME",
+        "TIMESTAMP",
+    )
 )
 # The type of NULL, which goes with every other.
 NULL = SqlType("NULL")
@@ -150,7 +167,7 @@ def common(left: SqlType, right: SqlType) -> SqlType | None:
             scale = max(left.digits[-1], right.digits[-1])
             return SqlType("DECIMAL", digits=(min(38, whole + scale), scale))
         return max(left, right, key=lambda type_: _WIDER.index(type_.name))
-    if {left.name, right.name} in ({"TIMESTAMP", "STRING"}, {"DATE", "STRING"}):
+    if {left.name, right.name} in ({one, "STRING"} for one in ("TIMESTAMP", "DATE", "TIME")):
         return left if right.name == "STRING" else right
     return None
 
@@ -158,7 +175,7 @@ def common(left: SqlType, right: SqlType) -> SqlType | None:
 _LETTERS = {
     "S": "text", "I": "whole", "N": "number", "B": "boolean", "T": "timestamp", "D": "date", "X": "bytes", "A": "array",
     "M": "map", "C": "array or map", "L": "lambda", "U": "unit", "V": "unit of days", "E": "encoding", "K": "constant",
-    "F": "field of a time", "H": "text or whole",
+    "F": "field of a time", "G": "unit of a day", "O": "time of day", "H": "text or whole",
     "Y": "text or bytes",
     "*": "any",
 }  # fmt: skip
@@ -185,8 +202,8 @@ class Function:
         name: as SQL calls it, in upper case.
         parameters: a letter for each: S text, I whole number, N number, B boolean, T timestamp, D date, X bytes,
             A array, M map, C array or map, L lambda, U unit of time, V unit of days or more, E encoding, K a constant,
-            F a field of a time, H text or a whole number, Y text or bytes, * anything; `?` after a letter makes it
-            optional, and a last `+` repeats the letter before.
+            F a field of a time, G a unit of less than a day, O a TIME, H text or a whole number, Y text or bytes,
+            * anything; `?` after a letter makes it optional, and a last `+` repeats the letter before.
         result: a type, or a function of the arguments' types.
         spark: Spark SQL's expression with `{0}` for the first argument's, or a function of all of them; it means the
             same in Spark 3.5, 4.0 and 4.1.

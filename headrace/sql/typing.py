@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
-from headrace.sql import conversions
-from headrace.sql.conversions import DATE_UNITS, FIELDS, UNITS, millis
+from headrace.sql.conversions import cast, millis, read_time_of_day
 from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SLIDING_FUNCTIONS, find_function, widest
 from headrace.sql.functions_text import ENCODINGS
+from headrace.sql.functions_times import CLOCK_UNITS, DATE_UNITS, FIELDS, UNITS
 from headrace.sql.plan import (
     ROWTIME,
     WINDOW_END,
@@ -43,10 +42,10 @@ from headrace.sql.types import (
     DOUBLE,
     NULL,
     STRING,
+    TIME,
     TIMESTAMP,
     Function,
     OwnFunction,
-    Place,
     SqlError,
     SqlType,
     array_of,
@@ -54,27 +53,21 @@ from headrace.sql.types import (
     map_of,
     near,
 )
-from headrace.sql.values import check_compared, check_constants, check_escape
+from headrace.sql.values import (
+    check_compared,
+    check_constants,
+    check_escape,
+    check_time_pattern,
+)
 
 _LETTERS = {
     "S": "text", "I": "a whole number", "N": "a number", "B": "a condition", "T": "a TIMESTAMP", "X": "BYTES",
-    "A": "an ARRAY", "M": "a MAP", "C": "an ARRAY or a MAP", "D": "a DATE",
+    "A": "an ARRAY", "M": "a MAP", "C": "an ARRAY or a MAP", "D": "a DATE", "O": "a TIME",
     "H": "text or a whole number", "Y": "text or BYTES", "L": "a lambda function, such as x => x + 1",
 }  # fmt: skip
 _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM"})
 _TIMES = (ROWTIME, WINDOW_START, WINDOW_END)
-_PATTERNS = frozenset({
-    "FORMAT_TIMESTAMP", "PARSE_TIMESTAMP", "TIMESTAMPTOSTRING", "STRINGTOTIMESTAMP", "FORMAT_DATE", "PARSE_DATE",
-    "DATETOSTRING", "STRINGTODATE",
-})  # fmt: skip
-# Of those that read a text, and of those of Kinesis Analytics, whose pattern comes first.
-_READERS = frozenset({
-    "PARSE_TIMESTAMP", "STRINGTOTIMESTAMP", "PARSE_DATE", "STRINGTODATE", "CHAR_TO_TIMESTAMP", "CHAR_TO_DATE",
-})  # fmt: skip
-_PATTERN_FIRST = frozenset(
-    {"TIMESTAMP_TO_CHAR", "CHAR_TO_TIMESTAMP", "DATE_TO_CHAR", "CHAR_TO_DATE"}
-)
-_WORDS = {"U": UNITS, "V": DATE_UNITS, "E": frozenset(ENCODINGS), "F": FIELDS}
+_WORDS = {"U": UNITS, "V": DATE_UNITS, "E": frozenset(ENCODINGS), "F": FIELDS, "G": CLOCK_UNITS}
 _WAYS_TO_TIMES = {
     TIMESTAMP: ": FROM_UNIXTIME takes milliseconds since 1970",
     DATE: ": FROM_DAYS takes days since 1970",
@@ -242,7 +235,13 @@ def _item(expression: Item, scope: Scope) -> tuple[Expression, SqlType]:
 def _read_times(
     operands: tuple[Expression, ...], types: tuple[SqlType, ...]
 ) -> tuple[tuple[Expression, ...], tuple[SqlType, ...]]:
-    """Return operands with texts that stand beside a row's time as milliseconds, as KSQL reads them, in UTC."""
+    """Return operands with texts that stand beside a row's time as milliseconds, as KSQL reads them, in UTC.
+
+    Beside a TIME they are read as one.
+    """
+    if TIME in types:
+        pairs = [_as_clock(*one) for one in zip(operands, types, strict=True)]
+        return tuple(one for one, _ in pairs), tuple(type_ for _, type_ in pairs)
     if not any(isinstance(one, Column) and one.name.upper() in _TIMES for one in operands):
         return operands, types
     if BIGINT not in types:
@@ -251,12 +250,11 @@ def _read_times(
     for one in operands:
         if isinstance(one, Literal) and one.type == STRING:
             try:
-                time = datetime.fromisoformat(one.value)
+                time = cast(one.value, TIMESTAMP)
             except ValueError:
                 raise SqlError(
                     f"{one.value!r} is no time, such as '2013-01-01T05:10:00'", one.place
                 ) from None
-            time = time.replace(tzinfo=UTC) if time.tzinfo is None else time
             read.append(Literal(millis(time), BIGINT, place=one.place))
         else:
             read.append(one)
@@ -264,6 +262,18 @@ def _read_times(
         one.type if isinstance(one, Literal) else type_
         for one, type_ in zip(read, types, strict=True)
     )
+
+
+def _as_clock(operand: Expression, type_: SqlType) -> tuple[Expression, SqlType]:
+    """Return an operand that stands beside a TIME; a constant says one."""
+    if type_ != STRING:
+        return operand, type_
+    if isinstance(operand, Literal):
+        try:
+            return replace(operand, value=read_time_of_day(operand.value)), TIME
+        except ValueError as error:
+            raise SqlError(f"{error}, such as '10:15:30'", operand.place) from None
+    return Cast(operand, TIME, place=operand.place), TIME
 
 
 def _operation(expression: Operation, scope: Scope) -> tuple[Expression, SqlType]:
@@ -374,7 +384,7 @@ def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
         types.append(type_)
     if function.result is widest:
         _one_type(tuple(arguments), tuple(types))
-    _check_pattern(function, arguments)
+    check_time_pattern(function, arguments)
     check_constants(function.name, arguments)
     check_compared(function, types, call.place)
     result = function.result_type(types)
@@ -468,33 +478,3 @@ def _word(argument: Expression, words: frozenset[str]) -> Literal:
     if match is None:
         raise SqlError(f"{word} is none of {', '.join(sorted(words))}", argument.place)
     return Literal(match, STRING, place=argument.place)
-
-
-def _check_pattern(function: Function, arguments: list[Expression]) -> None:
-    """Refuse a time's pattern that Spark's and the runner's readers do not know alike, and an unknown zone."""
-    zones = arguments[2:] if function.name in _PATTERNS else ()
-    for zone in arguments[1:] if function.name == "CONVERT_TZ" else zones:
-        if not isinstance(zone, Literal) or not conversions.is_zone(str(zone.value)):
-            raise SqlError(
-                "a time zone is a text such as 'UTC', 'Europe/London' or '+02:00'", zone.place
-            )
-    if function.name not in _PATTERNS | _PATTERN_FIRST:
-        return
-    pattern = arguments[function.name not in _PATTERN_FIRST]
-    if not isinstance(pattern, Literal):
-        raise SqlError(f"{function.name}'s pattern is a text, not a column", pattern.place)
-    check_pattern(str(pattern.value), pattern.place, is_read=function.name in _READERS)
-    if zones and any(
-        is_run and text[0] in "XZ" for is_run, text in conversions.pieces(str(pattern.value))
-    ):
-        raise SqlError("a pattern with a zone of its own goes without a time zone", pattern.place)
-
-
-def check_pattern(pattern: str, place: Place, *, is_read: bool = True) -> None:
-    """Refuse a time's pattern with letters that are not known, or, if a text is read by it, that say half a time."""
-    try:
-        pieces = conversions.pieces(pattern)
-    except ValueError as error:
-        raise SqlError(str(error), place) from None
-    if is_read and any(is_run and text[0] == "h" for is_run, text in pieces):
-        raise SqlError("hh has no half of the day to read: HH is an hour of 24", place)

@@ -16,8 +16,9 @@ from typing import Any
 
 import re2
 
-from headrace.sql.conversions import cast, millis, text
+from headrace.sql.conversions import cast, millis, pieces, text
 from headrace.sql.functions import MOST_CHARACTERS, MOST_ITEMS, function_of
+from headrace.sql.functions_times import is_zone
 from headrace.sql.operators import BINARY, all_of, distinct, is_between, is_in, moment, negate
 from headrace.sql.statements import (
     Array,
@@ -46,6 +47,19 @@ _PATTERNS = {
     "REGEXP_REPLACE": (1, 2),
     "REGEXP_SPLIT_TO_ARRAY": (1, 2),
 }
+_TIME_PATTERNS = frozenset({
+    "FORMAT_TIMESTAMP", "PARSE_TIMESTAMP", "TIMESTAMPTOSTRING", "STRINGTOTIMESTAMP", "FORMAT_DATE", "PARSE_DATE",
+    "DATETOSTRING", "STRINGTODATE", "FORMAT_TIME", "PARSE_TIME",
+})  # fmt: skip
+# Of those that read a text, and of those of Kinesis Analytics, whose pattern comes first.
+_READERS = frozenset({
+    "PARSE_TIMESTAMP", "STRINGTOTIMESTAMP", "PARSE_DATE", "STRINGTODATE", "CHAR_TO_TIMESTAMP", "CHAR_TO_DATE",
+    "PARSE_TIME", "CHAR_TO_TIME",
+})  # fmt: skip
+_PATTERN_FIRST = frozenset({
+    "TIMESTAMP_TO_CHAR", "CHAR_TO_TIMESTAMP", "DATE_TO_CHAR", "CHAR_TO_DATE", "TIME_TO_CHAR", "CHAR_TO_TIME",
+})  # fmt: skip
+_OF_CLOCKS = frozenset({"FORMAT_TIME", "PARSE_TIME", "TIME_TO_CHAR", "CHAR_TO_TIME"})
 _MOST_DIGITS = 300
 # Functions that look for equal values, and those that want an order of them.
 _EQUATING = frozenset({
@@ -118,6 +132,38 @@ def _check_replacement(expression: Expression, groups: int) -> None:
             f"a replacement names the pattern's {groups} groups by $1 to $9, and a dollar by \\$",
             expression.place,
         )
+
+
+def check_time_pattern(function: Function, arguments: list[Expression]) -> None:
+    """Refuse a time's pattern that Spark's and the runner's readers do not know alike, and an unknown zone."""
+    zones = arguments[2:] if function.name in _TIME_PATTERNS else ()
+    for zone in arguments[1:] if function.name == "CONVERT_TZ" else zones:
+        if not isinstance(zone, Literal) or not is_zone(str(zone.value)):
+            raise SqlError(
+                "a time zone is a text such as 'UTC', 'Europe/London' or '+02:00'", zone.place
+            )
+    if function.name not in _TIME_PATTERNS | _PATTERN_FIRST:
+        return
+    pattern = arguments[function.name not in _PATTERN_FIRST]
+    if not isinstance(pattern, Literal):
+        raise SqlError(f"{function.name}'s pattern is a text, not a column", pattern.place)
+    check_pattern(str(pattern.value), pattern.place, is_read=function.name in _READERS)
+    parts = pieces(str(pattern.value))
+    of_day = [text for is_run, text in parts if is_run and text[0] not in "HhmsS"]
+    if function.name in _OF_CLOCKS and of_day:
+        raise SqlError(f"a time of day has no {of_day[0]!r}", pattern.place)
+    if zones and any(is_run and text[0] in "XZ" for is_run, text in parts):
+        raise SqlError("a pattern with a zone of its own goes without a time zone", pattern.place)
+
+
+def check_pattern(pattern: str, place: Place, *, is_read: bool = True) -> None:
+    """Refuse a time's pattern with letters that are not known, or, if a text is read by it, that say half a time."""
+    try:
+        parts = pieces(pattern)
+    except ValueError as error:
+        raise SqlError(str(error), place) from None
+    if is_read and any(is_run and text[0] == "h" for is_run, text in parts):
+        raise SqlError("hh has no half of the day to read: HH is an hour of 24", place)
 
 
 def check_escape(pattern: Expression, escape: Expression) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import Future
 from pathlib import Path
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
@@ -77,5 +79,33 @@ def test_few_clients_do_not_wait_for_the_turn(tmp_path: Path) -> None:
         first, *_ = await connections(tmp_path, count=7)
         first.send(REQUEST + b"2")
         assert first.took.endswith(b"\r\n\r\n2")
+
+    asyncio.run(talk())
+
+
+def test_few_connections_get_what_is_done_on_the_loop_at_once_and_in_order(tmp_path: Path) -> None:
+    waits: list[Future[None]] = []
+
+    def answer_later(request: HttpRequest) -> HttpResponse:
+        wait: Future[None] = Future()
+        if request.body == b"0":
+            waits.append(wait)
+        else:
+            wait.set_result(None)
+        return HttpResponse(200, body=request.body, waits=[wait])
+
+    async def talk() -> None:
+        server = server_at(answer_later, tmp_path)
+        server._loop, server._thread = asyncio.get_running_loop(), threading.get_ident()
+        wire = Wire(server)
+        # Each that follows is done as soon as it is begun: one within another, they would not fit on the stack.
+        wire.send((REQUEST + b"0") + (REQUEST + b"1") * 5_000)
+        await settle(3)
+        assert wire.took == b""
+        waits[0].set_result(None)
+        assert wire.took.startswith(b"HTTP/1.1 200")
+        await settle(20_000)
+        bodies = [piece[-1:] for piece in wire.took.split(b"HTTP/1.1 200")[1:]]
+        assert bodies == [b"0"] + [b"1"] * 5_000
 
     asyncio.run(talk())

@@ -32,6 +32,7 @@ CREATE STREAM ticks (symbol VARCHAR, price DOUBLE, sold BIGINT)
   WITH (stream = 'ticks', format = 'DELIMITED', timestamp = 'sold');
 CREATE STREAM keyed_ticks (id INT KEY, symbol VARCHAR, price DOUBLE) WITH (stream = 'keyed_ticks', format = 'DELIMITED');
 CREATE TABLE pairs (a INT PRIMARY KEY, b VARCHAR PRIMARY KEY, n INT) WITH (stream = 'pairs');
+CREATE STREAM alone (id VARCHAR KEY, v ARRAY<INT>) WITH (stream = 'alone', wrap_single_value = false);
 CREATE STREAM binary (id VARCHAR, at TIMESTAMP, cents DECIMAL(9,2), day DATE, raw BYTES, tags ARRAY<VARCHAR>,
   counts MAP<VARCHAR, BIGINT>, inner_part STRUCT<x DOUBLE, y BOOLEAN>)
   WITH (stream = 'binary', format = 'AVRO', timestamp = 'at');
@@ -89,6 +90,7 @@ CREATE TABLE closed AS SELECT origin, COUNT(*) AS n FROM flights
 CREATE TABLE sessions AS SELECT origin, COUNT(*) AS n FROM flights WINDOW SESSION (20 MINUTES, GRACE PERIOD 1 HOURS)
   GROUP BY origin EMIT FINAL;
 CREATE STREAM trades AS SELECT symbol, price, sold FROM ticks WHERE price > 1;
+CREATE STREAM of_alone AS SELECT * FROM alone;
 CREATE STREAM of_avro AS SELECT *, ROWTIME AS ms, TO_BYTES('eA==', 'base64') AS bytes_of FROM binary;
 CREATE STREAM to_avro WITH (format = 'AVRO') AS SELECT * FROM binary WHERE id <> 'none';
 """
@@ -170,6 +172,23 @@ def build_records() -> list[tuple[Any, Any, Any]]:
                     "inner_part": {"x": -1.5, "y": True},
                 }
             ),
+        ),
+        *(
+            ("alone", f"a{index}", text)
+            for index, text in enumerate(
+                (
+                    "[1, 2]",
+                    " [3]\n",
+                    "null",
+                    "",
+                    "x",
+                    "4",
+                    "[5],[6]",
+                    '[7], "v": [8]',
+                    '{"v": [9]}',
+                    "[10",
+                )
+            )
         ),
         ("binary", "k", encode({"id": "b", "at": "2013-01-01T05:10:00Z"})),
         ("binary", "k", encode({"id": "no time"})),

@@ -59,7 +59,8 @@ _PIECE_BYTES = 64 * 1024
 _BEFORE_TEXT = b"\xef\xbb\xbf\xfe\xff \t\r\n\0"
 # A string without an end matches up to the end of the text: otherwise a retry from each quote would take quadratic
 # time.
-_JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
+_JSON_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 def check_body(request: HttpRequest) -> None:
@@ -113,15 +114,17 @@ def check_json(body: bytes) -> None:
     """Refuse JSON that nests too deeply for a recursive decoder. Raises AwsError SerializationException."""
     if body.count(b"{") + body.count(b"[") <= MOST_JSON_LEVELS:
         return
+    brackets = left = _JSON_STRING.sub(b"", body).translate(None, _NO_BRACKETS)
+    # A round removes the innermost one or two levels; long lists of small things are gone after one.
+    for _ in range(MOST_JSON_LEVELS // 2):
+        left = left.replace(b"[]", b"").replace(b"{}", b"")
+        if not left:
+            return
     level = 0
-    for token in _JSON_TOKEN.finditer(body):
-        first = token[0][:1]
-        if first in b"[{":
-            level += 1
-            if level > MOST_JSON_LEVELS:
-                raise serialization_error("The body is nested too deeply")
-        elif first in b"]}":
-            level -= 1
+    for bracket in brackets:
+        level += 1 if bracket in b"[{" else -1
+        if level > MOST_JSON_LEVELS:
+            raise serialization_error("The body is nested too deeply")
 
 
 def check_xml(body: bytes) -> None:

@@ -50,6 +50,7 @@ class Profile:
         paths: the prefixes of the paths of its requests, for requests that are not signed.
         path_pattern: what the paths of its unsigned requests match; empty for none.
         query_version: the Version in forms of the query protocol, for requests that are not signed.
+        bare_queries: what queries without signature and Version begin with, such as those of links in its messages.
         takes_the_rest: a request that names no service is for this one.
         unsigned_methods: methods that clients use without a signature.
         exposed_headers: the headers of its answers that a web page may read; None for the default ones.
@@ -61,6 +62,7 @@ class Profile:
     paths: tuple[str, ...] = ()
     path_pattern: str = ""
     query_version: str = ""
+    bare_queries: tuple[str, ...] = ()
     takes_the_rest: bool = False
     unsigned_methods: frozenset[str] = frozenset()
     exposed_headers: str | None = None

@@ -151,6 +151,7 @@ class ServiceNames:
         self._paths: tuple[str, ...] = ()
         self._patterns: list[tuple[re.Pattern[str], str]] = []
         self._of_version: dict[bytes, str] = {}
+        self._of_bare_query: dict[str, str] = {}
         self._rest = ""
 
     def add(self, name: str, profile: Profile) -> None:
@@ -164,6 +165,7 @@ class ServiceNames:
             self._patterns.append((re.compile(profile.path_pattern), name))
         if profile.query_version:
             self._of_version[f"Version={profile.query_version}".encode()] = name
+        self._of_bare_query.update(dict.fromkeys(profile.bare_queries, name))
         if profile.takes_the_rest:
             self._rest = name
 
@@ -191,7 +193,10 @@ class ServiceNames:
                 return name
         # curl and old clients put a form's parameters into the query: `/ACCOUNT/QUEUE?Action=SendMessage&...`.
         if "Action=" in request.query:
-            return self.of_body(request.query.encode())
+            bare = (
+                n for start, n in self._of_bare_query.items() if request.query.startswith(start)
+            )
+            return next(bare, None) or self.of_body(request.query.encode())
         if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
             return None
         return self._rest

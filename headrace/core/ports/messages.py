@@ -45,7 +45,7 @@ class LogLine(NamedTuple):
 
 
 class LogSink(Protocol):
-    """Takes log lines for CloudWatch Logs; creates the log group and stream. Never raises, never blocks."""
+    """Takes log lines for CloudWatch Logs. Never raises, never blocks."""
 
     def put(
         self,
@@ -56,8 +56,13 @@ class LogSink(Protocol):
         account: str,
         region: str,
         acting: CallerIdentity | None = None,
+        makes: bool = True,
     ) -> None:
-        """Queue lines for a log stream. `acting` makes a missing group, if it may; by default the cloud itself does."""
+        """Queue lines for a log stream.
+
+        A missing group and stream are made by `acting`, if it may, by default by the cloud itself; without `makes` the
+        lines are lost there.
+        """
         ...
 
 

@@ -1,7 +1,9 @@
 """Endpoint discovery: DescribeEndpoints names this cloud, so that no client goes on to AWS with its next call.
 
 Clients of Timestream ask always, those of DynamoDB where they are told to; botocore follows the answer even with an
-endpoint of its own in `AWS_ENDPOINT_URL`.
+endpoint of its own in `AWS_ENDPOINT_URL`. AWS's address has no scheme. Here it has one: without it, botocore and AWS's
+SDK for Go would take https. SDKs that always write their own scheme before it do not ask where their endpoint is set
+(documented for C++: github.com/aws/aws-sdk-cpp/pull/2567).
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
@@ -25,6 +27,5 @@ def name_own_endpoint(module: Any) -> None:
 
 
 def _describe_endpoints(self: Any) -> str:
-    # Without its scheme, botocore would take https.
     address = f"http://{urlsplit(str(self.uri)).netloc}"
     return json.dumps({"Endpoints": [{"Address": address, "CachePeriodInMinutes": 1440}]})

@@ -62,7 +62,13 @@ PROFILES: Mapping[str, Profile] = {
     "iam": Profile(query_version="2010-05-08"),
     "redshift": Profile(signing_scopes=("redshift",), query_version="2012-12-01"),
     "ses": Profile(signing_scopes=("email",)),
-    "sns": Profile(query_version="2010-03-31"),
+    "sns": Profile(
+        query_version="2010-03-31",
+        # The link in each message (recorded: it has no Version).
+        bare_queries=("Action=Unsubscribe&SubscriptionArn=",),
+        # The certificate of notifications' signatures, which anybody may fetch.
+        path_pattern=r"/SimpleNotificationService-[0-9a-f]+\.pem",
+    ),
     "sqs": Profile(query_version="2012-11-05"),
     "stepfunctions": Profile(signing_scopes=("states",)),
     "sts": Profile(query_version="2011-06-15"),

@@ -238,6 +238,8 @@ def _prune(value: Any, kind: Type, types: ObjectTypes) -> Any:
             for name, item in cast("dict[str, Any]", value).items()
         }
         pruned = {name: item for name, item in pruned.items() if item is not None}
+        if all(item == [] for item in pruned.values()):
+            return None
         # Such as {"EncryptionType": "NONE"}: no setting in a template's form.
         return None if not pruned or any(name not in pruned for name in required) else pruned
     return _in_type(value, kind)
@@ -315,11 +317,20 @@ class SingleResources:
                 tags = read_tags(context, str(arn))
                 if tags or "Tags" in known.properties:
                     model["Tags"] = tags
+            if isinstance(model.get("Tags"), dict):  # such as a pipe's
+                tags = cast("dict[str, Any]", model.pop("Tags")).items()
+                own = {key: value for key, value in tags if not is_system(key)}
+                model.update({"Tags": own} if own or "Tags" in known.properties else {})
             return replace(known, properties=model)
 
     def readable(self, kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
         """See `ResourceTypes.readable`."""
-        return without_write_only(kind, properties)
+        shown = without_write_only(kind, properties)
+        for first, second in _ALTERNATIVES.get(kind, ()):
+            if first in properties and first not in shown:
+                # AWS was recorded to show the other one, with its default (2026-07-13).
+                shown[second] = {"S3BackupMode": "Disabled", **properties[first]}
+        return shown
 
     def identifier_of(self, kind: str, resource: KnownResource) -> str:
         """See `ResourceTypes.identifier_of`."""

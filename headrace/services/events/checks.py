@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from headrace.moto.current_cloud import ANSWERS_CLIENT
+from headrace.moto.other_accounts import bus_of
 from headrace.moto.patching import check_first
 
 log = logging.getLogger(__name__)
@@ -93,13 +94,19 @@ def _answer_without_bus(response: Any, entry: Any) -> dict[str, str] | None:
 
 def _has_no_bus(response: Any, entry: Mapping[str, Any]) -> bool:
     name = str(entry.get("EventBusName") or "default")
-    backend = response.events_backend
-    if name.startswith("arn:") and name.split(":")[4] != backend.account_id:
+    backend, bus = response.events_backend, name.rpartition("/")[2]
+    if name.startswith("arn:") and name.count(":") >= 5:
+        region, owner, bus = bus_of(name)
+        if owner != backend.account_id:
+            return False
+        if region != backend.region_name:
+            from moto.events.models import events_backends
+
+            of_regions: Any = events_backends[owner]
+            backend = of_regions[region] if region in of_regions else None  # noqa: SIM401 - get() makes one
+    if backend is not None and bus in backend.event_buses:
         return False
-    bus = name.rpartition("/")[2]
-    if bus in backend.event_buses:
-        return False
-    log.warning("An event for the bus %s is dropped: there is no such bus.", bus)
+    log.warning("An event for the bus %s is dropped: there is no such bus.", name)
     return True
 
 

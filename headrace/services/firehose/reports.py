@@ -207,6 +207,8 @@ class Reports:
             [LogLine(self._clock.now_ms(), text)],
             account=stream.account,
             region=stream.region,
+            # Documented (monitoring-with-cloudwatch-logs.html): whoever asks for logs makes group and stream.
+            makes=False,
         )
 
     # --- metrics ------------------------------------------------------------------------------

@@ -316,13 +316,27 @@ def _replace(record: Record, item: Mapping[str, Any]) -> tuple[str, str] | None:
     if text is None:
         return _NO_DATA
     try:
-        record.data = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError, TypeError):
+        record.data = _decode(str(text))
+    except ValueError:
         return _NOT_BASE64
     metadata = as_mapping(item.get("metadata"))
     record.keys = _texts(metadata, "partitionKeys")
     record.otf = _texts(metadata, "otfMetadata")
     return None
+
+
+def _decode(text: str) -> bytes:
+    """Return what a text in Base64 says; raise if it is none.
+
+    Functions append "Cg==", a line feed, to the data that they got, which may end with padding (four published ones):
+    each padded part counts. Assumed: Jackson, with which services in Java read JSON, decodes so; it skips white space,
+    too, such as the line ends of Python's base64.encodebytes.
+    """
+    without_space = "".join(text.split())
+    parts = _PADDED_PART.findall(without_space)
+    if "".join(parts) != without_space:
+        raise binascii.Error("padding without data")
+    return b"".join(base64.b64decode(part, validate=True) for part in parts)
 
 
 def _texts(metadata: Mapping[str, Any] | None, name: str) -> dict[str, str] | None:
@@ -363,6 +377,7 @@ _NO_RESULT = (
     _BAD_FORMAT,
     "The result field must be one of Ok, Dropped or ProcessingFailed.",
 )  # its sentence is assumed
+_PADDED_PART = re.compile(r"[^=]+=*")
 _NOT_BASE64 = (_BAD_FORMAT, "The data field must be encoded in base64.")  # assumed
 # The code is documented in "Monitor Firehose using CloudWatch Logs"; that a large answer has it is assumed.
 _UNREADABLE = (

@@ -242,7 +242,10 @@ def _post_payload(arn: str, payload: str, parameters: Mapping[str, Any]) -> byte
 def _enrich_events(
     batch: Batch, events: list[Any], control: ControlPlane, now_ms: int, execution: ExecutionLog
 ) -> list[Any]:
-    """Return the result of the enrichment: a function, an express state machine or an HTTP endpoint."""
+    """Return the result of the enrichment: a function, an express state machine or an HTTP endpoint.
+
+    Documented (pipes-enrichment.html): an empty answer, such as "", {} or [], keeps the target from being invoked.
+    """
     template = batch.enrichment_parameters.get("InputTemplate")
     payload = _join_inputs(_transform("ENRICHMENT", template, events, batch, now_ms, execution))
     with execution.step("ENRICHMENT_INVOCATION") as step:
@@ -253,7 +256,7 @@ def _enrich_events(
         enriched = None
     if isinstance(enriched, list):
         return cast("list[Any]", enriched)
-    return [] if enriched is None else [enriched]
+    return [enriched] if enriched not in (None, "", {}) else []
 
 
 def _ask_enrichment(

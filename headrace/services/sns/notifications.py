@@ -2,7 +2,7 @@
 
 As recorded from AWS (LocalStack's test_sns.py): a FIFO topic finds duplicates itself; its notifications have a sequence
 number and no signature; a standard queue gets neither group nor deduplication id; HTTP endpoints confirm first. The
-SubscribeURL is this cloud's own. A region's key and certificate are made at its first message.
+SubscribeURL is this cloud's own.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
@@ -16,7 +16,6 @@ import json
 import secrets
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -25,6 +24,7 @@ from headrace.core.values import iso_of, parse_json
 from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import CHANGES
+from headrace.services.sns.signatures import sign
 
 ASKED = ("http", "https")
 PENDING = "pending confirmation"
@@ -145,9 +145,13 @@ def _say_goodbye(unsubscribe: Any) -> Any:
 
     @functools.wraps(unsubscribe)
     def unsubscribe_and_tell(self: Any) -> Any:
-        subscription = self.backend.subscriptions.get(self._get_param("SubscriptionArn"))
-        answer = unsubscribe(self)
+        arn = str(self._get_param("SubscriptionArn"))
         is_signed = bool(self.headers.get("Authorization"))
+        if not is_signed and (topic := find_topic(arn.rpartition(":")[0])) is not None:
+            # Without a signature, only the ARN says whose subscription of which region it is.
+            self.current_account, self.region = topic.account_id, topic.sns_backend.region_name
+        subscription = self.backend.subscriptions.get(arn)
+        answer = unsubscribe(self)
         if subscription is not None and subscription.protocol in ASKED and not is_signed:
             subscription.asked_token = secrets.token_hex(_TOKEN_BYTES)
             _send_token(
@@ -221,15 +225,6 @@ def _hide_pending(list_subscriptions: Any) -> Any:
     return list_and_hide
 
 
-# Certificates from earlier starts that can still be downloaded.
-MOST_CERTIFICATES = 10
-
-
-_SIGNED = (
-    "Message", "MessageId", "Subject", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type",
-)  # fmt: skip
-
-
 def post_data(
     subscription: Any,
     message: str,
@@ -256,87 +251,6 @@ def post_data(
     if message_attributes:
         notification["MessageAttributes"] = message_attributes
     return notification
-
-
-def sign(subscription: Any, notification: Mapping[str, Any], *, version: str) -> dict[str, str]:
-    """Return a notification's signature (SHA-1 in version 1, SHA-256 in version 2) with the members beside it.
-
-    Source: https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html (documented).
-    """
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import padding
-
-    region = subscription.topic.sns_backend.region_name
-    text = "".join(f"{name}\n{notification[name]}\n" for name in _SIGNED if notification.get(name))
-    key, certificate = signing_key(region)
-    # AWS's default is SHA-1, which verifiers expect.
-    algorithm = hashes.SHA256() if version == "2" else hashes.SHA1()
-    signature = key.sign(text.encode(), padding.PKCS1v15(), algorithm)
-    host = f"https://sns.{region}.amazonaws.com/"
-    return {
-        "SignatureVersion": version,
-        "Signature": base64.b64encode(signature).decode(),
-        "SigningCertURL": f"{host}{certificate}",
-        "UnsubscribeURL": f"{host}?Action=Unsubscribe&SubscriptionArn={subscription.arn}",
-    }
-
-
-_KEYS: dict[int, tuple[Any, str]] = {}
-
-
-def signing_key(region: str, *, may_make: bool = True) -> Any:
-    """Return a region's key, and its certificate's name; made (it takes long) at the first use, or None then."""
-    from cryptography.hazmat.primitives.asymmetric import rsa
-    from moto.core.models import DEFAULT_ACCOUNT_ID
-    from moto.sns.models import sns_backends
-
-    # Certificates are downloaded without credentials, so they are in moto's default account.
-    backend: Any = sns_backends[DEFAULT_ACCOUNT_ID][region]
-    known = _KEYS.get(id(backend))
-    is_kept = known is not None and known[1] in backend._message_public_keys
-    if is_kept or not may_make:
-        return known if is_kept else None
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    pem, serial_number = _certificate(key)
-    name = f"SimpleNotificationService-{serial_number:032x}.pem"
-    certificates = backend._message_public_keys
-    certificates[name] = pem
-    while len(certificates) > MOST_CERTIFICATES:
-        del certificates[next(iter(certificates))]
-    if len(_KEYS) > 100:
-        _KEYS.clear()
-    _KEYS[id(backend)] = key, name
-    CHANGES.made("sns")
-    return key, name
-
-
-def _certificate(key: Any) -> tuple[bytes, int]:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.x509.oid import NameOID
-
-    def name(**parts: str) -> x509.Name:
-        return x509.Name([x509.NameAttribute(getattr(NameOID, k), v) for k, v in parts.items()])
-
-    made_at = datetime.fromtimestamp(CURRENT.clock.now_ms() / 1000, UTC)
-    serial_number = x509.random_serial_number() >> 32
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name(COMMON_NAME="sns.amazonaws.com"))
-        .issuer_name(
-            name(
-                COUNTRY_NAME="US",
-                ORGANIZATION_NAME="Amazon",
-                COMMON_NAME="Amazon RSA 2048 M01",
-            )
-        )
-        .public_key(key.public_key())
-        .serial_number(serial_number)
-        .not_valid_before(made_at)
-        .not_valid_after(made_at + timedelta(days=365))
-        .sign(key, hashes.SHA256())
-    )
-    return certificate.public_bytes(serialization.Encoding.PEM), serial_number
 
 
 def now() -> str:

@@ -18,9 +18,10 @@ from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.sns import checks, notifications
+from headrace.services.sns import checks, notifications, signatures
 from headrace.services.sns.delivery_status import feedback_of, log_status
-from headrace.services.sns.notifications import now, post_data, sign
+from headrace.services.sns.notifications import now, post_data
+from headrace.services.sns.signatures import sign
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ def patch() -> None:
     responses: Any = SNSResponse
     responses.get_topic_attributes = _topic_attributes(SNSResponse.get_topic_attributes)
     responses.publish = _with_sequence_numbers(SNSResponse.publish)
+    responses.serve_pem = staticmethod(signatures.serve_certificate)
     responses.publish_batch = _with_sequence_numbers(SNSResponse.publish_batch)
     topic: Any = Topic
     topic.__init__ = _with_nothing(Topic.__init__, "sent_notifications")
@@ -432,7 +434,7 @@ def _publish_quickly(request: QuickRequest) -> bytes:
     if any(subscription.protocol != "sqs" for subscription in subscriptions):
         raise NotPlain
     is_signed = not all(map(notifications.is_raw, subscriptions))
-    if is_signed and notifications.signing_key(backend.region_name, may_make=False) is None:
+    if is_signed and signatures.signing_key(backend.region_name, may_make=False) is None:
         raise NotPlain
     mock_random.seed(request.new_seed())
     message_id = topic.publish(

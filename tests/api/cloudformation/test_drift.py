@@ -52,6 +52,17 @@ READS = {
         }
     ],
 }
+KEY_POLICY = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Principal": {"AWS": "arn:aws:iam::000000000000:root"},
+            "Action": "kms:*",
+            "Resource": "*",
+        }
+    ],
+}
 RESOURCES: dict[str, Any] = {
     "Stream": {
         "Type": "AWS::Kinesis::Stream",
@@ -64,6 +75,25 @@ RESOURCES: dict[str, Any] = {
         "Properties": {
             "VersioningConfiguration": {"Status": "Enabled"},
             "LifecycleConfiguration": {"Rules": [{"Status": "Enabled", "ExpirationInDays": 3}]},
+            "BucketEncryption": {
+                "ServerSideEncryptionConfiguration": [
+                    {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+                ]
+            },
+        },
+    },
+    "Key": {"Type": "AWS::KMS::Key", "Properties": {"KeyPolicy": KEY_POLICY}},
+    "Table": {
+        "Type": "AWS::DynamoDB::Table",
+        "Properties": {
+            "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
+            "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
+            "BillingMode": "PAY_PER_REQUEST",
+            # By its id; the table answers its ARN.
+            "SSESpecification": {"SSEEnabled": "true", "KMSMasterKeyId": {"Ref": "Key"}},
+            "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
+            "TimeToLiveSpecification": {"AttributeName": "until", "Enabled": True},
+            "KinesisStreamSpecification": {"StreamArn": {"Fn::GetAtt": ["Stream", "Arn"]}},
         },
     },
     "Permission": {
@@ -91,8 +121,12 @@ def test_what_was_changed_or_deleted_by_other_hands_is_found(cloud: InProcessClo
     sqs.delete_queue(QueueUrl=physical(cfn, "Gone"))
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
     s3.delete_bucket_lifecycle(Bucket=bucket)
+    cloud.client("dynamodb").update_continuous_backups(
+        TableName=physical(cfn, "Table"),
+        PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": False},
+    )
     status = detect(cfn, "s")
-    assert (status["StackDriftStatus"], status["DriftedStackResourceCount"]) == ("DRIFTED", 4)
+    assert (status["StackDriftStatus"], status["DriftedStackResourceCount"]) == ("DRIFTED", 5)
 
     found = drifts(cfn, "s")
     assert {name: each["StackResourceDriftStatus"] for name, each in found.items()} == {
@@ -100,8 +134,12 @@ def test_what_was_changed_or_deleted_by_other_hands_is_found(cloud: InProcessClo
         "Queue": "MODIFIED",
         "Gone": "DELETED",
         "Bucket": "MODIFIED",
+        "Key": "IN_SYNC",
+        "Table": "MODIFIED",
         "Permission": "NOT_CHECKED",
     }
+    (recovery,) = found["Table"]["PropertyDifferences"]
+    assert recovery["PropertyPath"].endswith("/PointInTimeRecoveryEnabled")
     assert found["Queue"]["PropertyDifferences"] == [
         {
             "PropertyPath": "/VisibilityTimeout",

@@ -63,8 +63,24 @@ def test_what_is_no_string_is_refused(cfn: Any, output: dict[str, Any], said: st
         ({"Fn::Join": [",", {"Fn::GetAZs": "us-east-1"}]}, "us-east-1a,us-east-1b,us-east-1c"),
         ({"Fn::Join": [",", {"Fn::GetAZs": "eu-west-1"}]}, ""),
         ({"Fn::Join": [",", ["a", NO_VALUE, "b"]]}, "a,b"),
+        (True, "true"),
+        ({"Fn::If": ["No", 1, False]}, "false"),
+        ({"Fn::Sub": ["${a}-${b}", {"a": True, "b": 1.5}]}, "true-1.5"),
+        (7, "7"),
     ],
 )
 def test_what_is_a_string_is_shown(cfn: Any, value: Any, shown: str) -> None:
     (output,) = create(cfn, {"Value": value, "Description": "text"})
     assert (output["OutputValue"], output["Description"]) == (shown, "text")
+
+
+def test_an_attribute_that_is_a_list_fails_the_stack(cfn: Any) -> None:
+    vpc = {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16"}}
+    body = {
+        "Resources": {"V": vpc},
+        "Outputs": {"O": {"Value": {"Fn::GetAtt": ["V", "CidrBlockAssociations"]}}},
+    }
+    cfn.create_stack(StackName="s", TemplateBody=json.dumps(body))
+    assert settled(cfn, "s") == "ROLLBACK_COMPLETE"
+    events = cfn.describe_stack_events(StackName="s")["StackEvents"]
+    assert any(VALUE in event.get("ResourceStatusReason", "") for event in events)

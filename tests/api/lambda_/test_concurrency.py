@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -98,14 +97,13 @@ def test_functions_without_a_reservation_share_the_accounts(lab: LambdaLab) -> N
     lab.create("b", WHO)
     limits = Concurrency(lab.lambda_.functions, account_limit=2)
     a, b = lab.lambda_.functions.all("000000000000", "us-east-1")
-    with ExitStack() as held:
-        held.enter_context(limits.hold(a, None, a.latest))
-        held.enter_context(limits.hold(b, None, b.latest))
-        with pytest.raises(Throttled) as caught, limits.hold(a, None, a.latest):
-            pass
-        assert caught.value.reason == ACCOUNT_REACHED
-    with limits.hold(a, None, a.latest) as slot:
-        assert slot.running == 1
+    slots = [limits.take(function, None, function.latest) for function in (a, b)]
+    with pytest.raises(Throttled) as caught:
+        limits.take(a, None, a.latest)
+    assert caught.value.reason == ACCOUNT_REACHED
+    for slot in slots:
+        limits.give_back(slot)
+    assert limits.take(a, None, a.latest).running == 1
 
 
 # --- provisioned ------------------------------------------------------------------------------

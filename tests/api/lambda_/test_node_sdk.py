@@ -16,7 +16,7 @@ from tests.support.lambda_lab import LambdaLab, zipped
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
 
-# As npm does it, without a registry: it knows client-sqs only, and counts how often it is asked.
+# As npm does it, without a registry: it knows client-sqs and version 2, and counts how often it is asked.
 NPM = """#!/bin/sh
 prefix=$3
 echo run >> "$(dirname "$0")/runs"
@@ -26,6 +26,12 @@ case "$*" in
     mkdir -p "$package"
     echo '{"name": "@aws-sdk/client-sqs", "main": "main.js"}' > "$package/package.json"
     echo 'exports.SQSClient = class { name() { return "sqs"; } };' > "$package/main.js" ;;
+  *" aws-sdk@2"*)
+    package="$prefix/node_modules/aws-sdk"
+    mkdir -p "$package/lib" "$package/clients"
+    echo '{"name": "aws-sdk", "main": "lib/aws.js"}' > "$package/package.json"
+    echo 'exports.SQSClient = class { name() { return "2"; } };' > "$package/lib/aws.js"
+    cp "$package/lib/aws.js" "$package/clients/sqs.js" ;;
   *) echo "npm error 404 Not Found" >&2; exit 1 ;;
 esac
 """
@@ -77,6 +83,16 @@ def test_a_module_that_is_required_or_imported_is_installed_once(
     assert call(lab, "imports", {}) == "sqs"
     assert call(lab, "module", {}) == "sqs"
     assert (programs / "runs").read_text().count("run") == 1
+
+
+@pytest.mark.parametrize("module", ["aws-sdk", "aws-sdk/clients/sqs"])
+def test_runtimes_before_nodejs18_have_version_2(lab: LambdaLab, module: str) -> None:
+    code = {"ZipFile": zipped({"app.js": REQUIRES})}
+    name = module.replace("/", "-")
+    lab.create(f"{name}-16", "", Runtime="nodejs16.x", Code=code)
+    assert call(lab, f"{name}-16", {"module": module}) == "2"
+    error = call(lab, "requires", {"module": module})["errorMessage"]
+    assert error.splitlines()[0] == f"Cannot find module '{module}'"
 
 
 def test_a_module_that_npm_does_not_have_is_named_with_what_npm_says(lab: LambdaLab) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import threading
 from dataclasses import dataclass, field
@@ -273,3 +274,54 @@ def test_a_process_that_is_closed_as_soon_as_it_is_free_leaves_its_answer(
     assert isinstance(answer.body, bytes)
     assert json.loads(answer.body)["event"] == {"a": 1}
     assert loop.ways[-1] == "loop"
+
+
+def test_the_loop_keeps_looking_at_a_process_until_it_says_something_unasked(
+    loop: Loop, warm: str
+) -> None:
+    added: list[int] = []
+    removed: list[int] = []
+
+    async def answered() -> list[int]:
+        here = asyncio.get_running_loop()
+        add, remove = here.add_reader, here.remove_reader
+
+        def add_reader(descriptor: Any, *args: Any) -> None:
+            added.append(descriptor)
+            add(descriptor, *args)
+
+        def remove_reader(descriptor: Any) -> bool:
+            removed.append(descriptor)
+            return remove(descriptor)
+
+        here.add_reader, here.remove_reader = add_reader, remove_reader
+        body = json.dumps({}).encode()
+        path = f"/2015-03-31/functions/{warm}/invocations"
+        statuses = [
+            (await loop.answered(HttpRequest("POST", path, body=body))).status for _ in range(5)
+        ]
+        assert (len(added), removed) == (1, [])
+        (environment,) = idle_environments(loop, warm)
+        environment.kill()
+        while not removed:
+            await asyncio.sleep(0)
+        # The loop's descriptor is its own until it has left it.
+        own = os.fstat(added[0])
+        await asyncio.to_thread(environment.close)
+        while len(removed) < 2:
+            await asyncio.sleep(0)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(added[0])
+        assert own.st_ino
+        return statuses
+
+    assert asyncio.run(asyncio.wait_for(answered(), 60)) == [200] * 5
+    assert set(loop.ways[-5:]) == {"loop"}
+
+
+def test_each_invocation_has_a_trace_of_its_own(loop: Loop, warm: str) -> None:
+    version = loop.lab.lambda_.functions.all("000000000000", "us-east-1")[0].latest
+    headers = [loop.lab.lambda_.dispatcher.build_trace_header(version) for _ in range(50)]
+    for part in range(2):
+        assert len({header.split(";")[part] for header in headers}) == 50
+    assert all(re.fullmatch(r"Root=1-\w{8}-\w{24};Parent=\w{16};Sampled=0", one) for one in headers)

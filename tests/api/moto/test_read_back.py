@@ -318,8 +318,11 @@ def test_an_update_says_what_follows_the_end_of_a_schedule(cloud: InProcessCloud
         "Target": {"Arn": arn("sqs", "q"), "RoleArn": ROLE},
     }
     client.create_schedule(**asked)
-    client.update_schedule(**asked, ActionAfterCompletion="DELETE")
-    assert client.get_schedule(Name="ends")["ActionAfterCompletion"] == "DELETE"
+    shown = [client.get_schedule(Name="ends")["ActionAfterCompletion"]]
+    for more in ({"ActionAfterCompletion": "DELETE"}, {}):
+        client.update_schedule(**asked, **more)
+        shown.append(client.get_schedule(Name="ends")["ActionAfterCompletion"])
+    assert shown == ["NONE", "DELETE", "NONE"]
 
 
 def test_what_moto_keeps_is_shown(cloud: InProcessCloud):

@@ -69,6 +69,24 @@ def test_an_answer_says_what_does_not_happen(
     assert bool(said) == bool(sentence)
 
 
+def test_a_state_is_shown_as_it_was_set_with_what_does_not_happen(lab: MotoLab) -> None:
+    trail, glue = lab.client("cloudtrail"), lab.client("glue")
+    lab.client("s3").create_bucket(Bucket="trails")
+    trail.create_trail(Name="t-1", S3BucketName="trails")
+    assert not trail.get_trail_status(Name="t-1")["IsLogging"]
+    assert "nothing is written" in _said(trail.start_logging(Name="t-1"))
+    status = trail.get_trail_status(Name="t-1")
+    assert status["IsLogging"]
+    assert "nothing is written" in _said(status)
+    # As on AWS before the first delivery: nothing is claimed that did not happen.
+    assert "LatestDeliveryTime" not in status
+    assert not status["LatestDeliveryAttemptTime"]
+    glue.create_trigger(**_TRIGGER, StartOnCreation=True)
+    trigger = glue.get_trigger(Name="t")
+    assert trigger["Trigger"]["State"] == "ACTIVATED"
+    assert "no job is started" in _said(trigger)
+
+
 def test_s3_control_answers_beside_s3(cloud: InProcessCloud) -> None:
     control, own = cloud.client("s3control"), {"AccountId": "000000000000"}
     lens = {"Id": "c", "AccountLevel": {"BucketLevel": {}}, "IsEnabled": True}

@@ -29,7 +29,8 @@ const commands = {
   cpu: cpuMs,
   init: ({code}) => page.addInitScript(code),
   open: ({url}) => page.goto(url),
-  wait: ({text}) => page.waitForFunction((t) => document.body.innerText.includes(t), text),
+  // Not at every frame, which is Playwright's default: each look lays the page out.
+  wait: ({text}) => page.waitForFunction((t) => document.body.innerText.includes(t), text, {polling: 50}),
   // Asked from here: the page's policy lets no text become code.
   holds: async ({code}) => {
     for (let tries = 0; tries < 400; tries += 1) {

@@ -43,7 +43,7 @@ def lines(count: int, message: str = "x") -> list[LogLine]:
 
 
 def metrics(count: int, namespace: str = "app") -> list[Metric]:
-    return [Metric(namespace, "m", n, "None", (), n) for n in range(count)]
+    return [Metric(namespace, "m", n, "None", (), 1000 * n) for n in range(count)]
 
 
 def test_lines_are_split_by_number_and_bytes():
@@ -69,6 +69,21 @@ def test_one_group_that_is_refused_does_not_hold_up_another(caplog: pytest.LogCa
     queue.put("g", "other", lines(1), **WHERE)
     queue.step()
     assert control.sizes("PutLogEvents", "logEvents") == [1]
+
+
+def test_what_is_not_to_be_made_is_not_made(caplog: pytest.LogCaptureFixture):
+    control = Control()
+    gone = AwsError("ResourceNotFoundException", "The specified log group does not exist.")
+    control.errors["PutLogEvents"] = gone
+    queue = LogQueue(control)
+    queue.put("g", "s", lines(2), makes=False, **WHERE)
+    queue.step()
+    assert "The specified log group does not exist." in caplog.text
+    assert control.calls == []
+    control.errors.clear()
+    queue.put("g", "s", lines(1), makes=False, **WHERE)
+    queue.step()
+    assert [operation for operation, _ in control.calls] == ["PutLogEvents"]
 
 
 def test_what_comes_while_the_state_is_loaded_is_sent_after():
@@ -99,6 +114,26 @@ def test_there_is_a_bound_which_is_said(
         queue.step()
     assert control.sizes("PutMetricData", "MetricData") == [6, 4]
     assert "7 metric values were dropped" in caplog.text
+
+
+def test_values_of_a_second_share_a_datum_and_none_is_lost():
+    control = Control()
+    queue = MetricQueue(control)
+    values = [*range(telemetry.VALUES_PER_DATUM + 1), 7, 7]
+    queue.put([Metric("app", "m", n, "None", (), 5_000 + n) for n in values], **WHERE)
+    queue.put([Metric("app", "m", 1.5, "None", (), 6_000)], **WHERE)
+    queue.put([Metric("app", "m", 2.5, "None", (("a", "b"),), 6_000)] * 2, **WHERE)
+    queue.put([Metric("app", "m", 0, "None", (), 6_000, (2, 9, 4, 5))], **WHERE)
+    queue.step()
+    ((_, params),) = control.calls
+    data = params["MetricData"]
+    assert [len(datum.get("Values", ())) for datum in data] == [0, 150, 1, 0, 1]
+    assert data[0]["StatisticValues"] == {"SampleCount": 2, "Sum": 9, "Minimum": 4, "Maximum": 5}
+    pairs = [pair for d in data[1:3] for pair in zip(d["Values"], d["Counts"], strict=True)]
+    assert dict(pairs) == {n: 3.0 if n == 7 else 1.0 for n in values}
+    assert {datum["Timestamp"].timestamp() for datum in data[1:3]} == {5.150}
+    assert data[3]["Value"] == 1.5
+    assert (data[4]["Values"], data[4]["Counts"]) == ([2.5], [2.0])
 
 
 def test_known_streams_do_not_pile_up(monkeypatch: pytest.MonkeyPatch):

@@ -144,6 +144,16 @@ def test_json_that_only_has_many_brackets(body: bytes):
     check_json(body)
 
 
+@pytest.mark.parametrize("pairs", [("[", "]"), ('{"a":', "}"), ('[{"]}":', "}]")])
+def test_depth_is_told_to_the_level(pairs: tuple[str, str]):
+    opened, closed = pairs
+    times = MOST_JSON_LEVELS // len(closed)
+    deep = (opened * times + "1" + closed * times).encode()
+    wide = b"[],{}," * 200
+    check_json(deep + wide)
+    assert failure(check_json, b"[" + wide + deep + b"]") == ("SerializationException", 400)
+
+
 @pytest.mark.parametrize("body", [b"[" * 100_000, b'{"Data":' * 100_000])
 def test_our_own_decoders_refuse_depth_too(body: bytes):
     # What earlier tests have left would else be finalised in the depth, where nothing can be called any more.

@@ -42,6 +42,19 @@ def test_s3_control_is_told_from_s3_by_its_header_and_path() -> None:
     assert service("/bucket/v20180820/accesspoint", header) == "s3"
 
 
+def test_a_link_in_a_message_finds_its_service_without_a_version() -> None:
+    names = ServiceNames()
+    names.add("sns", Profile(query_version="2010-03-31", bare_queries=("Action=Unsubscribe&",)))
+    names.add("s3", Profile(takes_the_rest=True))
+
+    def service(query: str) -> str:
+        return names.service_of(HttpRequest("GET", "/", query))
+
+    assert service("Action=Unsubscribe&SubscriptionArn=a") == "sns"
+    assert service("Action=Publish&Version=2010-03-31") == "sns"
+    assert service("Action=Publish") == "s3"
+
+
 def test_without_a_service_that_never_blocks_no_request_is_inline() -> None:
     requests = InlineRequests(Faults(Ids()), None, lambda _: False, ServiceNames().service_of)
     assert not requests.has(asked(x_amz_target="Kinesis_20131202.PutRecord"))

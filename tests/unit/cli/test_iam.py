@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner
 
+from headrace.cli import options
 from headrace.cli.commands import headrace
 from headrace.testing.clouds import ServedCloud
 from tests.support.iam import allow, statements, trust
@@ -50,6 +51,16 @@ def test_it_reports_what_aws_would_deny(cloud: ServedCloud):
     assert lines[1] == f"  role/putter: kinesis:PutRecord on {STREAM}"
     assert lines[2].endswith("because no identity-based policy allows the kinesis:PutRecord action")
     assert json.loads(run(cloud, "report", "--json")[1])["denied"][0]["count"] == 1
+
+
+def test_a_report_and_a_decision_fit_a_terminal(
+    cloud: ServedCloud, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(options, "_is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    for arguments in (("report",), ("why", ROLE, "kinesis:PutRecords", STREAM)):
+        # An ARN is one word, so that it can be copied.
+        assert max(map(len, run(cloud, *arguments)[1].splitlines())) <= 80
 
 
 def test_it_explains_a_decision(cloud: ServedCloud):

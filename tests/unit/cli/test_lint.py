@@ -157,6 +157,46 @@ def test_an_app_is_synthesised_with_its_context(tmp_path: Path) -> None:
     assert not (app / "cdk.out").exists()
 
 
+def test_the_template_of_an_app_stays_where_findings_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    body = json.dumps(BLOCKING)
+    app = APP.replace("json.dumps(body)", repr(body))
+    written(tmp_path / "cdk.json", {"app": f"{sys.executable} app.py", "context": {"name": ""}})
+    (tmp_path / "app.py").write_text(app)
+
+    for _ in range(2):
+        found = json.loads(lint(tmp_path, "--only-streaming", "--format", "json").stdout)
+        (path,) = {Path(one["Filename"]) for one in found}
+        assert path.is_relative_to(tmp_path / "cache")
+        assert path.read_text() == body
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_findings_in_a_cdk_out_name_the_construct_without_the_cdk_cli(
+    is_apart: bool, tmp_path: Path
+) -> None:
+    logical_id = [{"type": "aws:cdk:logicalId", "data": "Mapping"}]
+    nested = [{"type": "aws:cdk:templateFile", "data": "b.nested.template.json"}]
+    noted = {"/A/Mapping/Resource": logical_id, "/A/N": nested, "/A/N/Inner/Resource": logical_id}
+    stack = {
+        "type": "aws:cloudformation:stack",
+        "properties": {"templateFile": "a.template.json"},
+        **({"additionalMetadataFile": "a.json"} if is_apart else {"metadata": noted}),
+    }
+    written(tmp_path / "a.json", noted)
+    written(tmp_path / "manifest.json", {"artifacts": {"A": stack}})
+    for name in ("a.template.json", "b.nested.template.json"):
+        written(tmp_path / name, BLOCKING)
+
+    found = json.loads(lint(tmp_path, "--only-streaming", "--format", "json").stdout)
+
+    told = {Path(one["Filename"]).name: one["Message"] for one in found}
+    assert "(A/Mapping)" in told["a.template.json"]
+    assert "(A/N/Inner)" in told["b.nested.template.json"]
+
+
 def test_a_sam_project_is_its_template(tmp_path: Path) -> None:
     written(tmp_path / "template.yaml", SOUND)
 

@@ -1,15 +1,18 @@
-"""Commands find the cloud of their folder, and `tail` takes a time that is so long ago."""
+"""Commands find the cloud of their folder, and take times as people say them."""
 
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from click import ClickException
 
 from headrace.cli import tail
+from headrace.cli.options import parse_moment
 from headrace.cli.running_cloud import find_endpoint_url
 
 DEFAULT = "http://127.0.0.1:4566"
@@ -33,22 +36,50 @@ def test_the_cloud_is_that_of_the_folder(tmp_path: Path, monkeypatch: pytest.Mon
     assert find_endpoint_url() == DEFAULT
 
 
+NOW = datetime(2026, 11, 28, 12, 0, 30, tzinfo=UTC)
+
+
+@pytest.fixture
+def zurich(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Europe/Zurich")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("zurich")
 @pytest.mark.parametrize(
-    ("text", "ago"),
+    ("text", "at"),
     [
-        ("30s", timedelta(seconds=30)),
-        ("5m", timedelta(minutes=5)),
-        ("2h", timedelta(hours=2)),
-        ("1d", timedelta(days=1)),
+        ("30s", "2026-11-28T12:00:00Z"),
+        ("5m", "2026-11-28T11:55:30Z"),
+        ("2h", "2026-11-28T10:00:30Z"),
+        ("1d", "2026-11-27T12:00:30Z"),
+        # The machine's clock shows 13:00:30.
+        ("12:40", "2026-11-28T11:40:00Z"),
+        ("9:05", "2026-11-28T08:05:00Z"),
+        ("13:00:30", "2026-11-28T12:00:30Z"),
+        ("13:00:31", "2026-11-27T12:00:31Z"),
+        ("18:40", "2026-11-27T17:40:00Z"),
+        ("2026-11-28T10:00", "2026-11-28T10:00:00Z"),
+        ("2026-11-28T10:00:00+01:00", "2026-11-28T09:00:00Z"),
+        ("2026-11-28", "2026-11-28T00:00:00Z"),
     ],
 )
-def test_tail_begins_so_long_ago(text: str, ago: timedelta) -> None:
-    before = datetime.now(UTC)
-    position = tail._position(text)  # pyright: ignore[reportPrivateUsage]
-    assert before - ago <= position <= datetime.now(UTC) - ago
+def test_a_time_is_iso_of_the_clock_or_so_long_ago(text: str, at: str) -> None:
+    assert parse_moment(text, "--from", now=NOW) == datetime.fromisoformat(at)
 
 
-@pytest.mark.parametrize("text", ["5", "m", "5 m", "-5m", "5w", "yesterday"])
-def test_another_time_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ClickException, match="as in 5m"):
-        tail._position(text)  # pyright: ignore[reportPrivateUsage]
+@pytest.mark.parametrize(
+    "text", ["5", "m", "5 m", "-5m", "5w", "yesterday", "24:00", "7:60", "999999d", "1:2:3", ""]
+)
+def test_another_time_is_refused_with_examples(text: str) -> None:
+    with pytest.raises(ClickException, match=r"--since .* is not a time; .* 18:40 .* 5m"):
+        parse_moment(text, "--since")
+
+
+def test_tail_begins_at_a_time_or_an_end() -> None:
+    position = tail._position  # pyright: ignore[reportPrivateUsage]
+    assert [position("latest"), position("TRIM_HORIZON")] == ["LATEST", "TRIM_HORIZON"]
+    assert position("2026-11-28") == datetime(2026, 11, 28, tzinfo=UTC)

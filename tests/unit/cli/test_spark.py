@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from headrace.cli import options
 from headrace.cli.commands import headrace
 from headrace.spark_submit.environments import CACHE_VARIABLE, REUSE_VARIABLE, find_python
 from tests.support.spark_environments import make_python
@@ -39,15 +41,33 @@ def test_a_spark_is_made_ahead_listed_and_removed(cache: Path) -> None:
     assert "Amazon's patches are not in this one" in said
     code, said = run("install", "emr-7.12.0")
     assert "installing" not in said
-    lines = {line.split()[0]: line for line in run("list")[1].splitlines()}
-    assert lines["emr-7.12.0"].endswith(f"in {folder}")
+    head, *rows = (line.rstrip() for line in run("list")[1].splitlines())
+    assert head.split() == ["label", "Spark", "Python", "folder"]
+    lines = {line.split()[0]: line for line in rows}
+    assert lines["emr-7.12.0"].endswith(f" {folder}")
     assert lines["emr-spark-8.0.0"].endswith("not made yet")
+    listed = {row["label"]: row for row in json.loads(run("list", "--json")[1])}
+    assert listed["emr-7.12.0"]["folder"] == str(folder)
+    assert listed["emr-spark-8.0.0"]["folder"] is None
     assert run("remove", "3.5.6") == (0, f"removed {folder}\n")
     code, said = run("remove", "emr-7.12.0")
     assert (code, said) == (
         1,
         f"Error: There is no Spark 3.5.6 in {cache}; see: headrace spark list\n",
     )
+
+
+def test_the_list_fits_a_terminal(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "_is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    folder = cache / ("deep" * 20)
+    monkeypatch.setenv(CACHE_VARIABLE, str(folder))
+    run("install", "emr-7.12.0")
+    code, said = run("list")
+    assert code == 0
+    assert max(map(len, said.splitlines())) <= 80
+    # Folded, not cut.
+    assert "deep" * 20 in "".join(line[-40:].strip() for line in said.splitlines())
 
 
 @pytest.mark.parametrize("arguments", [("install", "emr-7.99.0"), ("remove", "mine")])

@@ -37,7 +37,9 @@ def test_an_app_is_told_its_environment_and_its_context(tmp_path: Path) -> None:
     said = run(tmp_path, c="given")
     assert said["CDK_DEFAULT_ACCOUNT"] == "123456789012"
     assert said["CDK_DEFAULT_REGION"] == "eu-west-1"
-    wanted = {"a": "file", "b": "looked up", "c": "given"}
+    # As the CDK's command line asks: resources name their constructs.
+    paths = {"aws:cdk:enable-path-metadata": True}
+    wanted = {"a": "file", "b": "looked up", "c": "given", **paths}
     assert json.loads(said["CDK_CONTEXT_JSON"]) == wanted
 
 

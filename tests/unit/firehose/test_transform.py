@@ -169,6 +169,8 @@ def test_an_answer_that_firehose_cannot_use(lab: Lab, returned: Any, code: str):
         (lambda records: [{**records[0], "data": "?"}], "Lambda.InvalidReturnFormat"),
         (lambda records: [{**records[0], "data": None}], "Lambda.InvalidReturnFormat"),
         (lambda records: [{**records[0], "data": 7}], "Lambda.InvalidReturnFormat"),
+        (lambda records: [{**records[0], "data": "=Cg=="}], "Lambda.InvalidReturnFormat"),
+        (lambda records: [{**records[0], "data": "YWI=Cg"}], "Lambda.InvalidReturnFormat"),
         (lambda records: [{"recordId": records[0]["recordId"]}], "Lambda.InvalidReturnFormat"),
         (lambda records: [{**records[0], "result": "Fine"}], "Lambda.InvalidReturnFormat"),
     ],
@@ -178,6 +180,28 @@ def test_a_record_that_firehose_cannot_use(lab: Lab, spoil: Any, code: str):
     lab.put(b"one")
     lab.deliver()
     assert errors(lab)[0]["errorCode"] == code
+
+
+@pytest.mark.parametrize("record", [b"a", b"ab", b"abc", b""])
+def test_a_line_feed_may_be_appended_to_padded_data(lab: Lab, record: bytes):
+    lab.functions.functions[FUNCTION] = lambda event: {
+        "records": [
+            {**each, "result": "Ok", "data": each["data"] + "Cg=="} for each in event["records"]
+        ]
+    }
+    lab.put(record, record)
+    lab.deliver()
+    assert list(lab.objects.objects.values()) == [(record + b"\n") * 2]
+
+
+def test_base64_may_have_line_ends(lab: Lab):
+    data = base64.encodebytes(b"x" * 100).decode()
+    lab.functions.functions[FUNCTION] = lambda event: {
+        "records": [{**each, "result": "Ok", "data": data} for each in event["records"]]
+    }
+    lab.put(b"one")
+    lab.deliver()
+    assert list(lab.objects.objects.values()) == [b"x" * 100]
 
 
 def test_a_bad_answer_for_a_record_fails_that_record_alone(lab: Lab):

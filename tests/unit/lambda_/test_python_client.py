@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.services.lambda_.runtime import channel, python_client
 from headrace.services.lambda_.runtime.python_client import RuntimeClient
 
 SESSION = """
@@ -89,6 +90,10 @@ def test_a_response_goes_with_the_question_for_the_next_invocation() -> None:
 
 
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\n{}"
+
+
+def test_both_sides_have_the_same_answer_to_a_response() -> None:
+    assert python_client._ACCEPTED == channel._ACCEPTED
 
 
 def answer(body: bytes, *headers: str) -> bytes:

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.services.lambda_.runtime.channel import (
     Invocation,
@@ -18,6 +20,7 @@ from headrace.services.lambda_.runtime.channel import (
     Responded,
     RuntimeChannel,
 )
+from headrace.services.lambda_.runtime.connection import READ_BYTES, RuntimeConnection
 
 
 @pytest.fixture
@@ -171,3 +174,77 @@ def test_a_brief_look_leaves_what_takes_long(channel: RuntimeChannel):
     assert channel.poll(5.0) == [ProcessEnded()]
     for descriptor in (write_end, end, ended):
         os.close(descriptor)
+
+
+# --- a response and the next question in one piece --------------------------------------------------
+
+IDS = st.text("abc-_9", min_size=1, max_size=8)
+TYPES = st.sampled_from(["application/json", "text/html; charset=utf-8", "", "a\tb", "é"])
+BODIES = st.binary(max_size=40) | st.just(
+    b"GET /2018-06-01/runtime/invocation/next HTTP/1.1\r\n\r\n"
+)
+
+
+@given(
+    IDS,
+    TYPES,
+    BODIES,
+    st.sampled_from([0, 0, 0, -1, 1]),
+    st.sampled_from(["next", "next", "other", ""]),
+    st.booleans(),
+)
+def test_a_round_is_read_as_the_parser_reads_it(
+    request_id: str, content_type: str, body: bytes, more: int, then: str, is_here: bool
+):
+    host = "127.0.0.1:7" if is_here else "localhost:7"
+    head = (
+        f"POST /2018-06-01/runtime/invocation/{request_id}/response HTTP/1.1\r\nHost: {host}\r\n"
+        f"Content-Type: {content_type}\r\nContent-Length: {max(len(body) + more, 0)}\r\n\r\n"
+    ).encode("latin-1", "replace")
+    question = f"GET /2018-06-01/runtime/invocation/{then} HTTP/1.1\r\nHost: 127.0.0.1:7\r\n\r\n"
+    data = head + body + (question.encode() if then else b"")
+    assert heard(data, len(data)) == heard(data, 1) == heard(data, 50)
+
+
+def heard(data: bytes, piece_bytes: int) -> tuple[list[Message], bytes]:
+    """Return what a process says that sends `data` in pieces, and what waits for it."""
+    channel = RuntimeChannel(lambda _: None)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        connection = RuntimeConnection(ours)
+        for start in range(0, len(data), piece_bytes):
+            theirs.sendall(data[start : start + piece_bytes])
+            if not connection.receive(READ_BYTES):
+                break
+        channel._connections.add(connection)
+        theirs.shutdown(socket.SHUT_WR)
+        for item in connection.take():
+            channel._hear(connection, item)
+        messages, unsent = channel._messages, connection.unsent
+    channel.close()
+    return messages, unsent
+
+
+def test_a_process_that_answers_is_heard_before_the_rest_is_looked_at(channel: RuntimeChannel):
+    head = f"HTTP/1.1\r\nHost: {channel.address}\r\n"
+    with connected(channel) as process:
+        serve(channel, process, f"GET /2018-06-01/runtime/invocation/next {head}\r\n".encode())
+        assert channel.send(Invocation("r", "arn", b"{}", "trace"), 7)
+        process.settimeout(5)
+        process.recv(4096)
+        other = connected_later(channel)
+        process.sendall(
+            f"POST /2018-06-01/runtime/invocation/r/response {head}Content-Length: 1\r\n\r\n1".encode()
+        )
+        assert channel.poll(5.0, briefly=True) == [Responded("r", b"1")]
+        assert len(channel._connections) == 1
+        channel.poll(5.0)
+        assert len(channel._connections) == 2
+        other.close()
+
+
+def connected_later(channel: RuntimeChannel) -> socket.socket:
+    """Return a connection that the channel has not accepted yet."""
+    host, _, port = channel.address.partition(":")
+    return socket.create_connection((host, int(port)), timeout=5)

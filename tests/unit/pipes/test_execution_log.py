@@ -25,8 +25,11 @@ FAILURE = AwsError("AWS.SimpleQueueService.NonExistentQueue", "no queue", 400)
 class Control:
     """Takes calls; `fails` says which of those to services other than the log's fail."""
 
-    def __init__(self, fails: Callable[[int], bool] = lambda _: False) -> None:
+    def __init__(
+        self, fails: Callable[[int], bool] = lambda _: False, enriched: bytes = b'[{"rich": 1}]'
+    ) -> None:
         self.lines: list[str] = []
+        self._enriched = enriched
         self._fails, self._calls = fails, 0
 
     def call(self, service: str, operation: str, params: dict[str, Any], **_: Any) -> Any:
@@ -36,7 +39,7 @@ class Control:
         self._calls += 1
         if self._fails(self._calls):
             raise FAILURE
-        return {"Payload": json.dumps([{"rich": 1}]).encode()} if service == "lambda" else {"Id": 1}
+        return {"Payload": self._enriched} if service == "lambda" else {"Id": 1}
 
 
 def logged(
@@ -117,6 +120,19 @@ def test_a_batch_that_was_delivered_in_part_failed_partially():
         "TARGET_STAGE_PARTIALLY_FAILED",
         "EXECUTION_PARTIALLY_FAILED",
     ]
+
+
+@pytest.mark.parametrize("answer", [b"", b"null", b'""', b"{}", b"[]"])
+def test_an_empty_answer_of_the_enrichment_keeps_the_target_from_being_invoked(answer: bytes):
+    # Documented: https://docs.aws.amazon.com/eventbridge/latest/userguide/pipes-enrichment.html
+    records = logged("TRACE", {"n": 1}, control=Control(enriched=answer), enrichment=FUNCTION)
+    assert steps(records)[-2:] == ["TARGET_STAGE_SKIPPED", "EXECUTION_SUCCEEDED"]
+
+
+@pytest.mark.parametrize("answer", [b"[{}]", b"0", b"false"])
+def test_any_other_answer_of_the_enrichment_goes_to_the_target(answer: bytes):
+    records = logged("TRACE", {"n": 1}, control=Control(enriched=answer), enrichment=FUNCTION)
+    assert "TARGET_INVOCATION_SUCCEEDED" in steps(records)
 
 
 def test_execution_data_is_in_the_documented_steps():

@@ -38,8 +38,8 @@ from scripts import sql_grammar
         ),
         ("SELECT 'abc FROM b;", "line 1, column 8: the ' that begins here has no end"),
         (
-            "ALTER STREAM a ADD COLUMN b INT;",
-            "line 1, column 1: ALTER: a stream's columns are what its CREATE says",
+            "CREATE STREAM a (b BYTES HEADER('c')) WITH (stream = 'a');",
+            "line 1, column 26: HEADER: a record of Kinesis has no headers",
         ),
         ("PRINT 'a';", "line 1, column 1: PRINT: `headrace tail` prints a stream"),
         ("SELECT ? FROM b;", "line 1, column 8: '?' does not belong here"),

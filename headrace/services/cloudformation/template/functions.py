@@ -217,19 +217,28 @@ def _depends(argument: Any, template: Template) -> bool:
     return any(mapping.keys() & others for mapping in _objects_in(argument))
 
 
+_NO_STRING = (
+    "Template format error: The Value field of every Outputs member must evaluate to a String"
+)
+
+
+def output_text(value: Any) -> str:
+    """Return an output's value, now that it is known, as text. Raises TemplateError."""
+    if isinstance(value, list | dict):  # such as an attribute that is a list
+        raise TemplateError(f"{_NO_STRING}.")
+    return scalar(value)
+
+
 def check_output_value(value: Any, template: Template) -> None:
     """Raise TemplateError for an output's value that cannot be a string."""
-    sentence = (
-        "Template format error: The Value field of every Outputs member must evaluate to a String"
-    )
     if isinstance(value, list):
-        raise TemplateError(f"{sentence} and not a List.")
+        raise TemplateError(f"{_NO_STRING} and not a List.")
     if not isinstance(value, dict):
         return
     mapping = cast("dict[str, Any]", value)
     name, argument = next(iter(mapping.items())) if len(mapping) == 1 else ("", "")
     if name != "Ref" and not name.startswith("Fn::"):
-        raise TemplateError(f"{sentence} and not a Map.")
+        raise TemplateError(f"{_NO_STRING} and not a Map.")
     kind = str(template.parameters.get(str(argument), {}).get("Type")) if name == "Ref" else ""
     has_no_value = name == "Ref" and argument == "AWS::NoValue"
     if (
@@ -237,7 +246,7 @@ def check_output_value(value: Any, template: Template) -> None:
         or name in (*_LISTS, *_CONDITIONS)
         or kind.startswith(("List<", "CommaDelimitedList"))
     ):
-        raise TemplateError(f"{sentence}.")
+        raise TemplateError(f"{_NO_STRING}.")
 
 
 def _check_conditions(template: Template) -> None:

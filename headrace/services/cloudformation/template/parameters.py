@@ -19,6 +19,7 @@ from headrace.services.cloudformation.errors import (
 from headrace.services.cloudformation.template.functions import (
     check_export_name,
     check_output_value,
+    output_text,
 )
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.template.template import Template
@@ -34,7 +35,7 @@ def evaluate_outputs(template: Template, scope: Scope) -> list[dict[str, str]]:
             value = evaluate(output["Value"], scope)
         except NoSuchAttribute as error:
             raise _at_its_place(f"/Outputs/{name}/Value", output["Value"], error) from error
-        entry = {"OutputKey": name, "OutputValue": str(value)}
+        entry = {"OutputKey": name, "OutputValue": output_text(value)}
         if output.get("Description"):
             entry["Description"] = str(output["Description"])
         if output.get("Export"):

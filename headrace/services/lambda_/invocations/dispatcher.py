@@ -8,7 +8,7 @@ Checks what an invocation sends: its payload and its client context.
 from __future__ import annotations
 
 import base64
-import contextlib
+import itertools
 import json
 import queue
 import threading
@@ -246,6 +246,7 @@ class Dispatcher:
         self._logs = logs
         self._permits = permits
         self._metrics = FunctionMetrics(clock, metrics)
+        self._trace_start, self._traces = ids.hex(24), itertools.count(1)
         self.concurrency = Concurrency(functions)
 
     def find(self, ref: FunctionRef) -> Target:
@@ -282,11 +283,17 @@ class Dispatcher:
         """
         target = ref if isinstance(ref, Target) else self.find(ref)
         invocation = self._build(target, payload, client_context, request_id, trace_id)
-        with self._running(target) as slot:
+        slot = self._take(target)
+        try:
             if on_start is not None:
                 on_start(target.number)
             outcome, lent = self._pools.invoke(target.function, target.version, invocation, sink)
             self._put_lines(target.function, outcome, lent)
+        except FunctionThrottled:
+            self._count_throttle(target)
+            raise
+        finally:
+            self.concurrency.give_back(slot)
         return self._end(target, invocation.request_id, outcome, slot)
 
     def steps(
@@ -300,11 +307,17 @@ class Dispatcher:
     ) -> Steps[InvokeResult]:
         """Invoke a function as `invoke` does, in steps; the first raises NeedsThread when no process is idle."""
         invocation = self._build(target, payload, client_context, request_id, trace_id)
-        with self._running(target) as slot:
+        slot = self._take(target)
+        try:
             outcome, lent = yield from self._pools.steps(
                 target.function, target.version, invocation
             )
             self._put_lines(target.function, outcome, lent)
+        except FunctionThrottled:
+            self._count_throttle(target)
+            raise
+        finally:
+            self.concurrency.give_back(slot)
         return self._end(target, invocation.request_id, outcome, slot)
 
     def _build(
@@ -314,15 +327,16 @@ class Dispatcher:
         trace = trace_id or self.build_trace_header(target.version)
         return Invocation(request_id, target.arn, payload, trace, client_context)
 
-    @contextlib.contextmanager
-    def _running(self, target: Target) -> Generator[Slot]:
-        """Count an invocation while the block runs, or its refusal. Raises FunctionThrottled."""
+    def _take(self, target: Target) -> Slot:
+        """Count an invocation, or its refusal. Raises FunctionThrottled."""
         try:
-            with self.concurrency.hold(target.function, target.qualifier, target.version) as slot:
-                yield slot
+            return self.concurrency.take(target.function, target.qualifier, target.version)
         except FunctionThrottled:
-            self._metrics.send(target.function, target.qualifier, {"Throttles": 1.0})
+            self._count_throttle(target)
             raise
+
+    def _count_throttle(self, target: Target) -> None:
+        self._metrics.send(target.function, target.qualifier, {"Throttles": 1.0})
 
     def _put_lines(self, function: Function, outcome: Outcome, lent: ExecutionEnvironment) -> None:
         spec = lent.spec
@@ -350,9 +364,12 @@ class Dispatcher:
 
     def build_trace_header(self, version: Version) -> str:
         """Return a new X-Ray header, which is sampled if the version's tracing is active."""
-        trace = self._ids.hex(40)
+        # Unique, not unguessable: a random start and a counter, as of request ids. To read random bytes lets another
+        # thread take the interpreter.
+        start, count = self._trace_start, next(self._traces)
+        root, parent = f"{start[:8]}-{start[8:16]}{count:016x}", f"{start[16:]}{count:08x}"[-16:]
         sampled = int(version.config["TracingConfig"].get("Mode") == "Active")
-        return f"Root=1-{trace[:8]}-{trace[8:32]};Parent={trace[24:]};Sampled={sampled}"
+        return f"Root=1-{root};Parent={parent};Sampled={sampled}"
 
     def count(self, ref: FunctionRef, values: dict[str, Any]) -> None:
         """Send metrics of a function; `values` is by metric name."""

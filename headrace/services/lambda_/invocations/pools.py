@@ -10,8 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -369,10 +368,17 @@ class Slot(NamedTuple):
     Attributes:
         running: how many invocations of the function ran when this one started, itself included.
         provisioned: True if it uses provisioned concurrency, False if it spills over, None if there is none.
+        key, account: the function, and its account and region.
+        name: the version or alias whose provisioned concurrency it uses; None if it uses none.
+        is_pooled: it uses the account's unreserved concurrency.
     """
 
     running: int
     provisioned: bool | None
+    key: str
+    account: tuple[str, str]
+    name: str | None
+    is_pooled: bool
 
 
 class Concurrency:
@@ -388,11 +394,9 @@ class Concurrency:
         self._on_provisioned: Counter[tuple[str, str]] = Counter()
         self._unreserved: Counter[tuple[str, str]] = Counter()
 
-    @contextmanager
-    def hold(self, function: Function, qualifier: str | None, version: Version) -> Generator[Slot]:
-        """Count an invocation of the function while the block runs. Raises Throttled."""
+    def take(self, function: Function, qualifier: str | None, version: Version) -> Slot:
+        """Count an invocation of the function until `give_back`. Raises Throttled."""
         key, account = function.key, (function.account, function.region)
-        # Choose the counts once, so that the end lowers the same ones even if the configuration changes meanwhile.
         name = _find_provisioned_name(function, qualifier, version)
         reserved = function.reserved_concurrency
         with self._lock:
@@ -411,15 +415,17 @@ class Concurrency:
             self._unreserved[account] += pooled
             if provisioned and name is not None:
                 self._on_provisioned[key, name] += 1
-            slot = Slot(self._running[key], None if name is None else provisioned)
-        try:
-            yield slot
-        finally:
-            with self._lock:
-                self._give_back(self._running, key)
-                self._unreserved[account] -= pooled
-                if provisioned and name is not None:
-                    self._give_back(self._on_provisioned, (key, name))
+            running = self._running[key]
+        used = name if provisioned else None
+        return Slot(running, None if name is None else provisioned, key, account, used, pooled)
+
+    def give_back(self, slot: Slot) -> None:
+        """Lower the counts that `take` has raised, even if the function's configuration has changed meanwhile."""
+        with self._lock:
+            self._give_back(self._running, slot.key)
+            self._unreserved[slot.account] -= slot.is_pooled
+            if slot.name is not None:
+                self._give_back(self._on_provisioned, (slot.key, slot.name))
 
     def _on_demand(self, function: Function) -> int:
         """Return how many of the function's invocations run beyond its provisioned concurrency."""

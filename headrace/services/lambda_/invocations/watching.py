@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 from collections.abc import Callable
 from concurrent.futures import Future
+from weakref import WeakKeyDictionary
 
 from headrace.core.ports import InvokeResult
 from headrace.services.lambda_.runtime.channel import RuntimeChannel, Wait
@@ -25,6 +27,79 @@ def watch(steps: Steps[InvokeResult], on_result: Callable[[InvokeResult], None])
     return watched.done
 
 
+class _Place:
+    """A channel's place among an event loop's sockets. It is kept between invocations: to come and go costs more.
+
+    The loop looks at a descriptor of its own: another thread may close the channel's, whose number may then be that of
+    a connection of the loop's.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, channel: RuntimeChannel) -> None:
+        self.loop = loop
+        self._descriptor = os.dup(channel.fileno())
+        self._is_looked_at = False
+        # What waits for the process, until when; None between invocations.
+        self._look: Callable[[], None] | None = None
+        self._due_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        channel.on_close = self.close
+
+    def wait(self, seconds: float, look: Callable[[], None]) -> None:
+        """Call `look` once the process says something, or after `seconds`."""
+        self._look = look
+        self._due_s = self.loop.time() + seconds
+        if not self._is_looked_at:
+            self._is_looked_at = True
+            self.loop.add_reader(self._descriptor, self._said)
+        if self._timer is None:
+            # It goes on after a short invocation, and serves those that follow.
+            self._timer = self.loop.call_later(seconds, self._passed)
+
+    def _said(self) -> None:
+        look, self._look = self._look, None
+        if look is not None:
+            look()
+        else:
+            # It writes between invocations, has ended, or a thread runs its invocation.
+            self._is_looked_at = False
+            self.loop.remove_reader(self._descriptor)
+
+    def _passed(self) -> None:
+        self._timer = None
+        if self._look is None:
+            return
+        left_s = self._due_s - self.loop.time()
+        if left_s > 0:
+            self._timer = self.loop.call_later(left_s, self._passed)
+        else:
+            self._said()
+
+    def close(self) -> None:
+        """Leave the loop, from any thread."""
+        try:
+            self.loop.call_soon_threadsafe(self._close)
+        except RuntimeError:  # the loop has ended
+            os.close(self._descriptor)
+
+    def _close(self) -> None:
+        self.loop.remove_reader(self._descriptor)
+        os.close(self._descriptor)
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+_places: WeakKeyDictionary[RuntimeChannel, _Place] = WeakKeyDictionary()
+
+
+def _place_of(channel: RuntimeChannel, loop: asyncio.AbstractEventLoop) -> _Place:
+    place = _places.get(channel)
+    if place is None or place.loop is not loop:
+        if place is not None:
+            place.close()
+        place = _places[channel] = _Place(loop, channel)
+    return place
+
+
 class _Watched:
     """An invocation under way. One step is taken at a time: on the loop's thread or, if it blocks, on another one."""
 
@@ -36,9 +111,6 @@ class _Watched:
         self._on_result = on_result
         self._loop = asyncio.get_running_loop()
         self._channel: RuntimeChannel | None = None
-        # What the loop looks at, also when another thread has closed the channel: the process is free before the end.
-        self._descriptor = -1
-        self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
         """Take the first step."""
@@ -49,43 +121,28 @@ class _Watched:
         else:
             self._wait_for(wait)
 
-    def _wait_for(self, wait: Wait | None) -> None:
-        """Let the loop look when the process says something, and after the wait's time. None: the end has come."""
-        if wait is None or wait.blocks or wait.channel.is_busy:
-            self._stop_waiting()
-            if wait is not None:
-                self._loop.run_in_executor(None, self._block, wait)
+    def _wait_for(self, wait: Wait) -> None:
+        """Let the loop look when the process says something, and after the wait's time."""
+        if wait.blocks or wait.channel.is_busy:
+            self._loop.run_in_executor(None, self._block, wait)
             return
-        if self._channel is None:
-            self._channel, self._descriptor = wait.channel, wait.channel.fileno()
-            self._loop.add_reader(self._descriptor, self._look)
-        self._timer = self._loop.call_later(wait.seconds, self._look)
-
-    def _stop_waiting(self) -> None:
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            self._loop.remove_reader(self._descriptor)
+        self._channel = wait.channel
+        _place_of(wait.channel, self._loop).wait(wait.seconds, self._look)
 
     def _look(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._channel is not None:
-            self._step(Wait(self._channel, 0.0), self._wait_for, briefly=True)
+        assert self._channel is not None
+        self._step(Wait(self._channel, 0.0), self._wait_for, briefly=True)
 
     def _block(self, wait: Wait) -> None:
         """Take a step on another thread, and come back to the loop's."""
         self._step(wait, functools.partial(self._loop.call_soon_threadsafe, self._wait_for))
 
-    def _step(
-        self, wait: Wait, then: Callable[[Wait | None], object], *, briefly: bool = False
-    ) -> None:
+    def _step(self, wait: Wait, then: Callable[[Wait], object], *, briefly: bool = False) -> None:
         try:
             wait = take_step(self._steps, wait, briefly=briefly)
         except StopIteration as ended:
-            then(None)
             self._finish(ended.value)
         except BaseException as error:  # noqa: BLE001 - who waits for the answer logs it
-            then(None)
             self.done.set_exception(error)
         else:
             then(wait)

@@ -10,46 +10,43 @@ Not thread-safe: one thread at a time.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import logging
 import os
-import re
 import selectors
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-import httptools
-
 from headrace.services.lambda_.errors import RESPONSE_PAYLOAD_BYTES
+from headrace.services.lambda_.runtime.connection import (
+    PREFIX,
+    READ_BYTES,
+    Request,
+    ResponsePart,
+    Round,
+    RuntimeConnection,
+)
 from headrace.services.lambda_.runtime.peers import is_of_process
 
 log = logging.getLogger(__name__)
 
-_PREFIX = "/2018-06-01/runtime/"
 # headrace's own path, which node_sdk.cjs requests.
 _SDK_PREFIX = "/headrace/sdk/"
-_READ_BYTES = 256 * 1024
 # More than the largest response: what one call of `poll` reads of each descriptor.
-_MOST_BYTES = 32 * _READ_BYTES
+_MOST_BYTES = 32 * READ_BYTES
 # A brief call reads so much; in short lines it takes 30 ms to cut.
 _BRIEF_BYTES = 64 * 1024
 _LEAST_READ_BYTES = 4096
 _MOST_UNSENT_BYTES = 64 * 1024
-_SEND_TIMEOUT_S = 30.0
 _ACCEPTED = (
     b"HTTP/1.1 202 Accepted\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n"
     b'{"status":"OK"}'
 )
-# A runtime needs one connection, and an extension needs another. These limits keep a function that opens many more, or
-# sends headers without an end, from using up memory and descriptors that all functions share.
+# A runtime needs one connection, and an extension needs another. The limit keeps a function that opens many more from
+# using up descriptors that all functions share.
 _MOST_CONNECTIONS = 16
-_HEAD_BYTES = 1024 * 1024
-# Headers that browsers always send, and the Host that the process must send.
-_OF_A_PAGE = (b"origin", b"sec-fetch-site")
-_HERE = re.compile(rb"(127\.0\.0\.1|localhost)(:\d+)?$")
 
 
 @dataclass(slots=True)
@@ -64,15 +61,6 @@ class Responded:
     request_id: str
     body: bytes
     too_large_bytes: int = 0
-
-
-@dataclass(slots=True)
-class ResponsePart:
-    """A part of a streamed response. `content_type` is that of the whole response."""
-
-    request_id: str
-    content_type: str
-    data: bytes
 
 
 @dataclass(slots=True)
@@ -135,15 +123,19 @@ class RuntimeChannel:
         self._listener.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
-        self._connections: set[_Connection] = set()
-        self._waiting: _Connection | None = None
+        self._connections: set[RuntimeConnection] = set()
+        self._waiting: RuntimeConnection | None = None
+        # Where the current invocation was sent: most likely, the next message comes from there.
+        self._invoked: RuntimeConnection | None = None
         # Whether the process has asked for its next invocation.
         self.ready = False
         self._messages: list[Message] = []
         self._most_bytes = _MOST_BYTES
         # Whether the last call of `poll` has left something that takes long, for one that is not brief.
         self.is_busy = False
-        self._unsent: tuple[_Connection, bytes] | None = None
+        self._unsent: tuple[RuntimeConnection, bytes] | None = None
+        # Called by `close`.
+        self.on_close: Callable[[], None] | None = None
         self._output: int | None = None
         self._end_signal: int | None = None
         self._only_pid: int | None = None
@@ -174,6 +166,9 @@ class RuntimeChannel:
 
     def close(self) -> None:
         """Close every descriptor. A process that still runs loses its connection and ends."""
+        if self.on_close is not None:
+            self.on_close()
+            self.on_close = None
         for connection in list(self._connections):
             self._drop(connection)
         if self._output is not None:
@@ -186,8 +181,11 @@ class RuntimeChannel:
         """Serve the process for up to `timeout_s`; return its messages. `briefly`: leave what takes long."""
         self._most_bytes = _BRIEF_BYTES if briefly else _MOST_BYTES
         self.is_busy = False
-        for key, _ in self._selector.select(timeout_s):
-            cast("Callable[[], None]", key.data)()
+        if briefly and self._invoked is not None:
+            self._read(self._invoked)
+        if not self._messages:
+            for key, _ in self._selector.select(timeout_s):
+                cast("Callable[[], None]", key.data)()
         messages, self._messages = self._messages, []
         return messages
 
@@ -199,6 +197,7 @@ class RuntimeChannel:
         """
         connection, self._waiting, self.ready = self._waiting, None, False
         assert connection is not None
+        self._invoked = connection
         headers = [
             "Content-Type: application/json",
             f"Lambda-Runtime-Aws-Request-Id: {invocation.request_id}",
@@ -238,7 +237,7 @@ class RuntimeChannel:
                 self.is_busy = True
                 return
             try:
-                data = os.read(self._output, min(_READ_BYTES, left_bytes))
+                data = os.read(self._output, min(READ_BYTES, left_bytes))
             except BlockingIOError:
                 return
             if not data:
@@ -285,38 +284,47 @@ class RuntimeChannel:
             # Send small segments at once: a body in a second segment would wait for a delayed acknowledgement.
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             peer.setblocking(False)
-            connection = _Connection(peer)
+            connection = RuntimeConnection(peer)
             self._connections.add(connection)
             self._selector.register(peer, selectors.EVENT_READ, lambda: self._read(connection))
 
-    def _drop(self, connection: _Connection) -> None:
+    def _drop(self, connection: RuntimeConnection) -> None:
         self._connections.discard(connection)
         if self._waiting is connection:
             self._waiting, self.ready = None, False
+        if self._invoked is connection:
+            self._invoked = None
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(connection.socket)
         connection.socket.close()
 
-    def _read(self, connection: _Connection) -> None:
+    def _read(self, connection: RuntimeConnection) -> None:
         open_still = connection.receive(self._most_bytes)
         self.is_busy = self.is_busy or connection.has_more
         for item in connection.take():
-            if isinstance(item, ResponsePart):
-                self._messages.append(item)
-            else:
-                self._serve(connection, item)
+            self._hear(connection, item)
         # What waits goes with the next invocation: the process has asked for that already.
         waits = self._waiting is connection and len(connection.unsent) <= _MOST_UNSENT_BYTES
         if not open_still or not (waits or connection.write() == b""):
             self._drop(connection)
 
-    def _serve(self, connection: _Connection, request: _Request) -> None:
+    def _hear(self, connection: RuntimeConnection, item: Request | ResponsePart | Round) -> None:
+        if isinstance(item, Round):
+            connection.unsent += _ACCEPTED
+            self._waiting, self.ready = connection, True
+            self._messages += [Responded(*item), ReadyForInvocation()]
+        elif isinstance(item, Request):
+            self._serve(connection, item)
+        else:
+            self._messages.append(item)
+
+    def _serve(self, connection: RuntimeConnection, request: Request) -> None:
         path = request.path.partition("?")[0]
         if path.startswith(_SDK_PREFIX):
-            package = "@aws-sdk/" + path.removeprefix(_SDK_PREFIX)
+            package = path.removeprefix(_SDK_PREFIX)
             self._messages.append(PackageWanted(package, connection.reply_text))
             return
-        route = path.removeprefix(_PREFIX) if path.startswith(_PREFIX) else ""
+        route = path.removeprefix(PREFIX) if path.startswith(PREFIX) else ""
         parts = route.split("/")
         match (request.method, parts):
             case ("GET", ["invocation", "next"]):
@@ -339,161 +347,3 @@ class RuntimeChannel:
                 connection.reply("404 Not Found", [], b'{"errorType":"InvalidPath"}')
                 return
         connection.unsent += _ACCEPTED
-
-
-@dataclass(slots=True)
-class _Request:
-    method: str
-    path: str
-    body: bytes
-    length_bytes: int
-    error_type: str
-    error_body: bytes
-
-
-class _Connection:
-    """One HTTP/1.1 connection from the process: parses requests, writes replies.
-
-    Attributes:
-        unsent: replies that go before the next one, in one write.
-        has_more: whether `receive` has left something.
-    """
-
-    def __init__(self, peer: socket.socket) -> None:
-        self.socket = peer
-        self.unsent = b""
-        self.has_more = False
-        self._parser = httptools.HttpRequestParser(self)
-        self._done: list[_Request | ResponsePart] = []
-        self._reset()
-
-    def _reset(self) -> None:
-        self._path = b""
-        self._body = bytearray()
-        self._length_bytes = 0
-        self._error_type = ""
-        self._error_body = b""
-        self._content_type = ""
-        self._streaming_id = ""
-        self._is_streaming = False
-        self._head_bytes = 0
-        self._in_head = True
-
-    def receive(self, most_bytes: int) -> bool:
-        """Read the data that has arrived. Return False when the peer has closed or does not send HTTP."""
-        read_bytes = min(_READ_BYTES, most_bytes)
-        self.has_more = False
-        for _ in range(most_bytes // read_bytes):
-            try:
-                data = self.socket.recv(read_bytes)
-            except BlockingIOError:
-                return True
-            except OSError:
-                return False
-            if not data:
-                return False
-            try:
-                self._parser.feed_data(data)
-            except httptools.HttpParserError:
-                return False
-            if self._in_head:
-                self._head_bytes += len(data)
-                if self._head_bytes > _HEAD_BYTES:
-                    return False
-            if len(data) < read_bytes:
-                return True
-        self.has_more = True
-        return True
-
-    def take(self) -> list[_Request | ResponsePart]:
-        """Return the complete requests, and the parts of streams, that have arrived."""
-        done, self._done = self._done, []
-        return done
-
-    def reply(self, status: str, headers: list[str], body: bytes) -> None:
-        """Add a response to those that are not sent yet."""
-        lines = "\r\n".join([f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}"])
-        self.unsent += lines.encode("latin-1", "replace") + b"\r\n\r\n" + body
-
-    def reply_text(self, text: str) -> None:
-        """Write a response that is a text."""
-        self.reply("200 OK", [], text.encode())
-        self.write()
-
-    def write(self) -> bytes | None:
-        """Write the unsent replies without waiting; return what does not fit in, None when the peer is gone."""
-        data, self.unsent = self.unsent, b""
-        try:
-            return data[self.socket.send(data) :] if data else data
-        except BlockingIOError:
-            return data
-        except OSError:
-            return None
-
-    def write_whole(self, data: bytes) -> bool:
-        """Write data, and wait while the peer reads. Return False when it is gone or does not read."""
-        try:
-            self.socket.settimeout(_SEND_TIMEOUT_S)
-            self.socket.sendall(data)
-            self.socket.setblocking(False)
-        except OSError:
-            return False
-        return True
-
-    # Callbacks of httptools.
-
-    def on_message_begin(self) -> None:
-        self._reset()
-
-    def on_url(self, url: bytes) -> None:
-        self._path += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        lowered = name.lower()
-        if lowered == b"lambda-runtime-function-error-type":
-            self._error_type = value.decode("latin-1")
-        elif lowered == b"lambda-runtime-function-error-body":
-            with contextlib.suppress(ValueError):
-                self._error_body = base64.b64decode(value)
-        elif lowered == b"lambda-runtime-function-response-mode":
-            self._is_streaming = value.lower() == b"streaming"
-        elif lowered == b"content-type":
-            self._content_type = value.decode("latin-1")
-        elif lowered in _OF_A_PAGE or (lowered == b"host" and not _HERE.match(value)):
-            # This is a web page that scans for open ports; it would take an invocation away from the function.
-            raise PermissionError("only the function's own process may use the Runtime API")
-        elif lowered == b"expect":
-            with contextlib.suppress(OSError):
-                self.socket.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        parts = self._path.decode().split("/")
-        if self._is_streaming and parts[-1] == "response":
-            self._streaming_id = parts[-2]
-            self._stream(b"")
-
-    def _stream(self, data: bytes) -> None:
-        self._done.append(ResponsePart(self._streaming_id, self._content_type, data))
-
-    def on_body(self, data: bytes) -> None:
-        if self._streaming_id:
-            self._stream(data)
-            return
-        self._length_bytes += len(data)
-        # The bytes of a response beyond the limit are counted, but not stored.
-        if self._length_bytes <= RESPONSE_PAYLOAD_BYTES:
-            self._body += data
-
-    def on_message_complete(self) -> None:
-        method = self._parser.get_method().decode()
-        self._done.append(
-            _Request(
-                method,
-                self._path.decode(),
-                bytes(self._body),
-                self._length_bytes,
-                self._error_type,
-                self._error_body,
-            )
-        )

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.services.lambda_.runtime.environment import trust_the_machine
-from headrace.services.lambda_.runtime.process import NotStarted, count_children_memory_bytes
+from headrace.services.lambda_.runtime.process import FamilyMemory, NotStarted
 from headrace.services.lambda_.runtime.visible_files import (
     OPT,
     TASK,
@@ -362,6 +362,8 @@ class WalledProcess:
         self.end_signal: int | None = pidfd
         self._pidfd = pidfd
         self._status = status
+        # Process 1 of the namespace is not the function's own.
+        self._memory = FamilyMemory(pid, counts_itself=False)
         self._lock = threading.Lock()
         self._result: int | None = None
         self._is_released = False
@@ -396,7 +398,8 @@ class WalledProcess:
         with self._lock:
             self._is_released = True
             _close([self._pidfd, self._status])
+            self._memory.close()
 
     def memory_bytes(self) -> int:
         """See `FunctionProcess.memory_bytes`."""
-        return count_children_memory_bytes(self.pid)
+        return self._memory.count_bytes()

@@ -85,8 +85,13 @@ class OutputLog:
         A caller gets only the lines of its invocation, not the line of the process's start (recorded).
         """
         self.flush()
+        now_ms = self._clock.now_ms()
         for line in lines:
-            self._keep(line.encode(), in_tail=of_invocation)
+            if of_invocation and len(line) < LOG_TAIL_BYTES and "\r" not in line:
+                self._add_to_tail(line.encode())
+                self._lines.append(LogLine(now_ms, line))
+            else:
+                self._keep(line.encode(), in_tail=of_invocation)
 
     def flush(self) -> None:
         """Add the last line if the process has not ended it."""
@@ -103,9 +108,7 @@ class OutputLog:
 
     def _keep(self, line: bytes, *, in_tail: bool = True) -> None:
         if in_tail:
-            self._tail += line + b"\n"
-        if len(self._tail) > 4 * LOG_TAIL_BYTES:
-            del self._tail[:-LOG_TAIL_BYTES]
+            self._add_to_tail(line)
         now_ms = self._clock.now_ms()
         for start in range(0, len(line), LOG_EVENT_BYTES):
             part = line[start : start + LOG_EVENT_BYTES]
@@ -113,6 +116,11 @@ class OutputLog:
             # the error stays one log event.
             text = part.decode("utf-8", "replace").replace("\r", "\n")
             self._lines.append(LogLine(now_ms, text))
+
+    def _add_to_tail(self, line: bytes) -> None:
+        self._tail += line + b"\n"
+        if len(self._tail) > 4 * LOG_TAIL_BYTES:
+            del self._tail[:-LOG_TAIL_BYTES]
 
     def take(self) -> tuple[list[LogLine], bytes]:
         """Return the collected lines and their last 4 KB, and start again with none."""

@@ -25,33 +25,73 @@ from headrace.services.lambda_.runtime.platform_log import AnswerSink, Outcome, 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-def count_memory_bytes(pid: int) -> int:
-    """Return the memory of a process and its descendants without mapped files, or 0 where it is unknown."""
-    return _sum_memory_bytes([pid])
+# The files of so many processes of a family stay open between looks.
+_MOST_KEPT = 8
+_PROC_BYTES = 4096
 
 
-def count_children_memory_bytes(pid: int) -> int:
-    """Return the memory of a process's descendants alone."""
+class FamilyMemory:
+    """Tells the memory of a process's descendants, without mapped files.
+
+    The files of /proc stay open between looks, since opening them is most of a look's work; `close` closes them.
+    """
+
+    def __init__(self, pid: int, *, counts_itself: bool) -> None:
+        self._pid = pid
+        self._counts_itself = counts_itself
+        # By process: the file of its memory, and that of its children.
+        self._files: dict[int, tuple[int, int]] = {}
+
+    def count_bytes(self) -> int:
+        """Return the memory of the descendants, and of the process if that counts itself; 0 where it is unknown."""
+        total, family = 0, [self._pid]
+        before, self._files = self._files, {}
+        # the list grows during this loop
+        for process_id in family:
+            files = before.pop(process_id, None)
+            try:
+                files = files or _open_files_of(process_id)
+                pages = os.pread(files[0], _PROC_BYTES, 0).split()
+                family.extend(_read_children(files[1]))
+            except OSError:  # it has ended
+                _close(files)
+                continue
+            self._files[process_id] = files
+            if self._counts_itself or process_id != self._pid:
+                total += (int(pages[1]) - int(pages[2])) * _PAGE_BYTES
+        for files in before.values():
+            _close(files)
+        while len(self._files) > _MOST_KEPT:
+            _close(self._files.popitem()[1])
+        return total
+
+    def close(self) -> None:
+        """Close the files."""
+        while self._files:
+            _close(self._files.popitem()[1])
+
+
+def _open_files_of(pid: int) -> tuple[int, int]:
+    memory = os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:  # noqa: PTH123
-            return _sum_memory_bytes([int(child) for child in file.read().split()])
+        return memory, os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return 0
+        os.close(memory)
+        raise
 
 
-def _sum_memory_bytes(family: list[int]) -> int:
-    total = 0
-    # the list grows during this loop
-    for process_id in family:
-        try:
-            with open(f"/proc/{process_id}/statm", "rb") as file:  # noqa: PTH123 - once an invocation: Path is slower
-                fields = file.read().split()
-            with open(f"/proc/{process_id}/task/{process_id}/children", "rb") as file:  # noqa: PTH123
-                family.extend(map(int, file.read().split()))
-        except OSError:
-            continue
-        total += (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
-    return total
+def _read_children(file: int) -> list[int]:
+    """Return the ids in a list of children. The kernel gives a long list in parts. Raises OSError."""
+    text = part = os.pread(file, _PROC_BYTES, 0)
+    while len(part) > _PROC_BYTES // 2:
+        part = os.pread(file, _PROC_BYTES, len(text))
+        text += part
+    return [int(child) for child in text.split()]
+
+
+def _close(files: tuple[int, int] | None) -> None:
+    for file in files or ():
+        os.close(file)
 
 
 # What takes a while, in steps: it yields what it waits for, and is sent the messages that came.
@@ -156,6 +196,7 @@ class PlainProcess:
         finally:
             os.close(write_end)
         self._reaper = reaper
+        self._memory = FamilyMemory(self._process.pid, counts_itself=True)
         reaper.add(self._process.pid)
         self.end_signal: int | None = None
         # Without a pidfd (only Linux has them), the caller notices the end at its next check.
@@ -186,12 +227,13 @@ class PlainProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._reaper.remove(self._process.pid)
+        self._memory.close()
         if self.end_signal is not None:
             os.close(self.end_signal)
 
     def memory_bytes(self) -> int:
         """See `FunctionProcess.memory_bytes`."""
-        return count_memory_bytes(self._process.pid)
+        return self._memory.count_bytes()
 
 
 class ExecutionEnvironment(Protocol):

@@ -29,6 +29,11 @@ HTTPS_PORTS = (443, "443", "https")
 _READ_BYTES = 256 * 1024
 # The compiled module gives this header as a number.
 _DEADLINE = "Lambda-Runtime-Deadline-Ms"
+# The cloud's answer to a response; another one is parsed.
+_ACCEPTED = (
+    b"HTTP/1.1 202 Accepted\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n"
+    b'{"status":"OK"}'
+)
 
 
 def lead_to_the_cloud(endpoint_url: str) -> None:
@@ -99,6 +104,7 @@ class RuntimeClient(ModuleType):
         super().__init__("runtime_client")
         self._address = address
         self._socket: socket.socket | None = None
+        self._next = self._head("GET", "invocation/next") + b"\r\n"
         self._unsent = b""
         self._received = b""
 
@@ -107,11 +113,15 @@ class RuntimeClient(ModuleType):
 
     def next(self) -> tuple[bytes, dict[str, Any]]:
         """Return the next invocation: its payload, and the headers. Raises RuntimeError when the cloud is gone."""
-        answers = 2 if self._unsent else 1
-        self._send(self._unsent + self._head("GET", "invocation/next") + b"\r\n")
+        has_posted = bool(self._unsent)
+        self._send(self._unsent + self._next)
         self._unsent = b""
-        for _ in range(answers - 1):
-            self._receive()
+        if has_posted:
+            self._received += self._read()
+            if self._received.startswith(_ACCEPTED):
+                self._received = self._received[len(_ACCEPTED) :]
+            else:
+                self._receive()
         status, headers, body = self._receive()
         if status != "200":
             raise RuntimeError(f"Failed to get next. HTTP Response code: {status}")

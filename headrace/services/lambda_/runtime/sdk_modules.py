@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 FOLDER_VARIABLE = "HEADRACE_NODE_CACHE"
 _SCOPE = "@aws-sdk/"
+# Version 2 of the SDK, one package, which the runtimes before nodejs18.x contain.
+_VERSION_2 = "aws-sdk"
 # The packages of this scope that Lambda's runtimes contain. Libraries try to load others, such as signers in C, and
 # work without them.
 _BROUGHT = (
@@ -45,7 +47,7 @@ def find_sdk_folder() -> Path:
 def is_brought(package: str) -> bool:
     """Whether Lambda's runtimes contain a package, judging by its name."""
     name = package.removeprefix(_SCOPE)
-    return (
+    return package == _VERSION_2 or (
         name != package
         and name.startswith(_BROUGHT)
         and len(name) <= _LONGEST_NAME
@@ -75,12 +77,13 @@ def _install(package: str, folder: Path) -> str:
         package,
         folder,
     )
+    major = 2 if package == _VERSION_2 else 3
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder_made = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
     try:
         ran = subprocess.run(
             [npm, "install", "--prefix", str(folder_made), "--no-audit", "--no-fund", "--ignore-scripts",
-             "--no-package-lock", "--loglevel=error", "--fetch-retries=1", f"{package}@3"],
+             "--no-package-lock", "--loglevel=error", "--fetch-retries=1", f"{package}@{major}"],
             cwd=folder_made,
             capture_output=True,
             text=True,

@@ -418,15 +418,46 @@ TYPES = [
 ]
 
 
-def _time_to_live(settings: dict[str, Any]) -> dict[str, Any] | None:
-    if "AttributeName" not in settings:
-        return None
+def _time_to_live(settings: dict[str, Any]) -> dict[str, Any]:
     enabled = settings["TimeToLiveStatus"] in ("ENABLED", "ENABLING")
-    return {"AttributeName": settings["AttributeName"], "Enabled": enabled}
+    return {"AttributeName": settings.get("AttributeName"), "Enabled": enabled}
+
+
+def _encryption(table: dict[str, Any]) -> dict[str, Any]:
+    settings: dict[str, Any] = table.get("SSEDescription", {})
+    if settings.get("Status") not in ("ENABLED", "ENABLING", "UPDATING"):
+        return {"SSEEnabled": False}
+    key = settings.get("KMSMasterKeyArn")
+    return {"SSEEnabled": True, "SSEType": settings["SSEType"], "KMSMasterKeyId": key}
+
+
+def _without_key(_: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return a template's encryption without its key, which a table answers by its ARN alone."""
+    return {name: value for name, value in settings.items() if name != "KMSMasterKeyId"}
+
+
+def _recovery(backups: dict[str, Any]) -> dict[str, Any]:
+    recovery: dict[str, Any] = backups.get("PointInTimeRecoveryDescription", {})
+    enabled = recovery.get("PointInTimeRecoveryStatus") == "ENABLED"
+    days = recovery.get("RecoveryPeriodInDays")
+    return {"PointInTimeRecoveryEnabled": enabled, "RecoveryPeriodInDays": days}
+
+
+def _changes_to(destinations: list[dict[str, Any]]) -> dict[str, Any] | None:
+    return next((d for d in destinations if d["DestinationStatus"] in ("ENABLING", "ACTIVE")), None)
+
+
+def _capacity(table: dict[str, Any]) -> dict[str, Any] | None:
+    # DescribeTable answers zeros for a table on demand; such a table has no such property.
+    return None if _billing(table) == "PAY_PER_REQUEST" else table.get("ProvisionedThroughput")
 
 
 def _billing(table: dict[str, Any]) -> str:
     return str(table.get("BillingModeSummary", {}).get("BillingMode", "PROVISIONED"))
+
+
+def _read(operation: str, at: str, properties: Mapping[str, Any], **more: Any) -> ReadCall:
+    return ReadCall(operation, {"TableName": "@id"}, at, properties, **more)
 
 
 READINGS = (
@@ -434,22 +465,32 @@ READINGS = (
         "AWS::DynamoDB::Table",
         "dynamodb",
         (
-            ReadCall(
+            _read(
                 "DescribeTable",
-                {"TableName": "@id"},
                 "Table",
                 same(
                     "AttributeDefinitions DeletionProtectionEnabled "
                     "GlobalSecondaryIndexes KeySchema LocalSecondaryIndexes "
-                    "ProvisionedThroughput StreamSpecification TableName",
+                    "StreamSpecification TableName WarmThroughput",
                     BillingMode=_billing,
+                    ProvisionedThroughput=_capacity,
                 ),
             ),
-            ReadCall(
+            _read("DescribeTable", "Table", {"SSESpecification": _encryption}, turn=_without_key),
+            _read(
                 "DescribeTimeToLive",
-                {"TableName": "@id"},
                 "TimeToLiveDescription",
                 {"TimeToLiveSpecification": _time_to_live},
+            ),
+            _read(
+                "DescribeContinuousBackups",
+                "ContinuousBackupsDescription",
+                {"PointInTimeRecoverySpecification": _recovery},
+            ),
+            _read(
+                "DescribeKinesisStreamingDestination",
+                "KinesisDataStreamDestinations",
+                {"KinesisStreamSpecification": _changes_to},
             ),
         ),
         {"Arn": "TableArn", "StreamArn": "LatestStreamArn"},

@@ -344,7 +344,18 @@ READINGS = (
                     "MemorySize PackageType Role Runtime Timeout TracingConfig",
                     KmsKeyArn="KMSKeyArn",
                     Layers=each_of("Layers", "Arn"),
+                    SnapStartResponse="SnapStart",
                 ),
+            ),
+            ReadCall(
+                "GetFunctionRecursionConfig",
+                {"FunctionName": "@id"},
+                properties=same("RecursiveLoop"),
+            ),
+            ReadCall(
+                "GetRuntimeManagementConfig",
+                {"FunctionName": "@id"},
+                properties={"RuntimeManagementConfig": "."},
             ),
             ReadCall(
                 "GetFunctionConcurrency",

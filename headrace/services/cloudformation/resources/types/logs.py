@@ -204,7 +204,7 @@ READINGS = (
                     LogGroupName="logGroupName",
                     RetentionInDays="retentionInDays",
                     KmsKeyId="kmsKeyId",
-                    LogGroupClass="logGroupClass",
+                    LogGroupClass=lambda group: group.get("logGroupClass", "STANDARD"),
                 ),
             ),
         ),

@@ -400,11 +400,6 @@ DECLARED = [
 
 # Property -> the call that reads it, its place in the answer, and the error code that means that it is not set.
 _READ = {
-    "BucketEncryption": (
-        "GetBucketEncryption",
-        "ServerSideEncryptionConfiguration",
-        "ServerSideEncryptionConfigurationNotFoundError",
-    ),
     "VersioningConfiguration": ("GetBucketVersioning", ".", ""),
     "PublicAccessBlockConfiguration": (
         "GetPublicAccessBlock",
@@ -457,12 +452,29 @@ def _setting(name: str) -> ReadCall:
     )
 
 
+def _shown_encryption(rules: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a bucket's encryption in a template's form."""
+    default = "ApplyServerSideEncryptionByDefault"
+    renamed = [
+        {("ServerSideEncryptionByDefault" if k == default else k): v for k, v in rule.items()}
+        for rule in rules
+    ]
+    return {"ServerSideEncryptionConfiguration": renamed}
+
+
 READINGS = (
     ReadingRules(
         "AWS::S3::Bucket",
         "s3",
         (
             ReadCall("GetBucketLocation", {"Bucket": "@id"}, properties={"BucketName": "@id"}),
+            ReadCall(
+                "GetBucketEncryption",
+                {"Bucket": "@id"},
+                "ServerSideEncryptionConfiguration.Rules",
+                {"BucketEncryption": _shown_encryption},
+                unset=("ServerSideEncryptionConfigurationNotFoundError",),
+            ),
             *(_setting(name) for name in _READ),
         ),
         made=bucket_made,

@@ -437,7 +437,8 @@ READINGS = (
                 {"TopicArn": "@id"},
                 "Attributes",
                 same(
-                    "ContentBasedDeduplication DisplayName FifoTopic KmsMasterKeyId",
+                    "ContentBasedDeduplication DisplayName KmsMasterKeyId SignatureVersion TracingConfig",
+                    FifoTopic=lambda topic: topic.get("FifoTopic", "false"),
                     TopicName=last_of("TopicArn"),
                 ),
             ),

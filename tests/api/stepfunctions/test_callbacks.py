@@ -1,0 +1,83 @@
+"""Callbacks: what a machine sends by an SDK integration resumes the machine that waits for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.cloud import ACCOUNT, InProcessCloud
+from tests.support.server import wait_until
+
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/r"
+SDK = "arn:aws:states:::aws-sdk"
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
+    with InProcessCloud(tmp_path_factory.mktemp("callbacks") / "data") as cloud:
+        yield cloud
+
+
+def make(cloud: InProcessCloud, name: str, state: dict[str, Any]) -> str:
+    definition = {"StartAt": "A", "States": {"A": {"Type": "Task", "End": True, **state}}}
+    answer = cloud.client("stepfunctions").create_state_machine(
+        name=name, definition=json.dumps(definition), roleArn=ROLE
+    )
+    return str(answer["stateMachineArn"])
+
+
+def run(cloud: InProcessCloud, machine: str) -> dict[str, Any]:
+    """Run a machine to its end."""
+    states = cloud.client("stepfunctions")
+    execution = states.start_execution(stateMachineArn=machine, input="{}")["executionArn"]
+
+    def described() -> dict[str, Any]:
+        return states.describe_execution(executionArn=execution)
+
+    wait_until(lambda: described()["status"] != "RUNNING", within_s=30, what="its end")
+    return described()
+
+
+@pytest.mark.parametrize("output", [{"ok": True}, [1, {"a": "ä"}], '{"ok": true}', '"text"'])
+def test_an_object_for_a_text_is_sent_as_its_json(cloud: InProcessCloud, output: Any):
+    name = f"n{abs(hash(str(output)))}"
+    child = make(
+        cloud,
+        f"{name}-child",
+        {
+            "Resource": f"{SDK}:sfn:sendTaskSuccess",
+            "Parameters": {"TaskToken.$": "$.token", "Output": output},
+        },
+    )
+    parent = make(
+        cloud,
+        name,
+        {
+            "Resource": "arn:aws:states:::states:startExecution.waitForTaskToken",
+            "Parameters": {"StateMachineArn": child, "Input": {"token.$": "$$.Task.Token"}},
+            "TimeoutSeconds": 20,
+        },
+    )
+    ended = run(cloud, parent)
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+    expected = json.loads(output) if isinstance(output, str) else output
+    assert json.loads(ended["output"]) == expected
+
+
+def test_objects_in_lists_are_sent_as_their_json(cloud: InProcessCloud):
+    queue = cloud.client("sqs").create_queue(QueueName="bodies")["QueueUrl"]
+    entries = [{"Id": "a", "MessageBody": {"n": 1}}, {"Id": "b", "MessageBody": ["x"]}]
+    sending = make(
+        cloud,
+        "batch",
+        {
+            "Resource": f"{SDK}:sqs:sendMessageBatch",
+            "Parameters": {"QueueUrl": queue, "Entries": entries},
+        },
+    )
+    assert run(cloud, sending)["status"] == "SUCCEEDED"
+    messages = cloud.client("sqs").receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
+    assert sorted(each["Body"] for each in messages["Messages"]) == ['["x"]', '{"n":1}']
