@@ -50,12 +50,20 @@ PATHS = (
     "SendMessage",
 )
 LEAVES = ("state.py", "spark_versions.py", "extras.py", "errors.py", "limits.py")
-# Work of background workers and a timer, which is independent of the request.
+# Work of background workers and a timer, which is independent of the request; some had other files before.
 BACKGROUND = frozenset({
+    ("adapters/telemetry.py", "ServiceMetrics.step"),
     ("aws/server/server.py", "Server._look_regularly"),
     ("aws/server.py", "Server._look_regularly"),
     ("dashboard/sampler.py", "Sampler.step"),
+    ("fallback/log_retention.py", "LogRetention.step"),
+    ("services/dynamodb/patches.py", "ItemExpiry.step"),
     ("services/emr/backend.py", "Announcer.step"),
+    ("services/kinesis/metrics.py", "MinuteMetrics.step"),
+    ("services/kinesis/resharding.py", "Retention.step"),
+    ("services/kinesis/shards/retention.py", "Retention.step"),
+    ("services/lambda_/invocations/pools.py", "Pools.step"),
+    ("services/logs/patches.py", "LogRetention.step"),
     ("spark_submit/history.py", "EventLogBounds.step"),
 })  # fmt: skip
 ROLE = "arn:aws:iam::000000000000:role/r"

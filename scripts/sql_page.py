@@ -19,6 +19,7 @@ from headrace.sql.inference import GlueTable, Nothing, Schema
 from headrace.sql.kinesis_analytics import import_application
 from headrace.sql.parsing import parse
 from headrace.sql.plan import KINESIS_ANALYTICS, KSQL
+from headrace.sql.pyspark_job import compile_script
 from headrace.sql.types import Function, Place, SqlError, result_word, signature
 from scripts.sql_published import Outcome, outcomes
 
@@ -131,6 +132,15 @@ def _row(file: str, facts: list[Outcome]) -> str:
 
 def _imported(special: dict[str, Any]) -> str:
     """Return what comes of the import of an application whose input, schema or output has `special` parts."""
+    try:
+        read_script(import_special(special), KINESIS_ANALYTICS)
+    except SqlError as error:
+        return f"refused: {error.message}"
+    return "runs"
+
+
+def import_special(special: dict[str, Any]) -> str:
+    """Return the SQL of an application whose input, schema or output has `special` parts; raises SqlError."""
     schema = special.get("InputSchema", {})
     format_ = {
         "RecordFormatType": "JSON",
@@ -153,11 +163,7 @@ def _imported(special: dict[str, Any]) -> str:
         "InputDescriptions": [source],
         "OutputDescriptions": [{"Name": "d", **output}],
     }
-    try:
-        read_script(import_application({"ApplicationDetail": description}), KINESIS_ANALYTICS)
-    except SqlError as error:
-        return f"refused: {error.message}"
-    return "runs"
+    return import_application({"ApplicationDetail": description})
 
 
 class _Outside(Nothing):
@@ -184,6 +190,8 @@ def _outcome(setup: str, text: str, dialect: str) -> str:
     try:
         for statement in parse(text, analysis.words):
             analysis.take(statement)
+        if analysis.queries:
+            compile_script(analysis.script(), "An example.")
     except SqlError as error:
         return (
             "at the prompt" if "is for the prompt" in error.message else f"refused: {error.message}"

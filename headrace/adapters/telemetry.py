@@ -107,11 +107,11 @@ class MetricQueue:
 
     def put(self, metrics: Sequence[Metric], *, account: str, region: str) -> None:
         """See `MetricSink.put`."""
-        if self._watch is not None:
-            self._watch(metrics, account, region)
         for namespace in dict.fromkeys(metric.namespace for metric in metrics):
             group = [metric for metric in metrics if metric.namespace == namespace]
             self._backlog.put((account, region, namespace), group)
+        if self._watch is not None:
+            self._watch(metrics, account, region)
 
     def step(self) -> float:
         """Send the queued items, if sending is allowed."""

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.options import client, endpoint_option, explain, fail, split_s3_url
-from headrace.cli.stream_names import explain_stream_errors
-from headrace.cli.submit import submit
+from headrace.cli.stream_names import explain_stream
 
 if TYPE_CHECKING:
     from headrace.sql.analysis import Analysis
@@ -307,6 +306,8 @@ def run(
 
     A stream that a query writes to and that is not there is made, on demand; so are those of late rows and errors.
     """
+    from headrace.cli.submit import submit
+
     reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
     script = _read(queries, dialect, **reach)
     _warn(script)
@@ -358,12 +359,26 @@ def _prepare_cloud(
 ) -> None:
     """Make the streams that the queries write; ends the command if they lack streams to read, or cannot go on."""
     kinesis = client("kinesis", **reach)
-    for stream in _sources(script):
-        with explain_stream_errors(kinesis, stream):
-            kinesis.describe_stream_summary(StreamName=stream)
+    _check_sources(script, kinesis)
     _check_progress(script, checkpoint, client("s3", **reach))
     for stream in (*_targets(script), *([errors] if errors else ())):
         _make_stream(kinesis, stream)
+
+
+def _check_sources(script: Script, kinesis: Any) -> None:
+    """End the command if streams that the queries read are not there, with a sentence for each."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    problems: list[str] = []
+    for stream in _sources(script):
+        try:
+            kinesis.describe_stream_summary(StreamName=stream)
+        except kinesis.exceptions.ResourceNotFoundException as error:
+            problems.append(explain_stream(error, kinesis, stream).message)
+        except (BotoCoreError, ClientError) as error:
+            raise explain(error) from error
+    if problems:
+        raise fail("\n".join(problems))
 
 
 def _unpacking_options(packages: Path) -> dict[str, Any]:

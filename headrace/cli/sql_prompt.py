@@ -12,15 +12,12 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli.options import client, client_options, error_text, explain, fail, split_s3_url
 from headrace.cli.stream_names import stream_names, suggest_stream
-from headrace.client import ConsumerGroup, GroupError, MemoryLeaseStore
-from headrace.client import Record as KinesisRecord
-from headrace.client.aggregation import disaggregate
 from headrace.core.evaluation import POOL, Engine, TooMuch
 from headrace.core.extras import install_command
 from headrace.sql.analysis import Analysis
@@ -32,6 +29,10 @@ from headrace.sql.types import OwnFunction, Place, SqlError
 from headrace.sql.values import TooLarge
 from headrace.sql.views import LocalFiles, S3Files, View, ViewError
 
+if TYPE_CHECKING:
+    from headrace.client import Record as KinesisRecord
+
+# What reads streams comes with the first query: the prompt is there before.
 HISTORY = Path("~/.headrace_sql_history")
 _WAIT_S = 0.2
 
@@ -109,6 +110,8 @@ def answer(session: Session, text: str) -> None:
     """Show what `text` gives; raises ClickException with what is wrong."""
     from botocore.exceptions import BotoCoreError, ClientError
 
+    from headrace.client import GroupError
+
     try:
         for line in session.answer(text):
             click.echo(line)
@@ -126,6 +129,8 @@ def read_streams(
     streams: Sequence[str], options: dict[str, Any]
 ) -> Iterator[list[tuple[str, Record]]]:
     """Return the records of streams from the oldest on, by their arrival in each part; an empty part at the end."""
+    from headrace.client import ConsumerGroup, MemoryLeaseStore
+
     with contextlib.ExitStack() as stack:
         groups = [
             stack.enter_context(
@@ -315,6 +320,8 @@ def _oldest(kinesis: Any, stream: str) -> list[bytes]:
 
 def _of_shard(kinesis: Any, stream: str, shard: str, count: int) -> Iterator[bytes]:
     """Return the data of a shard's oldest records, those inside of aggregates too."""
+    from headrace.client.aggregation import disaggregate
+
     answer = kinesis.get_shard_iterator(
         StreamName=stream, ShardId=shard, ShardIteratorType="TRIM_HORIZON"
     )

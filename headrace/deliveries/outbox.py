@@ -20,8 +20,7 @@ from headrace.core.ports import CallerIdentity
 from headrace.core.values import iso_of
 from headrace.deliveries.targets import HttpCall, is_final, send
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.engine import DeliveryRows
-from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, RowKey
+from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, DeliveryRows, RowKey
 
 log = logging.getLogger(__name__)
 

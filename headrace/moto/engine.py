@@ -15,11 +15,12 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
-from headrace.aws.protocols.moto_imports import IMPORTING, load_moto
+from headrace.aws.protocols.codec_moto import moto_request, without_controls
+from headrace.aws.protocols.moto_imports import IMPORTING
 from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.clock import Clock
@@ -28,14 +29,14 @@ from headrace.moto.current_cloud import ANSWERS_CLIENT, CURRENT, NOTHING, Connec
 from headrace.moto.in_process import ANSWERED, LONG_POLLS, InProcessCalls, wait_for_messages
 from headrace.moto.memory import MotoMemory, account_of
 from headrace.moto.patches.core import new_request_id
-from headrace.moto.patching import Patches, patch_at_start, watch_imports
+from headrace.moto.patching import Patches, start_empty
 from headrace.moto.requests.checks import AnswerWithoutMoto, CheckStrictly, Kind
 from headrace.moto.requests.preparation import (
     PROFILES,
     Preparation,
     PreparedRequest,
+    method_for,
     operation_of,
-    run_entry,
     service_of,
 )
 from headrace.moto.requests.quick import (
@@ -48,61 +49,14 @@ from headrace.moto.requests.quick import (
 )
 from headrace.moto.requests.refusals import error_response, find_missing_action, refusal
 from headrace.moto.storage import pickles
-from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, Rows
+from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, DeliveryRows
 from headrace.moto.storage.storage import Entry, MotoStorage
 from headrace.store.database import Database
-
-
-def start_empty(patches: Patches) -> None:
-    """Import and patch moto, and empty it. The caller holds moto's lock and the import lock."""
-    watch_imports(patches)
-    load_moto()
-    patch_at_start(patches)
-    from moto.core.base_backend import AccountSpecificBackend, BackendDict
-    from moto.core.config import default_user_config
-
-    # AWS managed policies (AdministratorAccess, ...) exist from the start, as on AWS.
-    iam: Any = cast("Any", default_user_config)["iam"]
-    iam["load_aws_managed_policies"] = True
-    accounts: Any = AccountSpecificBackend
-    accounts._generate_regions = _regions  # noqa: SLF001 - botocore's list lacks regions that AWS has since
-    backends: Any = BackendDict
-    for instance in list(backends._instances):  # noqa: SLF001 - moto's own reset creates all of them first
-        instance.clear()
-    backends._instances.clear()  # noqa: SLF001
-
-
-def _regions(backends: Any, service: str) -> list[str]:
-    """Return all regions of a service, in every partition; those of EC2 too, which every region has."""
-    session = backends.get_session()
-    return [
-        region
-        for partition in session.get_available_partitions()
-        for region in sorted(
-            {
-                *session.get_available_regions(service, partition_name=partition),
-                *session.get_available_regions("ec2", partition_name=partition),
-            }
-        )
-    ]
-
 
 log = logging.getLogger(__name__)
 
 # How long a call waits for loading, or for another call, before it gets a retryable error.
 LONGEST_WAIT_S = 50.0
-
-
-class DeliveryRows(Rows):
-    """The stored deliveries of moto's services, which are in memory as a whole."""
-
-    def clear(self) -> None:
-        """Remove all, before another cloud's are loaded."""
-        raise NotImplementedError
-
-    def listen(self, arrived: Callable[[], None]) -> None:
-        """Call `arrived`, and nothing else, whenever there is a new delivery."""
-        raise NotImplementedError
 
 
 class _Owner:
@@ -114,6 +68,47 @@ class _Owner:
 def _note_changed(package: str) -> None:
     for one in pickles.packages_changed_with(package):
         CHANGES.service(one)
+
+
+def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
+    """Run a request in moto's function for it, with the random numbers of its seed.
+
+    Raises AwsError, and what moto raises.
+    """
+    from moto.moto_api._internal import mock_random
+    from werkzeug.exceptions import HTTPException
+
+    url, _, query = entry.url.partition("?")
+    method = method_for(url)
+    assert method is not None
+    # moto builds URLs, such as queue URLs, from the request's host: they must lead to this cloud.
+    path = url.partition("://")[2].partition("/")[2]
+    request = moto_request(
+        entry.method, endpoint_host, f"/{path}", query, entry.headers, entry.body
+    )
+    mock_random.seed(entry.seed)
+    try:
+        status, headers, body = method[1](request, request.raw_url, request.headers)
+    except HTTPException as error:
+        status = error.code or 500
+        headers, body = dict(error.get_headers()), error.get_body()
+    except NotImplementedError as error:
+        raise AwsError(
+            "UnknownOperationException", f"moto does not implement {error}", 501
+        ) from error
+    kept = {str(k): str(v) for k, v in headers.items() if k.lower() != "content-length"}
+    kind = str(headers.get("Content-Type") or headers.get("content-type") or "")
+    asked = str(request.headers.get("Content-Type") or "").partition(";")[0]
+    if kind in ("", "application/json") and asked.startswith("application/x-amz-json-"):
+        # moto gives some services' answers another type, or none; AWS's is the protocol's.
+        kind = asked
+        kept = {k: v for k, v in kept.items() if k.lower() != "content-type"}
+        kept["Content-Type"] = kind
+    return HttpResponse(
+        int(status),
+        list(kept.items()),
+        without_controls(body.encode() if isinstance(body, str) else bytes(body or b""), kind),
+    )
 
 
 class MotoEngine:
@@ -356,7 +351,7 @@ class MotoEngine:
             return None
         request_id = new_request_id()
         try:
-            body = quick.answer(QuickRequest(call, request.body, request_id, self._seed))
+            body = quick.answer(QuickRequest(call, request.body, request_id, self._ids))
         except NotPlain:
             return None
         except AwsError:
@@ -370,9 +365,6 @@ class MotoEngine:
                 entry = self._preparation.entry_of(request, quick.service) if made else None
                 self._save(entry, with_services=False, frees=quick.frees)
         return response_of(quick, body, request_id, call.now_ms)
-
-    def _seed(self) -> int:
-        return int.from_bytes(self._ids.bytes(8), "big") >> 1
 
     def _require(self) -> None:
         """Warm up. Raises AwsError, whatever the reason, so that the caller gets it as a message."""

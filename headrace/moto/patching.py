@@ -2,6 +2,8 @@
 
 moto imports most of its modules on first use, and so do these patches what they change.
 
+Starts moto, patched and empty.
+
 Updates resources of moto's from the members of a request, and removes what a failed creation leaves.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -19,9 +21,11 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from botocore import xform_name
+
+from headrace.aws.protocols.moto_imports import load_moto
 
 Patch = Callable[[Any], None]
 
@@ -182,3 +186,37 @@ def create_wholly(backend: Any, method: str, held: str) -> None:
             raise
 
     setattr(backend, method, create_whole)
+
+
+def start_empty(patches: Patches) -> None:
+    """Import and patch moto, and empty it. The caller holds moto's lock and the import lock."""
+    watch_imports(patches)
+    load_moto()
+    patch_at_start(patches)
+    from moto.core.base_backend import AccountSpecificBackend, BackendDict
+    from moto.core.config import default_user_config
+
+    # AWS managed policies (AdministratorAccess, ...) exist from the start, as on AWS.
+    iam: Any = cast("Any", default_user_config)["iam"]
+    iam["load_aws_managed_policies"] = True
+    accounts: Any = AccountSpecificBackend
+    accounts._generate_regions = _regions  # noqa: SLF001 - botocore's list lacks regions that AWS has since
+    backends: Any = BackendDict
+    for instance in list(backends._instances):  # noqa: SLF001 - moto's own reset creates all of them first
+        instance.clear()
+    backends._instances.clear()  # noqa: SLF001
+
+
+def _regions(backends: Any, service: str) -> list[str]:
+    """Return all regions of a service, in every partition; those of EC2 too, which every region has."""
+    session = backends.get_session()
+    return [
+        region
+        for partition in session.get_available_partitions()
+        for region in sorted(
+            {
+                *session.get_available_regions(service, partition_name=partition),
+                *session.get_available_regions("ec2", partition_name=partition),
+            }
+        )
+    ]

@@ -31,7 +31,6 @@ from urllib.parse import quote
 
 from headrace.core.clock import Clock
 from headrace.core.extras import minor_of
-from headrace.spark_submit.commands import require_utf8, utf8_environment
 from headrace.spark_submit.configuration import (
     EventLog,
     build_logging_file,
@@ -40,6 +39,7 @@ from headrace.spark_submit.configuration import (
 )
 from headrace.spark_submit.emr_releases import traits_of, version_at
 from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.job_environment import require_utf8, utf8_environment
 from headrace.spark_submit.logs import failure_cause, tail
 from headrace.spark_submit.process import STOP_GRACE_S, JobProcess
 from headrace.spark_submit.sparks import find_java, find_newest_spark_home

@@ -1,9 +1,7 @@
-"""A supervised job: its process, folders, environment and worker, from its start to its end with the cloud.
+"""A supervised job: its process and its worker, from its start to its end with the cloud.
 
 EMR's steps and bootstrap actions and EMR Serverless' job runs are such jobs. Their services handle the states, and
 interpret and store a job's end. The log `controller` in the job's folder, if there is one, records its events.
-
-Creates the folders and the environment variables that every job's process needs.
 
 Starts, wakes and stops the workers of jobs: one for each cluster or job run.
 """
@@ -11,7 +9,6 @@ Starts, wakes and stops the workers of jobs: one for each cluster or job run.
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import signal
 import threading
@@ -22,8 +19,7 @@ from typing import Generic, Protocol, TypeVar
 
 from headrace.core.clock import Clock
 from headrace.core.workers import Supervisor, Worker, WorkerHandle
-from headrace.spark_submit.access import MODE_VARIABLE, Command, JobContext
-from headrace.spark_submit.commands import utf8_environment
+from headrace.spark_submit.access import Command
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.logs import note_in
 from headrace.spark_submit.process import CANCEL_GRACE_S, POLL_S, STOP_GRACE_S, JobProcess
@@ -185,56 +181,6 @@ class SupervisedJob:
         code = self._process.exit_code
         self._process.kill()
         return code
-
-
-def make_folders(folder: Path) -> Path:
-    """Create the folders that a job's process needs below the job's folder; return its working directory."""
-    work = folder / "work"
-    work.mkdir(parents=True, exist_ok=True)
-    (folder / "tmp").mkdir(exist_ok=True)
-    return work
-
-
-def make_hdfs(cluster: Path) -> Path:
-    """Create the folder of a cluster's `hdfs:///`, with the folders that EMR's has; return it."""
-    for name in ("tmp", "user/hadoop"):
-        (cluster / "hdfs" / name).mkdir(parents=True, exist_ok=True)
-    return cluster / "hdfs"
-
-
-def job_environment(
-    context: JobContext,
-    folder: Path,
-    *,
-    account: str,
-    region: str,
-    role: str,
-    session: str,
-    policy: str = "",
-    policy_arns: tuple[str, ...] = (),
-) -> dict[str, str]:
-    """Return every job's environment: credentials, region and endpoint, and no secrets of the cloud's own environment.
-
-    `role` is the job's role in `JobCredentials`' form, `session` its session name, and the policies are the session
-    policies that limit the role for this job.
-    """
-    kept = {
-        name: os.environ[name]
-        for name in ("PATH", "HOME", "TZ", "JAVA_HOME", "USER", "LD_LIBRARY_PATH")
-        if name in os.environ
-    }
-    return {
-        "PATH": os.defpath,
-        **kept,
-        **utf8_environment(os.environ),
-        **context.credentials(account, role, session, policy, policy_arns),
-        "AWS_ENDPOINT_URL": context.endpoint_url(),
-        "AWS_REGION": region,
-        "AWS_DEFAULT_REGION": region,
-        "AWS_EC2_METADATA_DISABLED": "true",
-        **({MODE_VARIABLE: context.access.mode} if context.file_system else {}),
-        "TMPDIR": str(folder / "tmp"),
-    }
 
 
 class JobWorker(Worker, Protocol):

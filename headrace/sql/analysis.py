@@ -54,6 +54,43 @@ def read_script(text: str, dialect: str = KSQL) -> Script:
     return analysis.script()
 
 
+class _Index:
+    """Finds names of queries, and what a stream's readers write: in a text of many, each query asks for both."""
+
+    def __init__(self) -> None:
+        self._queries: list[QueryPlan] = []
+        self._count = 0
+        self._names: set[str] = set()
+        self._onward: dict[str, set[str]] = {}
+
+    def has(self, name: str, queries: list[QueryPlan]) -> bool:
+        """Return whether one of `queries` has a name, in any letter case."""
+        self._follow(queries)
+        return name.lower() in self._names
+
+    def streams_after(self, streams: set[str], queries: list[QueryPlan]) -> set[str]:
+        """Return `streams`, and what `queries` make of their rows, by way of others too."""
+        self._follow(queries)
+        reached, waiting = set(streams), list(streams)
+        while waiting:
+            further = self._onward.get(waiting.pop(), set[str]()) - reached
+            reached |= further
+            waiting += further
+        return reached
+
+    def _follow(self, queries: list[QueryPlan]) -> None:
+        """Take in what a list has more than before, or another list whole: queries are taken away by a new list."""
+        if queries is not self._queries:
+            self._queries, self._count, self._names, self._onward = queries, 0, set(), {}
+        for query in queries[self._count :]:
+            self._names.add(query.name.lower())
+            for source in query.inputs():
+                self._onward.setdefault(_stream_of(source.relation), set()).update(
+                    _written_by(query)
+                )
+        self._count = len(queries)
+
+
 @dataclass
 class Analysis:
     """A script that grows statement by statement. For one thread.
@@ -70,6 +107,7 @@ class Analysis:
     declared: dict[str, CreateSource] = field(default_factory=dict[str, CreateSource])
     queries: list[QueryPlan] = field(default_factory=list[QueryPlan])
     settings: dict[str, str] = field(default_factory=dict[str, str])
+    _index: _Index = field(default_factory=_Index)
 
     def script(self) -> Script:
         """Return what has been taken so far."""
@@ -314,25 +352,14 @@ class Analysis:
             )
         if replaces:
             self.queries = [q for q in self.queries if q.name.lower() != plan.name.lower()]
-        if any(query.name.lower() == plan.name.lower() for query in self.queries):
+        if self._index.has(plan.name, self.queries):
             raise SqlError(f"two queries are called {plan.name}", plan.place)
         self._take_query(plan)
 
     def _take_query(self, plan: QueryPlan) -> None:
         """Add a query; refuse one that reads, by way of others, what it writes: its rows would go round for ever."""
         plan = self._with_late(plan)
-        written = {_stream_of(plan.target), plan.late} - {""}
-        reached, queries = set(written), [*self.queries, plan]
-        while True:
-            further = {
-                stream
-                for query in queries
-                if reached & {_stream_of(source.relation) for source in query.inputs()}
-                for stream in {_stream_of(query.target), query.late} - {""}
-            }
-            if further <= reached:
-                break
-            reached |= further
+        reached = self._index.streams_after(_written_by(plan), self.queries)
         if reached & {_stream_of(source.relation) for source in plan.inputs()}:
             raise SqlError(f"{plan.name} would read what it writes", plan.place)
         if ERRORS in self.settings:
@@ -440,3 +467,7 @@ def _check_written(relation: Relation, place: Place) -> None:
 def _stream_of(relation: Relation | None) -> str:
     """Return where a relation's rows are: its stream, or its own name; empty for a query whose rows are shown."""
     return "" if relation is None else relation.stream or f"in-application {relation.name.lower()}"
+
+
+def _written_by(query: QueryPlan) -> set[str]:
+    return {_stream_of(query.target), query.late} - {""}

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from headrace.sql.java_numbers import BLANKS, cast_double, read_decimal, read_whole
 from headrace.sql.operators import EPOCH, moment
 from headrace.sql.types import TIME, TIMESTAMP, SqlType
 
@@ -68,7 +69,7 @@ def cast(value: Any, type_: SqlType) -> Any:  # noqa: C901 - one case for each t
         case "INT" | "BIGINT":
             return _whole(value, _BOUNDS[type_.name])
         case "DOUBLE":
-            return float(value.strip()) if isinstance(value, str) else float(value)
+            return cast_double(value) if isinstance(value, str) else float(value)
         case "DECIMAL":
             return decimal(value, type_)
         case "TIMESTAMP":
@@ -108,16 +109,18 @@ def _boolean(value: Any) -> bool | None:
 
 
 def _whole(value: Any, bound: int) -> int | None:
-    number: Any = Decimal(value.strip()) if isinstance(value, str) else value
-    whole = int(number)
-    return whole if -bound <= whole < bound else None
+    whole = read_whole(value.strip(BLANKS)) if isinstance(value, str) else int(value)
+    return whole if whole is not None and -bound <= whole < bound else None
 
 
 def decimal(value: Any, type_: SqlType) -> Decimal | None:
     """Return a number as a DECIMAL of that many digits; None if it has more."""
     precision, scale = type_.digits
+    number = read_decimal(str(value).strip(BLANKS))
+    if number is None:
+        return None
     try:
-        number = Decimal(str(value).strip()).quantize(
+        number = number.quantize(
             Decimal(1).scaleb(-scale), rounding="ROUND_HALF_UP", context=MANY_DIGITS
         )
     except InvalidOperation:

@@ -86,15 +86,17 @@ class Fold:
         self._count = 0
         self._taken: dict[str, int] = {}
         self._is_in_batch = False
+        # While a query's rows, which come in one micro-batch, go on: what has taken some of them.
+        self._touched: list[RunningQuery] | None = None
 
     def take_batch(self, records: Iterable[tuple[str, Record]]) -> None:
         """Take `records`, pairs of a stream and a record, as one micro-batch of every query that reads them."""
         self._is_in_batch = True
         for stream, record in records:
             self.take(stream, record)
-        self._is_in_batch = False
         for running in self._running:
             self._emit(running, running.end_batch())
+        self._is_in_batch = False
 
     def settle(self) -> None:
         """Close what is over after the last micro-batch."""
@@ -126,13 +128,22 @@ class Fold:
         for running, side in self._readers.get(relation.name, ()):
             late = running.late
             self._emit(running, running.take(side, row))
-            if not self._is_in_batch and (not is_part(relation) or len(running.chain) == 1):
-                self._settle(running)
+            if not is_part(relation) or len(running.chain) == 1:
+                self._touch(running)
             self.late[owner_of(running.query.name)] += running.late - late
             for late in running.late_rows:
                 columns = {**late.columns, "_query": owner_of(running.query.name)}
                 self._put_aside(running.query.late, replace(late, columns=columns))
             running.late_rows.clear()
+
+    def _touch(self, running: RunningQuery) -> None:
+        """Settle a query that has taken a row, with the other rows of its micro-batch if there are such."""
+        if self._is_in_batch:
+            return
+        if self._touched is None:
+            self._settle(running)
+        elif running not in self._touched:
+            self._touched.append(running)
 
     def _settle(self, running: RunningQuery) -> None:
         if len(running.chain) == 1:
@@ -150,7 +161,14 @@ class Fold:
             self.take(stream, Record({**result.columns}, row.key, row.time))
 
     def _emit(self, running: RunningQuery, rows: Iterable[Row]) -> None:
-        query = running.query
+        outer, touched = self._touched, list[RunningQuery]()
+        self._touched = touched
+        self._give(running.query, rows)
+        self._touched = outer
+        for reader in touched:
+            self._touch(reader)
+
+    def _give(self, query: QueryPlan, rows: Iterable[Row]) -> None:
         for row in rows:
             if query.limit is not None and len(self.results[query.name]) >= query.limit:
                 return

@@ -49,6 +49,7 @@ class _Compiler:
     def __init__(self, script: Script, title: str) -> None:
         # What a query's progress depends on is said of the whole query.
         self._whole = script
+        self._whole_by_name = {query.name: query for query in script.queries}
         script = self._script = take_chains_apart(script)
         self._title = title
         self._names = Names()
@@ -132,7 +133,7 @@ class _Compiler:
         return any(relation.format == "AVRO" for relation in relations)
 
     def _whole_of(self, query: QueryPlan) -> QueryPlan:
-        return next(one for one in self._whole.queries if one.name == query.name)
+        return self._whole_by_name[query.name]
 
     # Relations.
 

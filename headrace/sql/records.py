@@ -5,18 +5,22 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from headrace.sql import conversions
 from headrace.sql.avro import BAD, avro_decoder, avro_encoder
+from headrace.sql.java_numbers import OF_JSON, OF_LINES, read_decimal, read_double, read_whole
 from headrace.sql.operators import moment
 from headrace.sql.plan import Relation
 from headrace.sql.types import SqlType
 
+_DECODER = json.JSONDecoder()
 # A field may be as long as a record.
 csv.field_size_limit(1 << 25)
 
@@ -64,7 +68,7 @@ def read_record(relation: Relation, record: Record) -> Row | None:
     data = record.data
     if isinstance(data, bytes) and relation.format != "AVRO":
         data = data.decode("utf-8", "replace")
-    if relation.is_table and data in (None, "", "null", b"", b"null"):
+    if relation.is_table and _is_nothing(data):
         of_key = _key_values(relation, record.key)
         if None in of_key.values():
             # What it deletes is not known.
@@ -83,6 +87,11 @@ def read_record(relation: Relation, record: Record) -> Row | None:
     if time is None:
         return None
     return Row(columns, record.key, time, number=record.number, arrival=record.arrival)
+
+
+def _is_nothing(data: Any) -> bool:
+    text = data.decode("latin-1") if isinstance(data, bytes) else data
+    return text is None or (isinstance(text, str) and text.strip(" ") in ("", "null"))
 
 
 def _key_values(relation: Relation, key: str) -> dict[str, Any]:
@@ -157,7 +166,7 @@ def _columns(relation: Relation, data: Any) -> dict[str, Any]:
     if relation.format in ("JSON", "AVRO"):
         if relation.is_value:
             data = _object_of(relation, data)
-        fields = _as(dict, json.loads(data) if isinstance(data, str) else data)
+        fields = _as(dict, _read_json(data) if isinstance(data, str) else data)
         return {c.name: _json_value(fields.get(c.name), c.type) for c in relation.columns}
     if relation.format == "CSV":
         parts = _split_record(str(data), relation.delimiter)
@@ -196,7 +205,9 @@ def _json_value(value: Any, type_: Any) -> Any:
         return None
     match type_.name:
         case "STRING":
-            return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+            text = value if isinstance(value, str) else _json_text(value)
+            # Java has a question mark for half a character.
+            return text if text.isascii() else text.encode("utf-8", "replace").decode()
         case "BOOLEAN":
             fits = isinstance(value, bool)
         case "INT" | "BIGINT":
@@ -205,8 +216,11 @@ def _json_value(value: Any, type_: Any) -> Any:
                 isinstance(value, int) and not isinstance(value, bool) and -bound <= value < bound
             )
         case "DOUBLE":
+            value = OF_JSON.get(value, value) if isinstance(value, str) else value
             fits = isinstance(value, (int, float)) and not isinstance(value, bool)
             value = float(value) if fits else value
+        case "DECIMAL":
+            return _decimal(value if isinstance(value, str) else json.dumps(value), type_)
         case "BYTES":
             return base64.b64decode(_as(str, value), validate=True)
         case "TIMESTAMP" | "DATE" | "TIME":
@@ -226,6 +240,22 @@ def _json_value(value: Any, type_: Any) -> Any:
     if not fits:
         raise ValueError(value)
     return value
+
+
+def _read_json(text: str) -> Any:
+    """Return the first value of a text: what follows it is not read, by Spark and by ksqlDB."""
+    return _DECODER.raw_decode(text.lstrip(" \t\r\n"))[0]
+
+
+def _json_text(value: Any) -> str:
+    """Return a value as Spark has JSON for a STRING: with the words for no number of digits as texts."""
+    if isinstance(value, list):
+        return f"[{','.join(map(_json_text, cast(list[Any], value)))}]"
+    if isinstance(value, dict):
+        pairs = cast(dict[str, Any], value).items()
+        return f"{{{','.join(f'{json.dumps(key)}:{_json_text(one)}' for key, one in pairs)}}}"
+    text = json.dumps(value)
+    return f'"{text}"' if isinstance(value, float) and not math.isfinite(value) else text
 
 
 def _as(kind: type, value: Any) -> Any:
@@ -253,7 +283,28 @@ def _csv_value(text: str, type_: Any) -> Any:
         return None
     if type_.name in ("TIMESTAMP", "DATE", "TIME"):
         return conversions.read_written(text, type_)
-    value = conversions.cast(text, type_)
+    match type_.name:
+        case "BOOLEAN" if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        case "INT" | "BIGINT" if read_whole(text) is not None:
+            value = conversions.cast(text, type_)
+        case "DOUBLE":
+            value = read_double(text, OF_LINES)
+        case "DECIMAL":
+            value = _decimal(text, type_)
+        case "BOOLEAN" | "INT" | "BIGINT":
+            value = None
+        case _:
+            value = conversions.cast(text, type_)
+    if value is None:
+        raise ValueError(text)
+    return value
+
+
+def _decimal(text: str, type_: SqlType) -> Decimal:
+    """Return a DECIMAL; raises ValueError for a text that is none, or has more digits."""
+    number = read_decimal(text)
+    value = None if number is None else conversions.decimal(number, type_)
     if value is None:
         raise ValueError(text)
     return value

@@ -70,7 +70,13 @@ def inline(outer: Select, inner: Select) -> Select:
     plain = Select(
         outer.items, outer.source, where=outer.where, limit=outer.limit, place=outer.place
     )
-    if replace(outer, emit="") != plain or inner.distinct or inner.limit is not None or inner.emit:
+    if inner.distinct:
+        raise SqlError(
+            "a SELECT DISTINCT in FROM is not built: COUNT(DISTINCT value), or of several values "
+            "COUNT(DISTINCT STRUCT(a := .., b := ..)), counts each of a window once",
+            outer.source.place,
+        )
+    if replace(outer, emit="") != plain or inner.limit is not None or inner.emit:
         raise SqlError(
             "a SELECT in FROM is chosen and filtered from alone: give it a name by CREATE STREAM .. AS",
             outer.source.place,

@@ -28,7 +28,7 @@ from botocore.exceptions import ConnectionClosedError, EndpointConnectionError
 from botocore.httpsession import URLLib3Session
 
 from headrace.aws.calls.http import DROPPED, FileSlice, HttpRequest, HttpResponse
-from headrace.aws.server.answers import when_done
+from headrace.aws.server.server import when_done
 from headrace.cloud import Cloud
 from headrace.core.arn import is_account_id
 from headrace.moto.in_process import aws_response, http_request_of

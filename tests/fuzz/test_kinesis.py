@@ -20,7 +20,7 @@ from botocore import parsers
 from botocore.eventstream import EventStreamBuffer
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.server.answers import when_done
+from headrace.aws.server.server import when_done
 from tests.fuzz.requests import Known, Requests, cbor_ready, json_ready
 from tests.fuzz.upkeep import Caller, Upkeep
 from tests.support.cloud import InProcessCloud

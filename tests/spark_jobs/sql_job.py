@@ -95,11 +95,11 @@ def write_job(script: Script, batches: Sequence[Records], folder: Path) -> None:
 
 
 def run_job(
-    script: Script, batches: Sequence[Records], folder: Path
+    script: Script, batches: Sequence[Records], folder: Path, *, keeps_views: bool = True
 ) -> Callable[..., list[dict[str, Any]]]:
     """Run the compiled job, a micro-batch for each batch; return what reads a stream's rows."""
     write_job(script, batches, folder)
-    sql_on_files.run(folder)
+    sql_on_files.run(folder, keeps_views=keeps_views)
     return reader_of(folder)
 
 
@@ -122,11 +122,8 @@ def reader_of(folder: Path) -> Callable[..., list[dict[str, Any]]]:
 
     def read(stream: str, schemas: Sequence[tuple[str, str]] = ()) -> list[dict[str, Any]]:
         load = avro_decoder(dict(schemas)) if schemas else json.loads
-        files = sorted(
-            (folder / "out" / stream).rglob("*.parquet"), key=lambda file: file.stat().st_mtime_ns
-        )
-        records = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
-        values = [(load(row["data"]) or {}) | {"_key": row["partitionKey"]} for row in records]
+        records = sql_on_files.records_of(folder, stream)
+        values = [(load(data) or {}) | {"_key": key} for data, key in records]
         return [{k: v for k, v in value.items() if k != "_event_id"} for value in values]
 
     return read
@@ -161,6 +158,9 @@ def differences(
     result: dict[str, Any] = {}
     for query in script.queries:
         assert query.target is not None
+        if script.is_internal(query.target):
+            # Its rows are those of the query that reads it.
+            continue
         rows = [
             ({} if row.deleted else row.columns) | {"_key": row.key or "-"}
             for row in fold.results[query.name]
@@ -169,24 +169,18 @@ def differences(
             schemas = dict(query.target.schemas)
             encode, decode = avro_encoder(schemas[""]), avro_decoder(schemas)
             rows = [decode(encode(row)) | {"_key": row["_key"]} for row in rows]
-        of_job, of_fold = in_order(read(query.target.stream, query.target.schemas)), in_order(rows)
+        read_rows = read(query.target.stream or query.target.name, query.target.schemas)
+        of_job, of_fold = in_order(read_rows), in_order(rows)
         if query.late and query.corrects():
             # What its rows in time come by may be fewer micro-batches, which have fewer corrections.
-            of_job, of_fold = (
-                _latest(read(query.target.stream, query.target.schemas)),
-                _latest(rows),
-            )
+            of_job, of_fold = _latest(read_rows), _latest(rows)
         if of_job != of_fold:
             result[query.name] = (
                 [row for row in of_job if row not in of_fold],
                 [row for row in of_fold if row not in of_job],
             )
-        elif query.target.is_table:
-            latest = [
-                _latest(one) for one in (read(query.target.stream, query.target.schemas), rows)
-            ]
-            if latest[0] != latest[1]:
-                result[query.name] = "a key's changes are in another order"
+        elif query.target.is_table and _latest(read_rows) != _latest(rows):
+            result[query.name] = "a key's changes are in another order"
     return result
 
 

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import uuid
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,8 +18,27 @@ SCHEMA = (
 )
 
 
-def run(folder: Path, *arguments: str) -> None:
-    """Run the job with a file of each stream as a micro-batch, and end when all are read."""
+def records_of(folder: Path, stream: str) -> list[tuple[Any, str]]:
+    """Return the records that a job has put into a stream, in order: pairs of data, a text or bytes, and a key."""
+    files = sorted(
+        (folder / "out" / stream).rglob("*.json"), key=lambda one: one.stat().st_mtime_ns
+    )
+    return [
+        (bytes.fromhex(data[0]) if isinstance(data, list) else data, key)
+        for file in files
+        for data, key in json.loads(file.read_text(encoding="utf-8"))
+    ]
+
+
+def _text_of(data: Any) -> Any:
+    return data if isinstance(data, str) else [bytes(data).hex()]
+
+
+def run(folder: Path, *arguments: str, keeps_views: bool = True) -> None:
+    """Run the job with a file of each stream as a micro-batch, and end when all are read.
+
+    Without `keeps_views` tables have no stored state, whose files take most of a micro-batch's time.
+    """
     source = (folder / "job.py").read_text(encoding="utf-8")
     # Not by this module's name, which may be that of a program.
     job = ModuleType("sql_job")
@@ -30,10 +51,15 @@ def run(folder: Path, *arguments: str) -> None:
     def write_kinesis(
         frame: Any, _arguments: Any, stream: str, name: str, mode: str, progress: str
     ) -> Any:
-        def write(batch: Any, _batch_id: int) -> None:
-            # A folder of each query: Spark removes what another one has begun in its own.
-            out = folder / "out" / stream / name.replace(" ", "_")
-            batch.coalesce(1).write.mode("append").parquet(str(out))
+        def write(batch: Any, batch_id: int) -> None:
+            # Not by a job of Spark's, which costs more than the query. A repeated micro-batch writes its rows again.
+            rows = [[_text_of(row["data"]), row["partitionKey"]] for row in batch.collect()]
+            if rows:
+                out = folder / "out" / stream / name.replace(" ", "_")
+                out.mkdir(parents=True, exist_ok=True)
+                file = f"{batch_id}-{uuid.uuid4()}"
+                (out / file).write_text(json.dumps(rows), encoding="utf-8")
+                (out / file).rename(out / f"{file}.json")
 
         writer = frame.writeStream.queryName(name).outputMode(mode).foreachBatch(write)
         return writer.option("checkpointLocation", progress).trigger(availableNow=True).start()
@@ -46,6 +72,8 @@ def run(folder: Path, *arguments: str) -> None:
     job.__dict__.update(
         read_kinesis=read_kinesis, write_kinesis=write_kinesis, read_object=read_file
     )
+    if not keeps_views:
+        job.__dict__["keep_view"] = lambda *_: None
     job.__dict__["main"](
         [
             "--region",

@@ -13,8 +13,13 @@ from pyspark.sql import SparkSession
 
 from headrace.sql.analysis import read_script
 from headrace.sql.avro import avro_encoder
+from headrace.sql.functions import FUNCTIONS
+from headrace.sql.plan import KINESIS_ANALYTICS
+from headrace.sql.statements import Call, walk
+from tests.spark_jobs import test_sql_analytics as analytics
 from tests.spark_jobs.sql_job import differences, fold_of, in_order, run_job, run_job_on
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
+from tests.unit.sql import test_drifting_records as drift
 from tests.unit.sql import test_ksql_facts as ksql_facts
 from tests.unit.sql import test_ksql_lecture as lecture
 from tests.unit.sql import test_own_functions as own
@@ -70,6 +75,7 @@ CREATE STREAM times AS SELECT event_id, FROM_UNIXTIME(ROWTIME) AS a, TIMESTAMPTO
 CREATE STREAM exploded AS SELECT EXPLODE(tags) AS tag, origin FROM flights PARTITION BY carrier;
 CREATE STREAM side_by_side AS SELECT EXPLODE(tags) AS tag, origin, EXPLODE(GENERATE_SERIES(1, dep_delay - 1)) AS n FROM flights
   WHERE dep_delay < 5 OR dep_delay IS NULL;
+CREATE STREAM cubes AS SELECT event_id, CUBE_EXPLODE(ARRAY[origin, carrier]) AS c FROM flights;
 CREATE TABLE few AS SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier HAVING COUNT(*) < 2;
 CREATE STREAM keyed AS SELECT * FROM keyed_ticks;
 CREATE TABLE of_pairs AS SELECT * FROM pairs;
@@ -94,7 +100,10 @@ CREATE STREAM of_alone AS SELECT * FROM alone;
 CREATE STREAM of_avro AS SELECT *, ROWTIME AS ms, TO_BYTES('eA==', 'base64') AS bytes_of FROM binary;
 CREATE STREAM to_avro WITH (format = 'AVRO') AS SELECT * FROM binary WHERE id <> 'none';
 """
-TEXT = RELATIONS + QUERIES + own.FUNCTIONS + own.QUERIES + written.RELATIONS + written.QUERIES
+TEXT = (
+    f"{RELATIONS}{QUERIES}{own.FUNCTIONS}{own.QUERIES}{written.RELATIONS}{written.QUERIES}"
+    f"{drift.RELATIONS}{drift.QUERIES}"
+)
 
 
 def flight(event_id: str, minute: int, **fields: Any) -> tuple[str, str, Any]:
@@ -196,6 +205,7 @@ def build_records() -> list[tuple[Any, Any, Any]]:
         ("binary", "k", "text"),
         *(("calls", "k", one) for one in own.RECORDS),
         *written.build_records(),
+        *drift.build_records(),
     ]
 
 
@@ -243,6 +253,23 @@ def test_a_compiled_job_gives_the_same_rows_on_other_sparks(
     script, records = own.script_of(text), build()
     read = run_job_on(minor, script, [records], tmp_path)
     assert not differences(script, fold_of(script, [records]), read)
+
+
+def test_every_function_is_called_in_a_text_that_runs_on_every_spark() -> None:
+    scripts = (
+        own.script_of(TEXT),
+        read_script(ksql_facts.queries()),
+        read_script(analytics.TEXT, KINESIS_ANALYTICS),
+    )
+    called = {
+        part.name
+        for script in scripts
+        for query in script.queries
+        for expression in query.expressions()
+        for part in walk(expression)
+        if isinstance(part, Call)
+    }
+    assert not FUNCTIONS.keys() - called
 
 
 @pytest.mark.slow

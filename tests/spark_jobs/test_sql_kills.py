@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from headrace.sql import conversions
 from headrace.sql.analysis import read_script
 from headrace.sql.views import LocalFiles, View
+from scripts.spark_matrix import environment_of
 from tests.spark_jobs import sql_on_files
 from tests.spark_jobs.sql_job import fold_of, in_order, write_job
 
@@ -87,13 +87,13 @@ def plans_a_batch(folder: Path) -> bool:
     )
 
 
-def run_until(folder: Path, files: int | None) -> bool:
+def run_until(folder: Path, files: int | None, python: str) -> bool:
     """Run the job, and kill it when it has written so many more files; return whether it ended by itself."""
     before = files_in(folder)
     with (folder / "log").open("a") as log:
         process = subprocess.Popen(
-            [sys.executable, sql_on_files.__file__, str(folder)], stdout=log, stderr=log, start_new_session=True,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+            [python, sql_on_files.__file__, str(folder)], stdout=log, stderr=log, start_new_session=True,
+            env={**os.environ, "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"},
         )  # fmt: skip
         while process.poll() is None:
             now = files_in(folder)
@@ -109,27 +109,25 @@ def run_until(folder: Path, files: int | None) -> bool:
     return True
 
 
-def records_of(folder: Path, stream: str) -> list[dict[str, Any]]:
-    files = sorted((folder / "out" / stream).rglob("*.parquet"))
-    return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_each_row_comes_once_by_its_event_id(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("minor", "seed"), [("", 1), ("", 2), ("", 3), ("3.5", 4), ("3.5", 5), ("4.1", 6), ("4.1", 7)]
+)
+def test_each_row_comes_once_by_its_event_id(minor: str, seed: int, tmp_path: Path) -> None:
+    python = str(environment_of(minor).interpreter) if minor else sys.executable
     script, batches = read_script(TEXT), batches_of(seed)
     write_job(script, batches, tmp_path)
     draw = random.Random(seed)
     kills = 0
     # A whole run writes some hundreds of files.
-    while not run_until(tmp_path, draw.randrange(20, 200) if kills < KILLS else None):
+    while not run_until(tmp_path, draw.randrange(20, 200) if kills < KILLS else None, python):
         kills += 1
     fold = fold_of(script, batches)
     assert fold.aside["lates"]
     for stream in ("dear", "counts", "rises", "in_time", "met", "lates"):
         by_id: dict[str, Any] = {}
-        for record in records_of(tmp_path, stream):
-            value = json.loads(record["data"])
+        for data, _ in sql_on_files.records_of(tmp_path, stream):
+            value = json.loads(data)
             event_id = value.pop("_event_id")
             assert by_id.setdefault(event_id, value) == value
         rows = fold.aside[stream] if stream == "lates" else fold.results[stream]

@@ -151,9 +151,11 @@ def test_late_rows_are_the_same_ones_in_every_order(
     @given(batches())
     def check(parts: list[list[tuple[str, str, Any]]]) -> None:
         folder: Path = tmp_path_factory.mktemp("late")
-        read = run_job(script, parts, folder)
-        fold = fold_of(script, parts)
-        assert not differences(script, fold, read), parts
+        # Of drawn records none is bad, and what sorts those out would read each micro-batch once more.
+        drawn = script if parts == LATE else replace(script, errors="")
+        read = run_job(drawn, parts, folder, keeps_views=False)
+        fold = fold_of(drawn, parts)
+        assert not differences(drawn, fold, read), parts
         aside = [row.columns | {"_key": row.key} for row in fold.aside["lates"]]
         assert in_order(read("lates")) == in_order(aside), parts
         if parts == LATE:

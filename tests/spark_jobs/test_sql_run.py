@@ -103,6 +103,13 @@ def test_queries_run_as_a_step_and_go_on_from_their_checkpoint(
 
 def test_the_prompt_shows_the_rows_that_are_there(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as server:
+        queries = tmp_path / "q.sql"
+        queries.write_text(QUERIES)
+        refusal = command(server, "run", str(queries), exit_code=1).splitlines()
+        assert [re.findall("Stream (.*) under", line) for line in refusal[-2:]] == [
+            ["airports"],
+            ["flights"],
+        ]
         server.client("kinesis").create_stream(StreamName="flights", ShardCount=2)
         server.client("kinesis").get_waiter("stream_exists").wait(
             StreamName="flights", WaiterConfig={"Delay": 1}
@@ -132,7 +139,6 @@ def test_the_prompt_shows_the_rows_that_are_there(tmp_path: Path) -> None:
         glue.create_table(
             DatabaseName="lake", TableInput={"Name": "t", "StorageDescriptor": storage}
         )
-        queries = tmp_path / "q.sql"
         queries.write_text(INFERRED)
         assert command(server, "check", str(queries)).startswith("0 queries, 3 streams")
         typed = f"{INFERRED}DESCRIBE flights;\nDESCRIBE f;\nDESCRIBE t;\nSHOW STREAMS;\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
-from headrace.aws.server.answers import when_done
+from headrace.aws.server.server import when_done
 from headrace.cloud import Cloud
 from headrace.core.clock import Clock
 from headrace.core.config import Config

@@ -248,6 +248,10 @@ class Gateway:
         scope = scope_of(request)
         service = request.service or self.names.service_of(request)
         owned = self._services.get(service)
+        if owned is not None:
+            answered = owned.answer
+        else:
+            answered = self._answer_cbor if encodings.is_rpc(request) else self._answer_fallback
         call = self._call(scope, service, request.headers)
         request.call = call
         is_session = scope.access_key.startswith(KEY_PREFIX)
@@ -259,7 +263,6 @@ class Gateway:
                 return refusal
         if self.permissions is not None:
             call.permit = self.permissions.permit_of(scope.access_key, scope.token, call.account)
-        answered = self._handle_fallback if owned is None else owned.answer
         if self.faults.rules and self.faults.concerns(service):
             answer = answer_with_faults(
                 self.faults,
@@ -340,9 +343,7 @@ class Gateway:
             return answer
         return None
 
-    def _handle_fallback(self, request: HttpRequest, call: Call) -> HttpResponse:
-        if not encodings.is_rpc(request):
-            return self._answer_fallback(request, call)
+    def _answer_cbor(self, request: HttpRequest, call: Call) -> HttpResponse:
         try:
             service = self._moto.service_of(request, call.service)
             return encodings.answer_as_cbor(

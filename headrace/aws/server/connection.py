@@ -226,8 +226,8 @@ class RequestTaker(Receiver, Protocol):
         """Run a call on a thread, in its turn; not when the server stops. Raises what it raises, and NoThread."""
         ...
 
-    def call_when_done(self, answer: HttpResponse, then: Callable[[], None]) -> None:
-        """Call `then` on the event loop once the answer's waits are done."""
+    def call_when_done(self, answer: HttpResponse, then: Callable[[HttpResponse], None]) -> None:
+        """Call `then` on the event loop with the answer to send once the answer's waits are done."""
         ...
 
     def parts(

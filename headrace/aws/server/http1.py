@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from typing import cast
 
@@ -11,7 +12,6 @@ from headrace.aws.server.answers import (
     BODILESS,
     WRITE_APART_ABOVE_BYTES,
     AnswerWriter,
-    finish_waits,
     short,
 )
 from headrace.aws.server.connection import PREFACE, Exchange, RequestTaker
@@ -162,8 +162,9 @@ class Http1Connection(asyncio.Protocol):
                 if len(data) >= len(PREFACE):
                     self._hand_over()
                 return
+            if self._first:
+                self._reader.forget()
             self._begun, self._first = True, b""
-            self._reader.forget()
         if self._current is not None or self._has_more or not self._writable.is_set():
             self._held += data
         else:
@@ -363,7 +364,7 @@ class Http1Connection(asyncio.Protocol):
         if isinstance(answer, HttpResponse) and isinstance(answer.body, bytes):
             if answer.waits:
                 self._current, self._is_free = exchange, False
-                self._server.call_when_done(answer, lambda: self._finish(exchange, answer))
+                self._server.call_when_done(answer, functools.partial(self._finish, exchange))
                 return
             self._write(exchange, answer)
             exchange.release()
@@ -375,7 +376,7 @@ class Http1Connection(asyncio.Protocol):
 
     def _finish(self, exchange: Exchange, answer: HttpResponse) -> None:
         """Write an answer whose waits are done, and continue; without a task, since many answers wait for one fsync."""
-        self._write(exchange, finish_waits(answer))
+        self._write(exchange, answer)
         self._end_exchange(exchange.body)
 
     async def _serve(self, exchange: Exchange) -> None:

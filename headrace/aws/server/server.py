@@ -27,11 +27,9 @@ from headrace.aws.server.answers import (
     answer_in_memory,
     body_not_stored,
     busy,
-    call_when_done,
     file_parts,
     internal_failure,
     iterator_parts,
-    when_done,
 )
 from headrace.aws.server.connection import Connection, Exchange, Refuse
 from headrace.aws.server.http1 import Http1Connection
@@ -59,6 +57,53 @@ def _succeeds(shared: SharedWrite) -> bool:
     except Exception:
         log.exception("a write that requests share failed")
         return False
+
+
+def call_when_done(answer: HttpResponse, then: Callable[[], None]) -> None:
+    """Call `then` when all waits of the answer are done, on the thread that finishes the last one.
+
+    `then` must be quick: the thread that syncs for many requests delays all of them.
+    """
+    waits = answer.waits or []
+    if len(waits) == 1:
+        waits[0].add_done_callback(lambda _: then())
+        return
+    lock, left = threading.Lock(), len(waits)
+
+    def one_done(_: Future[None]) -> None:
+        nonlocal left
+        with lock:
+            left -= 1
+            is_last = left == 0
+        if is_last:
+            then()
+
+    for wait in waits:
+        wait.add_done_callback(one_done)
+
+
+def finish_waits(answer: HttpResponse) -> HttpResponse:
+    """Return the answer to send now that its waits are done: the answer, or its failure when one of them failed."""
+    waits, failure = answer.waits or [], answer.failure
+    error = next((error for wait in waits if (error := wait.exception()) is not None), None)
+    # A Future and its waiters refer to each other. The garbage collector would have to free such cycles, and would stop
+    # all requests for tens of milliseconds, several times a second.
+    waits.clear()
+    answer.waits = answer.failure = None
+    if error is None:
+        return answer
+    log.error("an answer's wait failed", exc_info=error)
+    return failure() if failure is not None else HttpResponse(500)
+
+
+def when_done(answer: HttpResponse) -> Future[HttpResponse]:
+    """Return a Future of the answer to send once its waits are done."""
+    done: Future[HttpResponse] = Future()
+    if answer.waits:
+        call_when_done(answer, lambda: done.set_result(finish_waits(answer)))
+    else:
+        done.set_result(answer)
+    return done
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -139,7 +184,7 @@ class Server:
 
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
-        self._done: deque[Callable[[], None]] = deque()
+        self._done: deque[tuple[HttpResponse, Callable[[HttpResponse], None]]] = deque()
         self._told = False
         # An answer leaves at once; those that it lets a connection begin wait for the loop's next turn.
         self._is_telling = False
@@ -364,25 +409,25 @@ class Server:
             return  # it stops: nothing more is run
         await self._pool.submit(owner, service, call).done
 
-    def call_when_done(self, answer: HttpResponse, then: Callable[[], None]) -> None:
-        """Call `then` on the event loop once the answer's waits are done.
+    def call_when_done(self, answer: HttpResponse, then: Callable[[HttpResponse], None]) -> None:
+        """Call `then` on the event loop with the answer to send once the answer's waits are done.
 
         The loop is woken once for all answers that are done together: with 32 clients waiting for one fsync, each
         wake-up would cost as much as the answer. With few clients an answer that is done on the loop's own thread
         leaves at once; a turn of the loop would cost a third of it.
         """
-        call_when_done(answer, lambda: self._tell(then))
+        call_when_done(answer, lambda: self._tell(answer, then))
 
-    def _tell(self, then: Callable[[], None]) -> None:
+    def _tell(self, answer: HttpResponse, then: Callable[[HttpResponse], None]) -> None:
         is_here = threading.get_ident() == self._thread
         if is_here and not (self.puts_off or self._is_telling):
             self._is_telling = True
             try:
-                then()
+                then(finish_waits(answer))
             finally:
                 self._is_telling = False
             return
-        self._done.append(then)
+        self._done.append((answer, then))
         if not self._told and self._loop is not None:
             self._told = True
             # On the loop's own thread nobody has to be woken.
@@ -392,7 +437,8 @@ class Server:
         # Reset first, so that an answer that is done from here on schedules the next round.
         self._told = False
         while self._done:
-            self._done.popleft()()
+            answer, then = self._done.popleft()
+            then(finish_waits(answer))
 
     def write_at_turns_end(
         self,

@@ -1,4 +1,4 @@
-"""Prepares a request for moto: finds moto's function for it, converts it to moto's form, has it checked; and runs it.
+"""Prepares a request for moto: finds moto's function for it, converts it to moto's form, and has it checked.
 
 How requests name those of moto's services whose names differ from botocore's, and their faults on demand.
 """
@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 from headrace.aws.calls.errors import AwsError, FaultErrors, unknown_operation
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.protocols import codec_moto
-from headrace.aws.protocols.codec_moto import check_body, moto_request, without_controls
+from headrace.aws.protocols.codec_moto import check_body
 from headrace.aws.protocols.moto_imports import IMPORTING
 from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.access_keys import RoleSessions
@@ -196,31 +196,6 @@ def has_service(url: str) -> bool:
     return any(pattern.match(url) for _, pattern in backend_index.backend_url_patterns)
 
 
-def entry_of(request: HttpRequest, host: str, endpoint_host: str, random: bytes) -> Entry:
-    """Return a request in the form that moto takes and the journal stores.
-
-    Args:
-        request: parsed as far as its call.
-        host: AWS's host name, by which moto finds the service.
-        endpoint_host: this cloud's, which moto puts into URLs.
-        random: eight bytes, the seed of everything random in moto's answer.
-    """
-    assert request.call is not None
-    return Entry(
-        method=request.method,
-        url=f"https://{host}{request.path}" + (f"?{request.query}" if request.query else ""),
-        headers={
-            **{k: v for k, v in request.headers.items() if k != "transfer-encoding"},
-            **_authorization_of(request),
-            "host": endpoint_host,
-            "x-moto-account-id": request.call.account,
-        },
-        body=request.body,
-        # As many bits as SQLite stores: the secrets of access keys come from it.
-        seed=int.from_bytes(random, "big") >> 1,
-    )
-
-
 def _authorization_of(request: HttpRequest) -> dict[str, str]:
     """Return the Authorization header from which moto reads the caller; none for a request that nobody signed.
 
@@ -233,47 +208,6 @@ def _authorization_of(request: HttpRequest) -> dict[str, str]:
         (scope.access_key, scope.date, scope.region, scope.service, "aws4_request")
     )
     return {"authorization": f"{SIGV4} Credential={credential}, SignedHeaders=host, Signature=0"}
-
-
-def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
-    """Run a request in moto's function for it, with the random numbers of its seed.
-
-    Raises AwsError, and what moto raises.
-    """
-    from moto.moto_api._internal import mock_random
-    from werkzeug.exceptions import HTTPException
-
-    url, _, query = entry.url.partition("?")
-    method = method_for(url)
-    assert method is not None
-    # moto builds URLs, such as queue URLs, from the request's host: they must lead to this cloud.
-    path = url.partition("://")[2].partition("/")[2]
-    request = moto_request(
-        entry.method, endpoint_host, f"/{path}", query, entry.headers, entry.body
-    )
-    mock_random.seed(entry.seed)
-    try:
-        status, headers, body = method[1](request, request.raw_url, request.headers)
-    except HTTPException as error:
-        status = error.code or 500
-        headers, body = dict(error.get_headers()), error.get_body()
-    except NotImplementedError as error:
-        raise AwsError(
-            "UnknownOperationException", f"moto does not implement {error}", 501
-        ) from error
-    kept = {str(k): str(v) for k, v in headers.items() if k.lower() != "content-length"}
-    kind = str(headers.get("Content-Type") or headers.get("content-type") or "")
-    asked = str(request.headers.get("Content-Type") or "").partition(";")[0]
-    if kind in ("", "application/json") and asked.startswith("application/x-amz-json-"):
-        # moto gives some services' answers another type, or none; AWS's is the protocol's.
-        kind = asked
-        kept = {k: v for k, v in kept.items() if k.lower() != "content-type"}
-        kept["Content-Type"] = kind
-    return HttpResponse(
-        int(status),
-        list(kept.items()),
-        without_controls(body.encode() if isinstance(body, str) else bytes(body or b""), kind),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,20 +275,33 @@ class Preparation:
         if method is None:
             raise AwsError("UnknownOperationException", f"headrace has no service for {host}")
         package, operation = method[0], operation_of(request)
-        entry = self.entry_of(request, service)
+        entry, kind = self.entry_of(request, service), kind_of(package, operation)
         # Stacks and state machines may write numbers as text, in any protocol.
         if is_from_outside:
             check_members(service, operation, request)
         check_put(service, package, operation, request, self._sessions)
         answer = self._answer_without_moto(package, operation, request, self._sessions)
-        kind = kind_of(package, operation)
         if (package, operation) == ("kms", "CreateKey"):
             with contextlib.suppress(codec_moto.Unreadable):  # moto reports it
                 make_private_key(codec_moto.operation_of(service, request)[1])
         return PreparedRequest(request, service, package, operation, kind, entry, answer)
 
     def entry_of(self, request: HttpRequest, service: str) -> Entry:
-        """Return a request to botocore's service as moto takes it, with a new seed."""
-        assert request.call is not None
-        host = host_of(service, request.call.region)
-        return entry_of(request, host, self._endpoint_host(), self._ids.bytes(8))
+        """Return a request to botocore's service as moto takes it and the journal stores it, with a new seed."""
+        call = request.call
+        assert call is not None
+        # By AWS's host name moto finds the service; it puts this cloud's into URLs.
+        host = host_of(service, call.region)
+        return Entry(
+            method=request.method,
+            url=f"https://{host}{request.path}" + (f"?{request.query}" if request.query else ""),
+            headers={
+                **{k: v for k, v in request.headers.items() if k != "transfer-encoding"},
+                **_authorization_of(request),
+                "host": self._endpoint_host(),
+                "x-moto-account-id": call.account,
+            },
+            body=request.body,
+            # As many bits as SQLite stores: the secrets of access keys come from it.
+            seed=int.from_bytes(self._ids.bytes(8), "big") >> 1,
+        )

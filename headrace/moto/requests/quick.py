@@ -24,6 +24,7 @@ from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Call
 from headrace.aws.signatures.credential_scopes import SIGV4, scope_of
 from headrace.core.arn import partition_of
+from headrace.core.ids import Ids
 from headrace.moto.requests.preparation import is_imported
 from headrace.moto.storage.changes import CHANGES
 
@@ -38,12 +39,16 @@ class NotPlain(Exception):
 
 
 class QuickRequest(NamedTuple):
-    """What a quick call gets: the call, the request's body, the answer's request id, and seeds of random numbers."""
+    """What a quick call gets: the call, the request's body, the answer's request id, and what seeds come from."""
 
     call: Call
     body: bytes
     request_id: str
-    new_seed: Callable[[], int]
+    ids: Ids
+
+    def new_seed(self) -> int:
+        """Return a new seed of random numbers."""
+        return int.from_bytes(self.ids.bytes(8), "big") >> 1
 
     def backend_in(self, backends: Any) -> Any:
         """Return a service's state. Raises NotPlain before its first use: moto's own lookup creates it."""

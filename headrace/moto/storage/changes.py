@@ -59,6 +59,18 @@ class Rows:
         raise NotImplementedError
 
 
+class DeliveryRows(Rows):
+    """The stored deliveries of moto's services, which are in memory as a whole."""
+
+    def clear(self) -> None:
+        """Remove all, before another cloud's are loaded."""
+        raise NotImplementedError
+
+    def listen(self, arrived: Callable[[], None]) -> None:
+        """Call `arrived`, and nothing else, whenever there is a new delivery."""
+        raise NotImplementedError
+
+
 def new_rows_id() -> int:
     """Return an id for a `Rows`, of 62 bits."""
     return int.from_bytes(os.urandom(8), "big") >> 2

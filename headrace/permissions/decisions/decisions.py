@@ -107,6 +107,8 @@ class Decisions:
     ) -> None:
         """Take the cloud's own account and region too, for resources that users name without them."""
         self.mode = mode
+        # See `Permissions.enforces`.
+        self.enforces = mode == "enforce"
         self.people = people
         self.account, self.region = account, region
         self.clock = clock
@@ -126,11 +128,6 @@ class Decisions:
         self.changes = 0
         self.on_clear: Callable[[], None] = lambda: None
 
-    @property
-    def enforces(self) -> bool:
-        """See `Permissions.enforces`."""
-        return self.mode == "enforce"
-
     # --- callers ------------------------------------------------------------------------------
 
     def permit_of(self, access_key: str, token: str, account: str) -> Permit | None:
@@ -138,7 +135,7 @@ class Decisions:
         if self.mode == "off":
             return None
         permit = self._permit_of_holder(access_key, token) if access_key[:1] == "A" else None
-        if permit is None and account != self.account and self.mode == "enforce":
+        if permit is None and account != self.account and self.enforces:
             return self._as(CallerIdentity(name_of_root(account)[0]))
         return permit
 

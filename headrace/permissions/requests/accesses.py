@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
-from headrace.core.arn import make_arn, s3_path_of
+from headrace.core.arn import make_arn
 from headrace.core.system_tags import is_system
 from headrace.permissions.policies.model import Access
 from headrace.permissions.requests import lambda_, others, s3
@@ -24,10 +24,10 @@ from headrace.permissions.requests.table import (
     Find,
     Request,
     RequiredPermission,
+    as_named_and_read,
     find_nothing,
-    prefix_named,
+    permissions_by_table,
     prefix_of,
-    resources_of,
 )
 
 # The prefixes of operations that only set tags.
@@ -245,26 +245,12 @@ def accesses_of(
         Access(
             permission.action,
             resource,
-            _account_of(resource, request),
+            request.owner_of(resource),
             {**shared, **permission.context},
         )
         for permission in _list_required_permissions(request)
         for named in permission.resources or ("*",)
-        for resource in _as_named_and_read(permission.action, named, request)
-    )
-
-
-def _as_named_and_read(action: str, named: str, request: Request) -> tuple[str, ...]:
-    """Return a resource as a request names it and, if that is elsewhere, as a service of its Region may read it.
-
-    Many services read of an ARN only the name, and so a Deny for their own resource counts too.
-    """
-    prefix = prefix_named(action.partition(":")[0])
-    kind = prefix.type_of(named) if prefix is not None and named.startswith("arn:") else None
-    if prefix is None or kind is None:
-        return (named,)
-    return tuple(
-        dict.fromkeys((named, prefix.resources[kind].place(named, request.account, request.region)))
+        for resource in as_named_and_read(permission.action, named, request)
     )
 
 
@@ -283,11 +269,11 @@ def why_unknown(service: str, operation: str) -> str:
 def _list_required_permissions(request: Request) -> Iterator[RequiredPermission]:
     if only_system_tags(request):
         return
+    tags = tags_of(request)
     rule = _RULES.get(request.service)
     permissions = rule(request) if rule is not None else None
     if permissions is None:
-        permissions = _by_table(request)
-    tags = tags_of(request)
+        permissions = permissions_by_table(request)
     context = {f"aws:requesttag/{key.lower()}": (value,) for key, value in tags.items()}
     keys: Any = (
         request.parameters.get("TagKeys") or request.parameters.get("tagKeys") or tuple(tags)
@@ -303,26 +289,6 @@ def _list_required_permissions(request: Request) -> Iterator[RequiredPermission]
             yield RequiredPermission(permission.action, permission.resources, context)
         yield from role_permissions(request)
         yield from key_permissions(request, own)
-
-
-def _by_table(request: Request) -> tuple[RequiredPermission, ...]:
-    prefix = prefix_of(request.service)
-    action = prefix.actions.get(request.operation.lower()) if prefix else None
-    if prefix is None or action is None:
-        return ()
-    return (
-        RequiredPermission(f"{prefix.name}:{action.name}", resources_of(prefix, action, request)),
-    )
-
-
-def _account_of(resource: str, request: Request) -> str:
-    """Return the account that owns a resource; S3's ARNs do not contain it."""
-    if path := s3_path_of(resource):
-        bucket = path.partition("/")[0]
-        return request.find("s3", "owner", bucket) or request.account
-    parts = resource.split(":", 5)
-    named = parts[4] if len(parts) == 6 else ""
-    return named if named.isdigit() else request.account
 
 
 # Operations whose name differs from their action.

@@ -2,7 +2,7 @@
 
 Finds the ARNs that a request's parameters name, by the ARN templates of the action's resource types.
 
-The data classes of this package: a request, and a permission that it needs. No rules.
+The data classes of this package: a request, and a permission that it needs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from headrace.core.arn import make_arn, partition_of
+from headrace.core.arn import make_arn, partition_of, s3_path_of
 
 # Finds the ARN of what a request names otherwise, by service, kind and name: ("kinesis", "iterator", ...) of a shard
 # iterator the stream, ("kms", "alias", "alias/x") the key, ("secretsmanager", "secret", NAME), ("cloudformation",
@@ -53,6 +53,14 @@ class Request:
     def arn(self, service: str, resource: str) -> str:
         """Return an ARN in the request's region and account."""
         return make_arn(service, self.region, self.account, resource)
+
+    def owner_of(self, resource: str) -> str:
+        """Return the account that owns a resource; S3's ARNs do not contain it."""
+        if path := s3_path_of(resource):
+            return self.find("s3", "owner", path.partition("/")[0]) or self.account
+        parts = resource.split(":", 5)
+        named = parts[4] if len(parts) == 6 else ""
+        return named if named.isdigit() else self.account
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +225,32 @@ _DEFAULTS = {
 }
 
 
-def resources_of(prefix: Prefix, action: Action, request: Request) -> tuple[str, ...]:
+def permissions_by_table(request: Request) -> tuple[RequiredPermission, ...]:
+    """Return the permission that the table has for a request; nothing for an operation that it does not have."""
+    prefix = prefix_of(request.service)
+    action = prefix.actions.get(request.operation.lower()) if prefix else None
+    if prefix is None or action is None:
+        return ()
+    return (
+        RequiredPermission(f"{prefix.name}:{action.name}", _resources_of(prefix, action, request)),
+    )
+
+
+def as_named_and_read(action: str, named: str, request: Request) -> tuple[str, ...]:
+    """Return a resource as a request names it and, if that is elsewhere, as a service of its Region may read it.
+
+    Many services read of an ARN only the name, and so a Deny for their own resource counts too.
+    """
+    prefix = prefix_named(action.partition(":")[0])
+    kind = prefix.type_of(named) if prefix is not None and named.startswith("arn:") else None
+    if prefix is None or kind is None:
+        return (named,)
+    return tuple(
+        dict.fromkeys((named, prefix.resources[kind].place(named, request.account, request.region)))
+    )
+
+
+def _resources_of(prefix: Prefix, action: Action, request: Request) -> tuple[str, ...]:
     """Return the ARNs that the request names: its ARNs of a matching type, else templates filled with its names.
 
     When the action requires a resource and the request names none, the template has `*` for missing values; for an

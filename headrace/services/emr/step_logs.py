@@ -254,7 +254,8 @@ def spark_submission(cluster: Cluster, step: Step) -> tuple[Submission, dict[str
     program, *arguments = runner_arguments(step) or [""]
     if program not in ("spark-submit", "spark-example"):
         return None
-    return parse_submission(arguments), classification(cluster, "spark-defaults")
+    defaults = classification(cluster, "spark-defaults")
+    return parse_submission(arguments), defaults
 
 
 def runner_arguments(step: Step) -> list[str]:

@@ -42,16 +42,15 @@ from headrace.spark_submit.arguments import (
     properties_of,
     with_file_options,
 )
-from headrace.spark_submit.commands import require_utf8, spark_command
+from headrace.spark_submit.commands import spark_command
 from headrace.spark_submit.configuration import hadoop_site
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.job import (
-    Cancellation,
-    JobEnd,
-    SupervisedJob,
+from headrace.spark_submit.job import Cancellation, JobEnd, SupervisedJob
+from headrace.spark_submit.job_environment import (
     job_environment,
     make_folders,
     make_hdfs,
+    require_utf8,
 )
 from headrace.spark_submit.logs import LOGS, failure_cause, tail
 from headrace.spark_submit.making import build_command, must_be_made, with_spark
@@ -321,7 +320,7 @@ def _make_place(context: JobContext, cluster: Cluster, step: Step, folder: Path)
     """Make the step's folders, programs and environment."""
     role, session = actor_of(cluster, step)
     context = context.as_role(cluster.account, role, session)
-    work = make_folders(folder)
+    work, hdfs = make_folders(folder), make_hdfs(folder.parent)
     exported = classification(cluster, "spark-env", "export")
     environment = {
         **job_environment(
@@ -336,9 +335,6 @@ def _make_place(context: JobContext, cluster: Cluster, step: Step, folder: Path)
         "EMR_STEP_ID": step.id,
         **exported,
     }
-    # Prefer a `python3` other than headrace's own: on EMR it does not have headrace's packages.
-    own = programs_in(folder.parent)
-    hdfs = make_hdfs(folder.parent)
     node = write_programs(
         NodeSpec(
             folder=str(folder),
@@ -359,6 +355,8 @@ def _make_place(context: JobContext, cluster: Cluster, step: Step, folder: Path)
             variables=cloud_variables(),
         )
     )
+    # Prefer a `python3` other than headrace's own: on EMR it does not have headrace's packages.
+    own = programs_in(folder.parent)
     programs = own or context.sparks.programs_of(cluster.release_label)
     path = [str(submitted) for submitted in (node, programs) if submitted is not None]
     environment["PATH"] = os.pathsep.join([*path, environment["PATH"]])

@@ -37,13 +37,8 @@ from headrace.spark_submit.arguments import (
 )
 from headrace.spark_submit.commands import spark_command
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.job import (
-    Cancellation,
-    JobEnd,
-    SupervisedJob,
-    job_environment,
-    make_folders,
-)
+from headrace.spark_submit.job import Cancellation, JobEnd, SupervisedJob
+from headrace.spark_submit.job_environment import job_environment, make_folders
 from headrace.spark_submit.logs import (
     CONTROLLER,
     JobLogs,

@@ -37,14 +37,18 @@ from headrace.services.firehose.reading import (
     Buffer,
     Intake,
     SourceReader,
-    merge_marks,
     read_again,
-    still_beyond,
 )
 from headrace.services.firehose.records import Ports
 from headrace.services.firehose.reports import Reports
 from headrace.services.firehose.sorting import Sorter
-from headrace.services.firehose.sources import READ_BYTES, Source, read_shards
+from headrace.services.firehose.sources import (
+    READ_BYTES,
+    Source,
+    merge_marks,
+    read_shards,
+    still_beyond,
+)
 from headrace.services.firehose.state import (
     DeliveryStream,
     DeliveryStreams,

@@ -186,7 +186,7 @@ def _put(
     encoding = None
     kind = str(s3.get("CompressionFormat") or "UNCOMPRESSED")
     if not plain and kind != "UNCOMPRESSED":
-        body, encoding = output.compress_as(kind, body, key)
+        body, encoding = output.compress_body(body, kind, key)
     output.put_beside(ports, s3, key, body, encoding, is_backup=not plain)
 
 

@@ -95,14 +95,7 @@ def find_delimiter(destination: Mapping[str, Any]) -> bytes:
 def compress_for(stream: DeliveryStream, body: bytes, key: str) -> tuple[bytes, str | None]:
     """Compress a body in the stream's CompressionFormat; return it and its Content-Encoding."""
     kind = str(stream.destination.get("CompressionFormat") or "UNCOMPRESSED")
-    return (body, None) if kind == "UNCOMPRESSED" else compress_as(kind, body, key)
-
-
-def compress_as(kind: str, body: bytes, key: str) -> tuple[bytes, str | None]:
-    """Compress a body; return it and its Content-Encoding."""
-    # Import its library on use: a cloud must be healthy within a second.
-
-    return compress_body(body, kind, key)
+    return (body, None) if kind == "UNCOMPRESSED" else compress_body(body, kind, key)
 
 
 class NotPut(Exception):

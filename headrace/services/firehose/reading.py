@@ -19,11 +19,9 @@ from headrace.services.firehose.records import FailedRecord, Record
 from headrace.services.firehose.sources import (
     READ_BYTES,
     READ_RECORDS,
-    TRIM_HORIZON,
     ShardRead,
     Source,
     at_position,
-    is_done,
     is_past,
     position_text,
     read_shards,
@@ -46,34 +44,6 @@ def read_again(source: Source, intent: Intent, shard_id: str) -> tuple[list[Stre
             break
         position = position_text(got.next_position)
     return records, 0 if count is None else count - len(records)
-
-
-def still_beyond(
-    passed: Mapping[str, Mapping[str, str]], positions: Mapping[str, str]
-) -> dict[str, dict[str, str]]:
-    """Return the sequence numbers of `Progress.passed` that are beyond the positions."""
-    left = {
-        partition: {
-            shard_id: number
-            for shard_id, number in shards.items()
-            if not is_done(positions.get(shard_id, TRIM_HORIZON), number)
-        }
-        for partition, shards in passed.items()
-    }
-    return {partition: shards for partition, shards in left.items() if shards}
-
-
-def merge_marks(
-    passed: Mapping[str, Mapping[str, str]], marks: Mapping[str, Mapping[str, str]]
-) -> dict[str, dict[str, str]]:
-    """Return `Progress.passed` with more marks; the later of two marks for a shard wins."""
-    merged = {partition: dict(shards) for partition, shards in passed.items()}
-    for partition, shards in marks.items():
-        present = merged.setdefault(partition, {})
-        for shard_id, number in shards.items():
-            if shard_id not in present or is_past(number, present[shard_id]):
-                present[shard_id] = number
-    return merged
 
 
 # The only buffer of a stream without dynamic partitioning; with it, the buffer of errors.

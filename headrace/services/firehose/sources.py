@@ -1,4 +1,4 @@
-"""The sources of delivery streams: a Kinesis stream, or the journal of direct puts."""
+"""The sources of delivery streams: a Kinesis stream, or the journal of direct puts; and the positions in them."""
 
 from __future__ import annotations
 
@@ -77,6 +77,34 @@ def is_done(position: str, number: str) -> bool:
 def is_past(number: str, last: str) -> bool:
     """Return whether a sequence number is after another one of its shard."""
     return int(number) > int(last)
+
+
+def still_beyond(
+    passed: Mapping[str, Mapping[str, str]], positions: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """Return the sequence numbers of `Progress.passed` that are beyond the positions."""
+    left = {
+        partition: {
+            shard_id: number
+            for shard_id, number in shards.items()
+            if not is_done(positions.get(shard_id, TRIM_HORIZON), number)
+        }
+        for partition, shards in passed.items()
+    }
+    return {partition: shards for partition, shards in left.items() if shards}
+
+
+def merge_marks(
+    passed: Mapping[str, Mapping[str, str]], marks: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, str]]:
+    """Return `Progress.passed` with more marks; the later of two marks for a shard wins."""
+    merged = {partition: dict(shards) for partition, shards in passed.items()}
+    for partition, shards in marks.items():
+        present = merged.setdefault(partition, {})
+        for shard_id, number in shards.items():
+            if shard_id not in present or is_past(number, present[shard_id]):
+                present[shard_id] = number
+    return merged
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,14 +266,10 @@ class Kinesis:
             raise AwsError("ResourceNotFoundException", f"Consumer {arn} not found.")
         return stream, consumer
 
-    def find_arn(self, arn: str) -> Stream | None:
-        """Return the stream with this ARN, or None."""
-        return self.registry.find_arn(arn)
-
     def key_of(self, arn: str) -> str:
         """Return the ARN of the customer managed key of a stream, or of a queue's stream; "" when there is none."""
         opened = self.queues.by_arn(arn)
-        stream = self.find_arn(arn) if opened is None else opened.stream
+        stream = self.registry.find_arn(arn) if opened is None else opened.stream
         if stream is None or not stream.key_id:
             return ""
         return self.registry.keys.arn_of(stream.key_id, stream.account, stream.region)
@@ -286,7 +282,7 @@ class Kinesis:
         if "/consumer/" in arn:
             consumer = self.consumers.by_arn(arn, self.clock.now_ms())
             return None if consumer is None else consumer.policy
-        stream = self.find_arn(arn)
+        stream = self.registry.find_arn(arn)
         return None if stream is None else stream.policy
 
     def add(self, stream: Stream) -> None:

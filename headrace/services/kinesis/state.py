@@ -15,6 +15,7 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from headrace.core.arn import make_arn
@@ -298,6 +299,11 @@ class Stream:
         return self.latest_status
 
     @property
+    def created_at(self) -> datetime:
+        """The creation time in whole seconds, as AWS shows it."""
+        return datetime.fromtimestamp(self.created_ms // 1000, UTC)
+
+    @property
     def public_id(self) -> str:
         """AWS's StreamId. A stream that is deleted and created again has a new one."""
         return f"{self.stream_id[:20]}-{self.stream_id[20:23]}"
@@ -446,6 +452,20 @@ def even_ranges(count: int) -> list[tuple[int, int]]:
     step = HASH_KEYS // count
     return [
         (i * step, (i + 1) * step - 1 if i < count - 1 else HASH_KEYS - 1) for i in range(count)
+    ]
+
+
+def even_shards(count: int, now_ms: int) -> list[Shard]:
+    """Return the shards of a new stream, which divide the hash keys evenly."""
+    return [
+        Shard(
+            number=number,
+            starting_hash_key=start,
+            ending_hash_key=end,
+            created_ms=now_ms,
+            created_s=now_ms // 1000,
+        )
+        for number, (start, end) in enumerate(even_ranges(count))
     ]
 
 

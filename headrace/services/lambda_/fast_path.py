@@ -11,7 +11,6 @@ from urllib.parse import unquote
 import msgspec
 
 from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
-from headrace.aws.calls.operation import Call
 from headrace.aws.protocols import encodings
 from headrace.aws.protocols.service import DataPage, NothingToShow
 from headrace.core.ports import InvokeResult
@@ -25,11 +24,11 @@ from headrace.services.lambda_.invocations.dispatcher import (
     check_payload,
     most_bytes,
 )
-from headrace.services.lambda_.invocations.watching import watch
 from headrace.services.lambda_.mappings.mappings import Mappings
 from headrace.services.lambda_.names import FunctionRef, check_reachable, parse_function
 from headrace.services.lambda_.packages import CODE_PATH
 from headrace.services.lambda_.permits import INVOKE, Caller, allows
+from headrace.services.lambda_.runtime.steps import watch
 
 # A larger payload takes its time, and may not fit into the socket to the function's process.
 _QUICK_BYTES = 32 * 1024
@@ -128,29 +127,23 @@ def may_be_quick(request: HttpRequest) -> bool:
     )
 
 
-def _invoke_watched(
-    lambda_: Lambda, call: Call, request: HttpRequest, asked: _InvokeRequest
-) -> HttpResponse:
-    """Begin an invocation for which the event loop waits. Raises NeedsThread, AwsError, FunctionThrottled."""
-    target = find_target(lambda_, asked.ref)
-    payload, context = check_payload(request.body, asked.invocation_type, asked.client_context)
-    steps = lambda_.dispatcher.steps(
-        target,
-        payload,
-        client_context=context,
-        request_id=asked.request_id,
-        trace_id=asked.trace_id,
-    )
-    answer = HttpResponse(200)
-    call.waits.append(watch(steps, lambda result: _fill(answer, asked, result)))
-    return answer
-
-
 def _invoke(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
+    """Invoke a function; the event loop waits for a quick one. Raises NeedsThread, AwsError, FunctionThrottled."""
     asked = _parse(lambda_, request, name, operation_name="Invoke")
+    answer = HttpResponse(200)
     if request.at_once:
         assert request.call is not None
-        return _invoke_watched(lambda_, request.call, request, asked)
+        target = find_target(lambda_, asked.ref)
+        payload, context = check_payload(request.body, asked.invocation_type, asked.client_context)
+        steps = lambda_.dispatcher.steps(
+            target,
+            payload,
+            client_context=context,
+            request_id=asked.request_id,
+            trace_id=asked.trace_id,
+        )
+        request.call.waits.append(watch(steps, lambda result: _fill(answer, asked, result)))
+        return answer
     result = run(
         lambda_,
         asked.ref,
@@ -162,7 +155,6 @@ def _invoke(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
     )
     if result is None:
         return HttpResponse(202 if asked.invocation_type == "Event" else 204)
-    answer = HttpResponse(200)
     _fill(answer, asked, result)
     return answer
 

@@ -126,7 +126,7 @@ def covers_all_hash_keys(shards: list[dict[str, Any]]) -> bool:
 def split_first(cloud: InProcessCloud, stream_arn: str, now_ms: int) -> None:
     """Split a stream's first open shard in the middle, as the growth of an on-demand stream does."""
     backend = cloud.cloud.kinesis
-    stream = backend.find_arn(stream_arn)
+    stream = backend.registry.find_arn(stream_arn)
     assert stream is not None
     with backend.lock:
         shard = stream.open_shards[0]

@@ -46,7 +46,7 @@ class Reader:
         self._clock = clock
         self._cbor = cbor
         kinesis, now_ms = cloud.cloud.kinesis, clock.now_ms()
-        stream = kinesis.find_arn(ARN)
+        stream = kinesis.registry.find_arn(ARN)
         consumer = kinesis.consumers.by_arn(arn, now_ms)
         assert stream is not None
         assert consumer is not None

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
-from headrace.aws.server.answers import finish_waits
+from headrace.aws.server.server import finish_waits
+from headrace.services.lambda_.invocations.sandbox_pool import SandboxPool
 from headrace.services.lambda_.names import parse_function
 from headrace.services.lambda_.runtime.platform_log import OutputLog
-from headrace.services.lambda_.runtime.process import SandboxPool
 from tests.support.clients import client_of
 from tests.support.lambda_lab import LambdaLab
 from tests.support.server import wait_until

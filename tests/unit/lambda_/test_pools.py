@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from headrace.core.clock import SystemClock
-from headrace.services.lambda_.runtime.process import FamilyMemory, SandboxPool
+from headrace.services.lambda_.invocations.sandbox_pool import SandboxPool
+from headrace.services.lambda_.runtime.process import FamilyMemory
 from tests.support.server import wait_until
 
 

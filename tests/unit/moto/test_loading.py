@@ -173,7 +173,7 @@ def test_a_large_library_comes_with_its_first_use() -> None:
         "    def find_spec(name, *_): looked.append(name)\n"
         "sys.meta_path.insert(0, Looker)\n"
         "from headrace.composition.moto_patches import PATCHES\n"
-        "from headrace.moto.engine import start_empty\n"
+        "from headrace.moto.patching import start_empty\n"
         "start_empty(PATCHES)\n"
         "import moto.iam.models as iam, moto.sns.models as sns\n"
         "assert 'moto.iam.policy_validation' in looked\n"

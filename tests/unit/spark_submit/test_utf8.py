@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark_submit import commands
-from headrace.spark_submit.commands import require_utf8, utf8_environment
+from headrace.spark_submit import job_environment
 from headrace.spark_submit.configuration import in_ascii, properties_file, ui_logging
 from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.job_environment import require_utf8, utf8_environment
 
 FOLDER = Path("/Jöb 作业 😀")
 
@@ -22,10 +22,10 @@ FOLDER = Path("/Jöb 作业 😀")
 @pytest.fixture
 def without_utf8(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine that has the locales C and POSIX only."""
-    monkeypatch.setattr(commands, "_UTF8_LOCALES", ("none-of-this-name.UTF-8",))
-    commands._utf8_setting.cache_clear()
+    monkeypatch.setattr(job_environment, "_UTF8_LOCALES", ("none-of-this-name.UTF-8",))
+    job_environment._utf8_setting.cache_clear()
     yield
-    commands._utf8_setting.cache_clear()
+    job_environment._utf8_setting.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.sql.analysis import read_script
-from headrace.sql.fold import Record, run
+from headrace.sql.fold import Fold, Record, run
 from headrace.sql.pyspark_job import compile_script
 from headrace.sql.types import SqlError
 
@@ -56,6 +56,26 @@ def test_a_select_in_from_is_filtered_before_or_after_its_windows() -> None:
     assert rows(f"SELECT STREAM n FROM {groups} WHERE n > 2;", 1, 2, 3, 61, 62, 121) == [{"n": 3}]
 
 
+def test_groups_of_one_window_come_to_the_next_query_in_one_micro_batch() -> None:
+    text = """CREATE STREAM counts (ticker VARCHAR(4), t TIMESTAMP, n DOUBLE);
+    CREATE STREAM sums (ticker VARCHAR(4), n DOUBLE) WITH (stream = 'sums');
+    CREATE PUMP p1 AS INSERT INTO counts SELECT STREAM ticker, STEP(ticks.ROWTIME BY INTERVAL '1' MINUTE), COUNT(*) FROM ticks
+      GROUP BY ticker, STEP(ticks.ROWTIME BY INTERVAL '1' MINUTE);
+    CREATE PUMP p2 AS INSERT INTO sums SELECT STREAM ticker, SUM(n) OVER w FROM counts
+      WINDOW w AS (PARTITION BY t RANGE INTERVAL '10' MINUTE PRECEDING);"""
+    records = [
+        ("ticks", Record({"ticker": ticker, "price": 1.0, "ms": second * 1000}))
+        for ticker, second in (("A", 1), ("B", 2), ("B", 3), ("C", 61), ("C", 200), ("C", 300))
+    ]
+    script = read_script(RELATIONS + text, "kinesis-analytics")
+    of_first = [{"ticker": "A", "n": 3.0}, {"ticker": "B", "n": 3.0}]
+    assert [row.columns for row in run(script, records).results["p2"]][:2] == of_first
+    fold = Fold(script)
+    fold.take_batch(records)
+    fold.settle()
+    assert [row.columns for row in fold.results["p2"]][:2] == of_first
+
+
 def test_times_in_the_guides_forms() -> None:
     query = """SELECT STREAM TIMESTAMP_TO_CHAR('hh:mm', ROWTIME) AS a, EXTRACT(MINUTE FROM ROWTIME) AS b,
       TSDIFF(ROWTIME, APPROXIMATE_ARRIVAL_TIME) AS c, REGEX_REPLACE(ticker, 'A', 'b', 1, 0) AS d,
@@ -74,6 +94,8 @@ def test_times_in_the_guides_forms() -> None:
         ("SELECT STREAM x.n FROM (SELECT STREAM price AS n FROM ticks) AS y;", "no relation 'x'"),
         ("SELECT STREAM COUNT(*) AS c FROM (SELECT STREAM price AS n FROM ticks) GROUP BY FLOOR(ROWTIME TO MINUTE);",
          "chosen and filtered from alone"),
+        ("SELECT STREAM COUNT(n) AS c FROM (SELECT STREAM DISTINCT price AS n FROM ticks) GROUP BY FLOOR(ROWTIME TO MINUTE);",
+         "a SELECT DISTINCT in FROM is not built: COUNT(DISTINCT value)"),
         ("SELECT STREAM CURRENT_DATE AS d FROM ticks;", "CURRENT_DATE is refused: it gives another value"),
         ("SELECT STREAM CHAR_TO_TIMESTAMP('hh', ticker) AS t FROM ticks;", "hh has no half of the day"),
         ("SELECT STREAM EXTRACT(EPOCH FROM ROWTIME) AS t FROM ticks;", "EPOCH is none of DAY, HOUR"),

@@ -2,11 +2,13 @@
 
 Evaluates a resource's definition in a template: its properties, metadata, CreationPolicy and UpdatePolicy.
 
-Creates one resource: notes each of its type's calls before the answer is used, stores the physical id.
+Creates one resource: notes each of its type's calls before the answer is used, stores the physical id, and waits for
+the signals that its CreationPolicy requires.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 from collections.abc import Callable, Mapping
@@ -19,7 +21,7 @@ from headrace.services.cloudformation.changes.imports import (
     already_exists,
     means_existing,
 )
-from headrace.services.cloudformation.deployment.alias_deployments import alias_policy
+from headrace.services.cloudformation.deployment.alias_deployments import ALIAS, alias_policy
 from headrace.services.cloudformation.errors import (
     Cancelled,
     ResourceFailed,
@@ -30,7 +32,15 @@ from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.resources import base, resource_type
 from headrace.services.cloudformation.resources.base import Context, ResourceResult, ResourceType
 from headrace.services.cloudformation.resources.schemas import convert_to_texts
-from headrace.services.cloudformation.signals import ExpectedSignals, creation_policy
+from headrace.services.cloudformation.signals import (
+    SIGNALLED,
+    ExpectedSignals,
+    Signal,
+    check_policy,
+    creation_policy,
+    receiver_of,
+    wait_for,
+)
 from headrace.services.cloudformation.state import CreationNotes, Resource, Stack
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate_whole
@@ -238,8 +248,48 @@ def evaluate_resource(
     )
 
 
+_STATUS = "CREATE_IN_PROGRESS"
 # The reason of the event that announces the physical id.
 INITIATED = "Resource creation Initiated"
+
+
+def create(states: ResourceStates, defined: EvaluatedResource) -> None:
+    """Create a resource, and store the result. Raises the error that occurred."""
+    resource = defined.resource
+    if resource.type in SIGNALLED or resource.type == ALIAS:
+        # Drop signals to an earlier resource of this name; once the status is set, new ones may come.
+        states.ports.signals.forget(receiver_of(states.stack.stack_id, resource.logical_id))
+    states.set_status(resource, _STATUS)
+    keep = functools.partial(states.set_status, resource, _STATUS, INITIATED)
+    try:
+        result = make(states, resource, defined.kind, keep)
+        if defined.signals is not None:
+            _wait_for_signals(states, resource, defined.signals)
+    except Exception as error:
+        states.fail(resource, "CREATE", error)
+        raise
+    states.store_result(resource, result, "CREATE_COMPLETE")
+
+
+def _wait_for_signals(
+    states: ResourceStates, resource: Resource, expected: ExpectedSignals
+) -> None:
+    """Wait for the signals that a resource's CreationPolicy requires. Raises ResourceFailed, Cancelled."""
+    ports = states.ports
+
+    def on_signal(signal: Signal) -> None:
+        reason = f"Received {signal.status} signal with UniqueId {signal.unique_id}"
+        states.event(resource, _STATUS, reason)
+
+    received = wait_for(
+        ports.signals,
+        receiver_of(states.stack.stack_id, resource.logical_id),
+        expected,
+        monotonic_s=ports.clock.monotonic_s,
+        pause=states.context(resource).pause,
+        on_signal=on_signal,
+    )
+    check_policy(received, expected)
 
 
 def make(

@@ -194,7 +194,7 @@ def _put(attempt: Attempt) -> int:
     body = delimiter.join([record.data for record in attempt.records])
     encoding: str | None = None
     if stream.s3["CompressionFormat"] != "UNCOMPRESSED":
-        body, encoding = output.compress_as("GZIP", body, key)
+        body, encoding = output.compress_body(body, "GZIP", key)
     for name, data, content in (
         (key, body, encoding),
         (build_manifest_key(attempt), _build_manifest(attempt), None),

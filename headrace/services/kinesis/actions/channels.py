@@ -22,7 +22,7 @@ from headrace.aws.shapes.kinesis import (
     UpdateChannelOutput,
 )
 from headrace.services.kinesis.actions.resources import check_tags
-from headrace.services.kinesis.actions.streams import creation_time, matches_filter
+from headrace.services.kinesis.actions.streams import matches_filter
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.channel_orders import (
     DEFAULT_TEMPLATE,
@@ -314,7 +314,7 @@ def _description(order: ChannelOrder, status: ChannelStatus) -> ChannelDescripti
         "StreamConfigurationList": [
             {
                 "StreamARN": stream.arn,
-                "StreamCreationTimestamp": creation_time(stream),
+                "StreamCreationTimestamp": stream.created_at,
                 "RecordConfiguration": records,
             }
         ],
@@ -342,7 +342,7 @@ def _summary(order: ChannelOrder, now_ms: int) -> ChannelSummary:
         "ChannelStatus": status,
         "ChannelCreationTimestamp": _time(channel.created_ms),
         "ChannelDestinationType": "S3_TABLES" if channel.table else "S3",
-        "Streams": [{"StreamARN": stream.arn, "StreamCreationTimestamp": creation_time(stream)}],
+        "Streams": [{"StreamARN": stream.arn, "StreamCreationTimestamp": stream.created_at}],
     }
     if status == "FAILED":
         summary["ChannelStatusReason"] = channel.reason

@@ -41,7 +41,7 @@ from headrace.aws.shapes.kinesis import (
     UpdateQueueRecordsVisibilityOutput,
 )
 from headrace.services.kinesis.actions.resources import check_tags
-from headrace.services.kinesis.actions.streams import creation_time, matches_filter
+from headrace.services.kinesis.actions.streams import matches_filter
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import (
     LIST_QUEUES_DEFAULT,
@@ -424,7 +424,7 @@ def _summary(opened: OpenQueue, now_ms: int) -> QueueSummary:
         "QueueARN": queue.arn,
         "QueueStatus": queue.status(now_ms),
         "QueueCreationTimestamp": _time(queue.created_ms),
-        "Streams": [{"StreamARN": stream.arn, "StreamCreationTimestamp": creation_time(stream)}],
+        "Streams": [{"StreamARN": stream.arn, "StreamCreationTimestamp": stream.created_at}],
     }
 
 

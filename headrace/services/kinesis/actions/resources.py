@@ -106,7 +106,7 @@ def find_resource(kinesis: Kinesis, call: Call, request: NamesResource) -> tuple
         stream, resource = kinesis.find_consumer(arn, call.now_ms)
     else:
         kinesis.remove_deleted()
-        stream_found = kinesis.find_arn(arn)
+        stream_found = kinesis.registry.find_arn(arn)
         if stream_found is None:
             raise AwsError("ResourceNotFoundException", f"Resource {arn} not found.")
         stream, resource = stream_found, stream_found

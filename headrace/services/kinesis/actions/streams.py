@@ -50,7 +50,7 @@ from headrace.services.kinesis.errors import (
     not_active,
 )
 from headrace.services.kinesis.resharding import check_on_demand_quota, check_shard_quota
-from headrace.services.kinesis.state import Commitment, Shard, Stream, StreamMode, even_ranges
+from headrace.services.kinesis.state import Commitment, Shard, Stream, StreamMode, even_shards
 
 
 @operation("DescribeLimits")
@@ -144,11 +144,6 @@ def shard_description(shard: Shard) -> ShardShape:
     return value
 
 
-def creation_time(stream: Stream) -> datetime:
-    """Return the stream's creation time in whole seconds, as AWS does."""
-    return datetime.fromtimestamp(stream.created_ms // 1000, UTC)
-
-
 def _common(stream: Stream, now_ms: int) -> Any:
     """Return the members that StreamDescription and StreamDescriptionSummary share."""
     value: dict[str, Any] = {
@@ -157,7 +152,7 @@ def _common(stream: Stream, now_ms: int) -> Any:
         "StreamStatus": stream.status(now_ms),
         "StreamModeDetails": {"StreamMode": stream.mode},
         "RetentionPeriodHours": stream.retention_hours,
-        "StreamCreationTimestamp": creation_time(stream),
+        "StreamCreationTimestamp": stream.created_at,
         "EnhancedMonitoring": [{"ShardLevelMetrics": list(stream.enhanced_metrics)}],
         "EncryptionType": stream.encryption_type,
     }
@@ -244,7 +239,7 @@ def list_streams(kinesis: Kinesis, call: Call, request: ListStreamsInput) -> Lis
                 "StreamARN": stream.arn,
                 "StreamStatus": stream.status(call.now_ms),
                 "StreamModeDetails": {"StreamMode": stream.mode},
-                "StreamCreationTimestamp": creation_time(stream),
+                "StreamCreationTimestamp": stream.created_at,
             }
             for stream in page
         ],
@@ -322,7 +317,7 @@ def create_stream(kinesis: Kinesis, call: Call, request: CreateStreamInput) -> N
                 "CREATING",
                 call.now_ms + kinesis.state_delay_ms,
             )
-        stream.shards = _shards(count, call.now_ms)
+        stream.shards = even_shards(count, call.now_ms)
         kinesis.add(stream)
 
 
@@ -339,19 +334,6 @@ def _check_creating(kinesis: Kinesis, call: Call) -> None:
             f"No more than {STREAMS_CREATING} streams can be in CREATING state at the same time"
             f" under account {call.account}."
         )
-
-
-def _shards(count: int, now_ms: int) -> list[Shard]:
-    return [
-        Shard(
-            number=number,
-            starting_hash_key=start,
-            ending_hash_key=end,
-            created_ms=now_ms,
-            created_s=now_ms // 1000,
-        )
-        for number, (start, end) in enumerate(even_ranges(count))
-    ]
 
 
 def _mode(request: CreateStreamInput) -> StreamMode:

@@ -355,7 +355,7 @@ def put_usual(
 def _usual_stream(kinesis: Kinesis, name: str | None, arn: str | None, call: Call) -> Stream | None:
     """Return the stream that a request names, or None when the action must find it or report an error."""
     if arn is not None:
-        stream = kinesis.find_arn(arn)
+        stream = kinesis.registry.find_arn(arn)
         if stream is not None and name not in (None, stream.name):
             return None
     else:

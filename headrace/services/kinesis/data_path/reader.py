@@ -56,8 +56,8 @@ class KinesisReader:
                 parent_ids=tuple(shard.parents),
                 starting_hash_key=shard.starting_hash_key,
                 ending_hash_key=shard.ending_hash_key,
-                starting_sequence_number=shard.starting_sequence_number,
                 ending_sequence_number=shard.ending_sequence_number,
+                starting_sequence_number=shard.starting_sequence_number,
             )
             for shard in self._stream(stream_arn).shards
         ]

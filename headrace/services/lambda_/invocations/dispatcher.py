@@ -35,11 +35,12 @@ from headrace.services.lambda_.errors import (
     too_large,
 )
 from headrace.services.lambda_.invocations.pools import Concurrency, Pools, Slot
+from headrace.services.lambda_.invocations.sandbox_pool import ExecutionEnvironment
 from headrace.services.lambda_.names import FunctionRef, parse_function
 from headrace.services.lambda_.permits import EVERYTHING, Permits
 from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.platform_log import AnswerSink, Outcome
-from headrace.services.lambda_.runtime.process import ExecutionEnvironment, Steps
+from headrace.services.lambda_.runtime.steps import Steps
 from headrace.services.lambda_.state import Function, FunctionStore, Version
 
 # While this many bytes wait for the reader, the function waits. A reader that takes nothing for this long is gone.
@@ -307,6 +308,9 @@ class Dispatcher:
     ) -> Steps[InvokeResult]:
         """Invoke a function as `invoke` does, in steps; the first raises NeedsThread when no process is idle."""
         invocation = self._build(target, payload, client_context, request_id, trace_id)
+        return self._steps(target, invocation)
+
+    def _steps(self, target: Target, invocation: Invocation) -> Steps[InvokeResult]:
         slot = self._take(target)
         try:
             outcome, lent = yield from self._pools.steps(
@@ -323,8 +327,8 @@ class Dispatcher:
     def _build(
         self, target: Target, payload: bytes, client_context: str, request_id: str, trace_id: str
     ) -> Invocation:
-        request_id = request_id or self._ids.uuid()
         trace = trace_id or self.build_trace_header(target.version)
+        request_id = request_id or self._ids.uuid()
         return Invocation(request_id, target.arn, payload, trace, client_context)
 
     def _take(self, target: Target) -> Slot:

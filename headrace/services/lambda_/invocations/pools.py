@@ -28,6 +28,7 @@ from headrace.services.lambda_.errors import (
     UNRESERVED_CONCURRENCY_LEFT,
     Throttled,
 )
+from headrace.services.lambda_.invocations.sandbox_pool import ExecutionEnvironment, SandboxPool
 from headrace.services.lambda_.layers import Bytecode
 from headrace.services.lambda_.names import FunctionRef
 from headrace.services.lambda_.packages import CodeStore
@@ -36,13 +37,8 @@ from headrace.services.lambda_.runtime.environment import SandboxSpec, trust_the
 from headrace.services.lambda_.runtime.function_process import Sandbox
 from headrace.services.lambda_.runtime.namespaces import Namespaces
 from headrace.services.lambda_.runtime.platform_log import AnswerSink, Outcome
-from headrace.services.lambda_.runtime.process import (
-    ExecutionEnvironment,
-    NotStarted,
-    ReaperClient,
-    SandboxPool,
-    Steps,
-)
+from headrace.services.lambda_.runtime.process import NotStarted, ReaperClient
+from headrace.services.lambda_.runtime.steps import Steps
 from headrace.services.lambda_.state import Function, FunctionStore, Version
 
 _EXPIRE_EVERY_S = 30.0

@@ -1,1 +1,1 @@
-"""Function processes: starts them in isolation, serves them AWS's Runtime API, and keeps warm ones in pools."""
+"""Function processes: starts them in isolation, and serves them AWS's Runtime API."""

@@ -58,9 +58,8 @@ from headrace.services.lambda_.runtime.process import (
     NotStarted,
     PlainProcess,
     ReaperClient,
-    Steps,
-    run_to_end,
 )
+from headrace.services.lambda_.runtime.steps import Steps, run_to_end
 from headrace.services.lambda_.runtime.visible_files import TASK, TMP, TRUST, VisibleFiles
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""The processes of a function's version: their interface, their memory, the warm ones; none outlives the cloud.
+"""A function's process: its interface, its memory, its end; none outlives the cloud.
 
 For processes without the cloud's own rights see `walls`; memory is read from Linux's `/proc`.
 """
@@ -11,16 +11,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
-
-from headrace.core.clock import Clock
-from headrace.core.ports import FunctionThrottled
-from headrace.services.lambda_.errors import SANDBOX_WAIT_SECONDS
-from headrace.services.lambda_.runtime.channel import Invocation, Message, Wait
-from headrace.services.lambda_.runtime.environment import SandboxSpec
-from headrace.services.lambda_.runtime.platform_log import AnswerSink, Outcome, ProcessBroken
+from typing import Protocol
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -92,32 +85,6 @@ def _read_children(file: int) -> list[int]:
 def _close(files: tuple[int, int] | None) -> None:
     for file in files or ():
         os.close(file)
-
-
-# What takes a while, in steps: it yields what it waits for, and is sent the messages that came.
-Result = TypeVar("Result")
-Steps = Generator[Wait, list[Message], Result]
-
-
-def run_to_end(steps: Steps[Result]) -> Result:
-    """Run all steps on this thread, and return their result. Steps that are given up have ended when this raises."""
-    try:
-        wait = next(steps)
-        while True:
-            wait = take_step(steps, wait)
-    except StopIteration as ended:
-        return ended.value
-    finally:
-        steps.close()
-
-
-def take_step(steps: Steps[Result], wait: Wait, *, briefly: bool = False) -> Wait:
-    """Wait as the steps want, and take the next one. Raises StopIteration at the end, and what the step raises."""
-    try:
-        messages = [] if wait.blocks else wait.channel.poll(wait.seconds, briefly=briefly)
-    except Exception as error:  # noqa: BLE001 - the steps end with it, and give back what they hold
-        return steps.throw(error)
-    return steps.send(messages)
 
 
 class NotStarted(Exception):
@@ -234,181 +201,6 @@ class PlainProcess:
     def memory_bytes(self) -> int:
         """See `FunctionProcess.memory_bytes`."""
         return self._memory.count_bytes()
-
-
-class ExecutionEnvironment(Protocol):
-    """Runs invocations of a function, one after another: a process (`Sandbox`), or a test's stand-in for one.
-
-    Only one thread may use it at a time; only `kill` may be called from another thread.
-
-    Attributes:
-        log_stream: the log stream of its output.
-        is_killed: whether it was killed, so that it must not be used again.
-        idle_since_s: when its last invocation ended, in the clock's `monotonic_s`.
-    """
-
-    log_stream: str
-    is_killed: bool
-    idle_since_s: float
-
-    @property
-    def spec(self) -> SandboxSpec:
-        """The settings that it was made from."""
-        ...
-
-    @property
-    def usable(self) -> bool:
-        """Whether it can run another invocation."""
-        ...
-
-    def invoke(self, invocation: Invocation, sink: AnswerSink | None = None) -> Outcome:
-        """Run one invocation to its end. `sink` gets the parts of a streamed response."""
-        ...
-
-    def initialise(self) -> ProcessBroken | None:
-        """Initialise before the first invocation. Return the error if this fails, otherwise None."""
-        ...
-
-    def kill(self) -> None:
-        """Kill it; a running invocation fails."""
-        ...
-
-    def close(self) -> None:
-        """End it and free its resources. Must not be called during an invocation."""
-        ...
-
-
-class SandboxPool:
-    """Lends sandboxes to invoking threads, and keeps them warm between invocations. Thread-safe.
-
-    `most` is the largest number of sandboxes; it may be set at any time and limits the creation of new ones. `folders`
-    are the folders of code and layers that its sandboxes use.
-    """
-
-    def __init__(
-        self,
-        make: Callable[[], ExecutionEnvironment],
-        *,
-        most: int,
-        clock: Clock,
-        folders: frozenset[Path] = frozenset(),
-    ) -> None:
-        self._make = make
-        self.most = most
-        self.folders = folders
-        self._clock = clock
-        self._changed = threading.Condition()
-        # The sandbox that was used last is lent first, so that surplus ones stay idle and expire.
-        self._idle: list[ExecutionEnvironment] = []
-        self._lent: set[ExecutionEnvironment] = set()
-        # How many threads wait for a sandbox.
-        self._waiting = 0
-        self._draining = False
-        # The number of sandboxes that never expire: provisioned concurrency.
-        self._least = 0
-
-    @property
-    def is_draining(self) -> bool:
-        """Whether a sandbox that is released is closed."""
-        return self._draining
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a sandbox is lent."""
-        return bool(self._lent)
-
-    def acquire(self) -> ExecutionEnvironment:
-        """Return a warm sandbox or a new one, or wait until one is released.
-
-        Raises FunctionThrottled when the wait takes too long.
-        """
-        deadline_s = self._clock.monotonic_s() + SANDBOX_WAIT_SECONDS
-        with self._changed:
-            while True:
-                while self._idle:
-                    sandbox = self._idle.pop()
-                    if sandbox.usable:
-                        self._lent.add(sandbox)
-                        return sandbox
-                    sandbox.close()
-                if len(self._lent) < self.most:
-                    sandbox = self._make()
-                    self._lent.add(sandbox)
-                    return sandbox
-                left_s = deadline_s - self._clock.monotonic_s()
-                if left_s <= 0:
-                    raise FunctionThrottled
-                self._waiting += 1
-                self._changed.wait(left_s)
-                self._waiting -= 1
-
-    def take_idle(self) -> ExecutionEnvironment | None:
-        """Return an idle sandbox; None when there is none, or when others wait for one. Never blocks."""
-        with self._changed:
-            if not self._idle or self._waiting or not self._idle[-1].usable:
-                return None
-            sandbox = self._idle.pop()
-            self._lent.add(sandbox)
-            return sandbox
-
-    def release(self, sandbox: ExecutionEnvironment) -> None:
-        """Take a sandbox back. Close it if it was killed or the pool is draining; otherwise keep it warm."""
-        with self._changed:
-            self._lent.discard(sandbox)
-            # A process that has died by itself is noticed before it is lent again.
-            keep = not (sandbox.is_killed or self._draining)
-            if keep:
-                self._idle.append(sandbox)
-            self._changed.notify()
-        if not keep:
-            sandbox.close()
-
-    def provision(
-        self, least: int, make: Callable[[], ExecutionEnvironment]
-    ) -> ProcessBroken | None:
-        """Keep at least `least` initialised sandboxes. Return the error if one cannot be initialised."""
-        self._least = min(least, self.most)
-        while True:
-            with self._changed:
-                if self._draining or len(self._idle) + len(self._lent) >= self._least:
-                    return None
-                sandbox = make()
-                self._lent.add(sandbox)
-            broken = sandbox.initialise()
-            self.release(sandbox)
-            if broken is not None:
-                return broken
-
-    def unprovision(self) -> None:
-        """Let every idle sandbox expire from now on."""
-        self._least = 0
-
-    def expire(self, idle_s: float) -> None:
-        """Close sandboxes that nobody has used for `idle_s`, and those that died."""
-        now_s = self._clock.monotonic_s()
-        with self._changed:
-            surplus = len(self._idle) + len(self._lent) - self._least
-            old = [s for s in self._idle if now_s - s.idle_since_s >= idle_s][: max(surplus, 0)]
-            old += [s for s in self._idle if not s.usable and s not in old]
-            self._idle = [s for s in self._idle if s not in old]
-        for sandbox in old:
-            sandbox.close()
-
-    def drain(self) -> None:
-        """Close idle sandboxes now, and lent ones when they are released."""
-        with self._changed:
-            self._draining = True
-            idle, self._idle = self._idle, []
-        for sandbox in idle:
-            sandbox.close()
-
-    def kill(self) -> None:
-        """Drain, and kill the lent sandboxes; their invocations fail."""
-        self.drain()
-        with self._changed:
-            lent = list(self._lent)
-        for sandbox in lent:
-            sandbox.kill()
 
 
 _REAPER = Path(__file__).with_name("reaper.py")

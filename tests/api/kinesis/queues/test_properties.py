@@ -59,7 +59,7 @@ class QueueMachine(RuleBasedStateMachine):
             StreamName=self.name, StreamModeDetails={"StreamMode": "ON_DEMAND"}
         )
         self.backend = self.cloud.cloud.kinesis
-        stream = self.backend.find_arn(arn_of(self.name))
+        stream = self.backend.registry.find_arn(arn_of(self.name))
         assert stream is not None
         self.stream = stream
         # Without the cloud's own worker, so that only the rules do something.

@@ -1,4 +1,4 @@
-"""Runs an invocation without a thread: the event loop waits for the function's process, beside its own sockets.
+"""What a function's process does takes steps: a thread runs them to their end, or the event loop watches them.
 
 An invocation on a thread of its own costs the loop two handovers to that thread and back, each as much as the rest.
 """
@@ -8,13 +8,38 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from headrace.core.ports import InvokeResult
-from headrace.services.lambda_.runtime.channel import RuntimeChannel, Wait
-from headrace.services.lambda_.runtime.process import Steps, take_step
+from headrace.services.lambda_.runtime.channel import Message, RuntimeChannel, Wait
+
+# It yields what it waits for, and is sent the messages that came.
+Result = TypeVar("Result")
+Steps = Generator[Wait, list[Message], Result]
+
+
+def run_to_end(steps: Steps[Result]) -> Result:
+    """Run all steps on this thread, and return their result. Steps that are given up have ended when this raises."""
+    try:
+        wait = next(steps)
+        while True:
+            wait = take_step(steps, wait)
+    except StopIteration as ended:
+        return ended.value
+    finally:
+        steps.close()
+
+
+def take_step(steps: Steps[Result], wait: Wait, *, briefly: bool = False) -> Wait:
+    """Wait as the steps want, and take the next one. Raises StopIteration at the end, and what the step raises."""
+    try:
+        messages = [] if wait.blocks else wait.channel.poll(wait.seconds, briefly=briefly)
+    except Exception as error:  # noqa: BLE001 - the steps end with it, and give back what they hold
+        return steps.throw(error)
+    return steps.send(messages)
 
 
 def watch(steps: Steps[InvokeResult], on_result: Callable[[InvokeResult], None]) -> Future[None]:
