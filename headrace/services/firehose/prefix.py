@@ -1,9 +1,8 @@
 """The keys of delivered objects: evaluates prefixes with expressions such as `!{timestamp:yyyy/MM/dd}`.
 
 The expressions are `timestamp`, `firehose:random-string`, `firehose:error-output-type` and, with dynamic partitioning,
-`partitionKeyFromQuery` and `partitionKeyFromLambda`. Timestamp patterns are those of Java's DateTimeFormatter; letters
-that are useless in a path are refused. Source: docs.aws.amazon.com/firehose/latest/dev/s3-prefixes.html (documented,
-read 2026); the sentences of refusals were observed by others (us-east-1, 2026).
+`partitionKeyFromQuery` and `partitionKeyFromLambda`. Source: docs.aws.amazon.com/firehose/latest/dev/s3-prefixes.html
+(documented, read 2026); the sentences of refusals were observed by others (us-east-1, 2026).
 
 Dynamic partitioning: a record's partition keys, from the query and the function, determine its buffer.
 
@@ -30,6 +29,7 @@ import msgspec
 from headrace.core.ids import Ids
 from headrace.core.values import get_mapping, section
 from headrace.services.firehose.errors import EVALUATED_PREFIX_CHARS, EXTENSIONS, invalid
+from headrace.services.firehose.java_times import BadPattern, format_java_time
 from headrace.services.firehose.queries import Found, Queries, is_json
 from headrace.services.firehose.records import DELIVERED, SOURCE_BACKUP, FailedRecord, Record
 from headrace.services.firehose.state import (
@@ -44,23 +44,6 @@ ERROR_OUTPUT_TYPE = "!{firehose:error-output-type}"
 QUERY = "partitionKeyFromQuery"
 LAMBDA = "partitionKeyFromLambda"
 _EXPRESSION = re.compile(r"!\{([^}]*)\}")
-_RUN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
-
-_LETTERS: dict[str, Callable[[datetime, int], str]] = {
-    "y": lambda at, n: f"{at.year % 100:02d}" if n == 2 else f"{at.year:0{n}d}",
-    "u": lambda at, n: f"{at.year % 100:02d}" if n == 2 else f"{at.year:0{n}d}",
-    "M": lambda at, n: at.strftime("%b" if n == 3 else "%B") if n > 2 else f"{at.month:0{n}d}",
-    "d": lambda at, n: f"{at.day:0{n}d}",
-    "D": lambda at, n: f"{at.timetuple().tm_yday:0{n}d}",
-    "H": lambda at, n: f"{at.hour:0{n}d}",
-    "h": lambda at, n: f"{at.hour % 12 or 12:0{n}d}",
-    "m": lambda at, n: f"{at.minute:0{n}d}",
-    "s": lambda at, n: f"{at.second:0{n}d}",
-    "S": lambda at, n: f"{at.microsecond:06d}".ljust(9, "0")[:n],
-    "E": lambda at, n: at.strftime("%a" if n < 4 else "%A"),
-    "a": lambda at, _: at.strftime("%p"),
-    "w": lambda at, n: f"{at.isocalendar().week:0{n}d}",
-}
 
 
 def name_objects(
@@ -161,7 +144,7 @@ def check(
             raise invalid("Invalid expression usage")
         try:
             filled = _fill(text, sample, lambda: "x" * RANDOM_CHARS, "failed", [""] * len(names))
-        except _BadValue as error:
+        except (_BadValue, BadPattern) as error:
             raise invalid(
                 f"Invalid conversion character used in the value of the expression in {name}"
             ) from error
@@ -242,23 +225,6 @@ def _evaluate_expression(
             return next(values)
         case _:
             raise invalid(f"Namespace to the left of colon ({namespace}) is an invalid keyword!")
-
-
-def format_java_time(pattern: str, at: datetime) -> str:
-    """Return a time in a pattern of Java's DateTimeFormatter. Raises ValueError."""
-    parts: list[str] = []
-    for match in _RUN.finditer(pattern):
-        text, letter = match.group(0), match.group(2)
-        if match.group(1) is not None:
-            parts.append(match.group(1).replace("''", "'") or "'")
-        elif letter is not None:
-            function = _LETTERS.get(letter)
-            if function is None:
-                raise _BadValue(pattern)
-            parts.append(function(at, len(text)))
-        else:
-            parts.append(text)
-    return "".join(parts)
 
 
 _KEY = re.compile(r'\s*(?:\$?([A-Za-z_][A-Za-z0-9_]*)|"([^"\\]*)")\s*(?::|$)')

@@ -28,6 +28,7 @@ def evaluated(text: str, *, error_type: str = "", time_zone: str = "UTC") -> str
         ("!{timestamp:yyyy/MM/dd/HH}/", "2026/03/07/04/"),
         ("!{timestamp:yy-M-d}/", "26-3-7/"),
         ("!{timestamp:'day'-DDD}/", "day-066/"),
+        ("y=!{timestamp:YYYY}/m=!{timestamp:MM}/", "y=2026/m=03/"),
         ("!{firehose:random-string}/!{timestamp:HHmmss}/", "r4nd0m/040506/"),
     ],
 )
@@ -57,7 +58,7 @@ def test_the_error_type_is_filled_in():
         ),
         ("x/", "e/!{timestamp:yyyy}/", "must contain at least one instance"),
         (
-            "!{timestamp:QQ}/",
+            "!{timestamp:RR}/",
             "e/!{firehose:error-output-type}/",
             "Invalid conversion character used in the value",
         ),

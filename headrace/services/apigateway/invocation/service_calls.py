@@ -1,9 +1,9 @@
 """Makes the calls of AWS integrations: API Gateway's request to a service becomes a call of this cloud.
 
 An integration's URI is `arn:aws:apigateway:REGION:SERVICE:action/OPERATION` or `...:SERVICE:path/PATH` (documented:
-https://docs.aws.amazon.com/apigateway/latest/api/API_Integration.html). It may call services with JSON protocols or the
-query protocol, and read, write and delete S3 objects. Services of the query protocol answer in JSON unless the
-request accepts XML (LocalStack's tests against AWS, apigateway/test_apigateway_sqs.py, 2024).
+https://docs.aws.amazon.com/apigateway/latest/api/API_Integration.html). It may call services of every protocol; of S3's
+operations, it reads, writes and deletes objects. Services of the query protocol answer in JSON unless the request
+accepts XML (LocalStack's tests against AWS, apigateway/test_apigateway_sqs.py, 2024).
 """
 
 from __future__ import annotations
@@ -13,17 +13,27 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, urlencode
+
+from botocore.exceptions import UnknownServiceError
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.http import HttpResponse
-from headrace.aws.calls.operation import service_model
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.operation import protocol_of, service_model
 from headrace.aws.protocols.codec_json import decode_input, encode_error, encode_output
-from headrace.aws.protocols.codec_moto import serialize_error, serialize_output
+from headrace.aws.protocols.codec_moto import parse_request, serialize_error, serialize_output
 from headrace.core.ports import CallerIdentity, ControlPlane
 
 JSON_1_1 = "application/x-amz-json-1.1"
-_NAMES = {"states": "stepfunctions", "email": "ses", "monitoring": "cloudwatch"}
+# botocore's names of services that URIs name by their endpoints.
+_NAMES = {
+    "email": "ses",
+    "iotdata": "iot-data",
+    "monitoring": "cloudwatch",
+    "runtime.sagemaker": "sagemaker-runtime",
+    "states": "stepfunctions",
+}
+_NO_SERVICE = "UnknownService"
 # Older clients call these by the query protocol, though botocore's model has another.
 _BY_QUERY = ("sqs", "sns", "cloudwatch", "sts", "iam")
 
@@ -67,12 +77,14 @@ class IntegrationRequest:
 def parse_uri(uri: str) -> tuple[str, str, str, str] | None:
     """Return an integration URI's region, service, kind (`action` or `path`) and the rest; None for another URI."""
     parts = uri.split(":", 5)
-    if len(parts) != 6 or parts[:3] != ["arn", "aws", "apigateway"]:
+    if len(parts) != 6 or parts[0] != "arn" or parts[2] != "apigateway":
         return None
     kind, slash, rest = parts[5].partition("/")
     if not slash or kind not in ("action", "path"):
         return None
-    return parts[3], parts[4].rpartition(".")[2], kind, rest
+    # A subdomain may stand before the service: an account's endpoint, as of IoT's data.
+    service = parts[4] if parts[4] in _NAMES else parts[4].rpartition(".")[2]
+    return parts[3], service, kind, rest
 
 
 def call(
@@ -85,20 +97,37 @@ def call(
             return _call_s3(control, sent, account, acting)
         if _is_query(service, sent):
             return _call_by_query(control, service, sent, account, acting)
+        if _has_paths(service, sent):
+            return _call_by_path(control, service, sent, account, acting)
         return _call_by_json(control, service, sent, account, acting)
     except AwsError as error:
         return _refuse(service, sent, error)
 
 
+def _protocol_of(service: str) -> str:
+    """Return the name of a service's protocol. Raises AwsError for an unknown service."""
+    try:
+        return str(service_model(service).resolved_protocol)
+    except UnknownServiceError as error:
+        raise AwsError(_NO_SERVICE, f"headrace has no service {service}", 501) from error
+
+
+def _has_paths(service: str, sent: IntegrationRequest) -> bool:
+    """Whether method and path of the request mean the operation."""
+    return sent.kind == "path" and service != "s3" and protocol_of(service).startswith("rest-")
+
+
 def _is_query(service: str, sent: IntegrationRequest) -> bool:
-    protocol = str(service_model(service).resolved_protocol)
+    protocol = _protocol_of(service)
     if protocol == "json" and sent.names_target():
         return False
     return service in _BY_QUERY or protocol in ("query", "ec2")
 
 
 def _refuse(service: str, sent: IntegrationRequest, error: AwsError) -> IntegrationAnswer:
-    if service == "s3" or not _is_query(service, sent):
+    if _has_paths(service, sent):
+        return _of_response(serialize_error(service, None, error, sent.request_id))
+    if service == "s3" or error.code == _NO_SERVICE or not _is_query(service, sent):
         return IntegrationAnswer(
             error.status, {"content-type": JSON_1_1}, encode_error(error, JSON_1_1)
         )
@@ -135,6 +164,28 @@ def _call_by_json(
     )
     body = encode_output(service, operation, output, JSON_1_1)
     return IntegrationAnswer(200, {"content-type": JSON_1_1}, body)
+
+
+def _call_by_path(
+    control: ControlPlane,
+    service: str,
+    sent: IntegrationRequest,
+    account: str,
+    acting: CallerIdentity | None,
+) -> IntegrationAnswer:
+    """Call the operation that method and path mean."""
+    request = HttpRequest(
+        sent.method,
+        "/" + sent.target.lstrip("/"),
+        urlencode(sent.query),
+        dict(sent.headers),
+        sent.body,
+    )
+    operation, params = parse_request(service, request)
+    output = control.call(
+        service, operation, params, account=account, region=sent.region, acting=acting
+    )
+    return _of_response(serialize_output(service, operation, output, sent.request_id))
 
 
 # --- the query protocol -------------------------------------------------------------------------
