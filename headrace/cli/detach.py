@@ -34,7 +34,7 @@ from headrace.cli.running_cloud import (
     devices_sentence,
     explain_second,
     health,
-    moto_progress,
+    loading_sentence,
     print_losses,
     silent_cloud,
 )
@@ -129,9 +129,9 @@ def _wait_until_healthy(
         if status is not None and status["status"] == "loading":
             # It is still loading: a large journal of an older headrace takes long, but only once.
             deadline_s = clock.monotonic_s() + START_WITHIN_S
-            if clock.monotonic_s() >= say_at_s and status["moto_loading"]["all"]:
-                say_at_s += SAY_EVERY_S
-                click.echo(f"loading the state of moto's services: {moto_progress(status)}")
+        if clock.monotonic_s() >= say_at_s:
+            say_at_s = clock.monotonic_s() + SAY_EVERY_S
+            click.echo("starting" if status is None else loading_sentence(status), err=True)
         clock.wait(never, LOOK_EVERY_S)
     return None
 

@@ -117,9 +117,9 @@ def redrive(
     """Show the failed records in SOURCE, and send them on with --to.
 
     SOURCE is s3://bucket/prefix with Firehose's error output, or what Lambda gave up: a failure queue (sqs:NAME, its
-    URL or its ARN) or the UUID of an event source mapping. From S3 each record is sent once, even when a run is killed:
-    the progress is kept in the bucket, under headrace-redrive/. From a queue, a message is deleted after its records
-    were sent.
+    URL or its ARN), the ARN of a topic that one queue is subscribed to, or the UUID of an event source mapping. From S3
+    each record is sent once, even when a run is killed: the progress is kept in the bucket, under headrace-redrive/.
+    From a queue, a message is deleted after its records were sent.
     """
     where = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
     selection = _Wanted(codes, _time_of(since, "--since"), _time_of(until, "--until"))

@@ -76,14 +76,23 @@ def _queue_of_arn(arn: str, client: Callable[[str], Any]) -> str:
         params = {"QueueName": parts[5], "QueueOwnerAWSAccountId": parts[4]}
         return str(client("sqs").get_queue_url(**params)["QueueUrl"])
     if parts[2:3] == ["sns"]:
-        raise NotAQueue(
-            f"{arn} is a topic, which keeps nothing: name a queue that is subscribed to it"
-        )
+        return _queue_of_topic(arn, client)
     if parts[2:3] == ["s3"]:
         raise NotAQueue(
             f"{arn} is a bucket: name a place in it, such as s3://{parts[5]}/aws/lambda/"
         )
     raise NotAQueue(f"{arn} is no queue")
+
+
+def _queue_of_topic(arn: str, client: Callable[[str], Any]) -> str:
+    """Return the URL of the queue that keeps a topic's messages, if it is the only one."""
+    pages = client("sns").get_paginator("list_subscriptions_by_topic").paginate(TopicArn=arn)
+    subscriptions = [one for page in pages for one in page["Subscriptions"]]
+    queues = [one["Endpoint"] for one in subscriptions if one["Protocol"] == "sqs"]
+    if len(queues) == 1:
+        return _queue_of_arn(queues[0], client)
+    which = f"has several queues, name one: {', '.join(queues)}" if queues else "has no queue"
+    raise NotAQueue(f"{arn} is a topic, which keeps nothing itself, and {which}")
 
 
 def _queue_of_mapping(identifier: str, client: Callable[[str], Any]) -> str:

@@ -54,7 +54,7 @@ from headrace.cli.running_cloud import (
     explain_second,
     health,
     health_at,
-    moto_progress,
+    loading_sentence,
     write_run_file,
 )
 from headrace.core.clock import SystemClock
@@ -308,7 +308,7 @@ async def _wait_until_loaded(cloud: Cloud, stop: asyncio.Event) -> str:
         if status["moto"] == "failed":
             return f", without moto's services: {status['moto_failure']}"
         if clock.monotonic_s() >= say_at_s and status["moto_loading"]["all"]:
-            say_at_s += SAY_EVERY_S
-            click.echo(f"loading the state of moto's services: {moto_progress(status)}")
+            say_at_s = clock.monotonic_s() + SAY_EVERY_S
+            click.echo(loading_sentence(status), err=True)
         await asyncio.sleep(LOOK_EVERY_S)
     return ""

@@ -164,6 +164,13 @@ def moto_progress(status: dict[str, Any]) -> str:
     return f"{loading['done']:,} of {loading['all']:,}"
 
 
+def loading_sentence(status: dict[str, Any]) -> str:
+    """Return what a cloud that is not ready does."""
+    if not status.get("moto_loading", {}).get("all"):
+        return "starting"
+    return f"loading the state of moto's services: {moto_progress(status)}"
+
+
 def devices_sentence(ports: dict[str, int] | None) -> str:
     """Return where devices connect by MQTT, as the end of a line; empty when they cannot."""
     if not ports:

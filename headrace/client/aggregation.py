@@ -49,7 +49,15 @@ def varint(number: int) -> bytes:
     return bytes(out)
 
 
-_SMALL = [varint(number) for number in range(1 << 14)]
+class _Small(dict[int, bytes]):
+    """The varints of one and two bytes that were needed so far."""
+
+    def __missing__(self, number: int) -> bytes:
+        text = self[number] = varint(number)
+        return text
+
+
+_SMALL = _Small()
 
 
 def _varint(number: int) -> bytes:

@@ -175,6 +175,7 @@ _OWN = Patches(
             glue_patches.match_tables_in_time,
             glue_patches.patch,
             glue_patches.show_connections,
+            glue_schema_versions.take_own_arns,
             glue_schema_versions.compare_versions,
         ],
         "moto.glue.responses": [

@@ -23,14 +23,17 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import re2
-import regex
 
 from headrace.core import java_regex
 from headrace.core.java_regex import BadPattern, NotLinear
 from headrace.core.java_regex.nodes import MAX_CODE_POINT, CharacterSet, Concatenation, Node, Repeat
+
+# Imported with the first pattern that needs it: few do, and it takes 1.5 MB.
+if TYPE_CHECKING:
+    import regex
 
 # The longest pattern in AWS's own models has 1,400 characters.
 MOST_CHARACTERS = 8192
@@ -225,6 +228,8 @@ class _BacktrackingPattern:
 
 
 def _compile_timed(pattern: str, node: Node) -> _BacktrackingPattern:
+    import regex
+
     if len(pattern) > MOST_BACKTRACKING_CHARACTERS:
         raise BadPattern(
             f"A pattern that looks around or refers back may have {MOST_BACKTRACKING_CHARACTERS} characters"

@@ -16,8 +16,6 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, cast
 
-import cramjam
-
 from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.clock import Clock
@@ -444,6 +442,8 @@ def _unpack_last_text(data: bytes) -> bytes:
 
 def _unpack_frames(data: bytes, room_bytes: int) -> bytes:
     """Return what frames unpack to, at most `room_bytes`, or what is unpacked before the first error."""
+    import cramjam  # with the first log: it takes 1.5 MB
+
     # The output has a fixed size, so that no log can swell this process.
     for size_bytes in (min(room_bytes, 32 * len(data) + 65_536), room_bytes):
         text = bytearray(size_bytes)

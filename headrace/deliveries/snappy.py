@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import cramjam
-
 _JAVA_MAGIC = b"\x82SNAPPY\x00"
 _JAVA_HEADER_BYTES = 16
 _LENGTH_BYTES = 4
@@ -15,6 +13,9 @@ _MOST_BLOCK_BYTES = 64 * 1024 * 1024
 
 def snappy_decompressed(body: bytes, most_bytes: int | None = None) -> bytes:
     """Return the decompressed bytes of an object, or a little more than `most_bytes` of them. Raises ValueError."""
+    # Imported with the first object: it takes 1.5 MB.
+    import cramjam
+
     parts: list[bytes] = []
     size_bytes = 0
     try:
@@ -50,6 +51,8 @@ def _hadoop_blocks(body: bytes) -> Iterator[bytes]:
 
 
 def _plain(chunk: bytes) -> bytes:
+    import cramjam
+
     if cramjam.snappy.decompress_raw_len(chunk) > _MOST_BLOCK_BYTES:
         raise ValueError("a block is too long")
     part = bytes(cramjam.snappy.decompress_raw(chunk))

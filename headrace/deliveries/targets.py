@@ -164,17 +164,18 @@ def _any_call(name: str, payload: str) -> TargetCall:
     return TargetCall(service, operation, params)
 
 
-def convert_parameters(service: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters in the operation's form: its own names, bytes from text, times from ISO text, texts from JSON.
+def convert_parameters(
+    service: str, operation: str, params: Mapping[str, Any], *, takes_json: bool = False
+) -> dict[str, Any]:
+    """Return parameters in the operation's form: its own names, bytes from text, times from ISO text.
 
-    An object or a list for a text becomes its JSON: Step Functions' SDK integrations do that (observed by others on
-    AWS: github.com/localstack/localstack/pull/10174).
+    With `takes_json`, an object or a list for a text becomes its JSON.
     """
     shape: Any = service_model(service).operation_model(operation).input_shape
-    return {} if shape is None else _convert(shape, params)
+    return {} if shape is None else _convert(shape, params, takes_json)
 
 
-def _convert(shape: Any, value: Any) -> Any:
+def _convert(shape: Any, value: Any, takes_json: bool) -> Any:
     kind = shape.type_name
     if kind == "structure" and isinstance(value, Mapping):
         members = {name.lower(): name for name in shape.members}
@@ -182,16 +183,19 @@ def _convert(shape: Any, value: Any) -> Any:
         for name, inner in cast("Mapping[str, Any]", value).items():
             member = name if name in shape.members else members.get(name.lower(), name)
             known = shape.members.get(member)
-            members_converted[member] = inner if known is None else _convert(known, inner)
+            members_converted[member] = (
+                inner if known is None else _convert(known, inner, takes_json)
+            )
         return members_converted
     if kind == "list" and isinstance(value, list):
-        return [_convert(shape.member, element) for element in cast("list[Any]", value)]
+        elements = cast("list[Any]", value)
+        return [_convert(shape.member, element, takes_json) for element in elements]
     if kind == "map" and isinstance(value, Mapping):
         pairs = cast("Mapping[str, Any]", value)
-        return {name: _convert(shape.value, element) for name, element in pairs.items()}
+        return {name: _convert(shape.value, e, takes_json) for name, e in pairs.items()}
     if kind == "blob" and not isinstance(value, bytes | bytearray):
         return (value if isinstance(value, str) else _json_text(value)).encode()
-    if kind == "string" and isinstance(value, Mapping | list):
+    if takes_json and kind == "string" and isinstance(value, Mapping | list):
         return _json_text(value)
     if kind == "timestamp" and isinstance(value, str):
         return datetime.fromisoformat(value)

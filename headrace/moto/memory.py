@@ -308,8 +308,11 @@ def grants_on(key: str) -> Iterator[Grant]:
 def state_of_key(key_id: str, account: str, region: str) -> tuple[str, str]:
     """Return the ARN and the state (`Enabled`, `Disabled`, `PendingDeletion`, ...) of a key; "" and "" for none.
 
-    This includes AWS managed keys. `key_id` is an id, an alias, or an ARN of either.
+    This includes AWS managed keys. `key_id` is an id, an alias, or an ARN of either; KMS finds an ARN of another region
+    in that region alone, so that no service uses such a key.
     """
+    if key_id.startswith("arn:") and key_id.split(":")[3:4] != [region]:
+        return "", ""
     key = _key_of(key_id, account, region)
     return ("", "") if key is None else (str(key.arn), str(key.key_state))
 

@@ -105,6 +105,11 @@ class Options(Connection):
         )  # fmt: skip
         return all(limit is None for limit in limits)
 
+    @property
+    def limits_shards_alone(self) -> bool:
+        """Whether no limit is one of all shards together, so that children need not wait for their share of it."""
+        return self.max_records_per_trigger is None and self.max_bytes_per_trigger is None
+
 
 @dataclass(frozen=True)
 class SinkOptions(Connection):

@@ -131,11 +131,12 @@ class PlanMaker:
         if has_latest(begin.init):
             begin = Offset(begin.stream, pinned(begin.init, self._reads.now_ms()[0]), begin.shards)
         begin = self._without_expired(begin)
-        whole = self._one_batch and most is None and self._options.is_unlimited
-        names = self._readable(begin, whole)
+        # A task reads a child only if its parents end: see `Plan.parents`.
+        joins = self._one_batch and most is None and self._options.limits_shards_alone
+        names = self._readable(begin, joins)
         if not names or self._is_left_unread(done) or not self._has_news(names, begin, done):
             return start
-        return self._write_plan(self._plan(begin, names, done, most, whole), done).to_json()
+        return self._write_plan(self._plan(begin, names, done, most, joins), done).to_json()
 
     def orders(self, end: dict[str, Any]) -> list[Order]:
         """Return the work of a batch's tasks."""
@@ -220,8 +221,8 @@ class PlanMaker:
             self._listed_s = self._clock_s()
         return drop_expired(self._shards, begin, self._options)
 
-    def _readable(self, begin: Offset, whole: bool) -> list[str]:
-        if whole:
+    def _readable(self, begin: Offset, joins: bool) -> list[str]:
+        if joins:
             return sorted(s.shard_id for s in self._shards if not begin.ended(s.shard_id))
         names = eligible(self._shards, begin)
         return [name for name in names if name not in self._read_out]
@@ -284,7 +285,7 @@ class PlanMaker:
     # --- the plan ---------------------------------------------------------------------------------
 
     def _plan(
-        self, begin: Offset, names: list[str], done: _Done | None, most: int | None, whole: bool
+        self, begin: Offset, names: list[str], done: _Done | None, most: int | None, joins: bool
     ) -> Plan:
         options = self._options
         weights = {
@@ -301,7 +302,7 @@ class PlanMaker:
             share = max(1, options.max_bytes_per_trigger // len(weights))
             most_bytes = share if most_bytes is None else min(share, most_bytes)
         parents: dict[str, list[str]] = {}
-        if whole:
+        if joins:
             groups, parents = kin_of(list(weights), self._shards, weights, self._tasks)
         else:
             groups = groups_of(weights, self._tasks)

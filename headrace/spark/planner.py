@@ -53,8 +53,8 @@ class Planner:
         reads: the calls to Kinesis.
         options: the query's options.
         one_batch: whether a run may end after one batch without telling the source (AvailableNow on Spark 4.0 and 4.1).
-            A batch is then as large as its limits allow, however long the reads take. Without limits it also has the
-            children of the shards that end in it.
+            A batch is then as large as its limits allow, however long the reads take. It also has the children of the
+            shards that end in it, unless a limit cuts these or is one of all shards together.
         clock_s, wall_s: a monotonic clock, and the time of day.
 
     Attributes:
@@ -109,6 +109,7 @@ class Planner:
             # Pinned in a batch without records, because Spark stores a batch's end but not the first batch's start.
             return Offset(start.stream, pinned(start.init, self._reads.now_ms()[0]))
         whole = self._one_batch and most is None and self._options.is_unlimited
+        joins = self._one_batch and most is None and self._options.limits_shards_alone
         now_ms = _Once(lambda: self._reads.now_ms()[1]) if whole else None
         drained: set[str] = set()
         by_shard: dict[str, Fetcher] = {}
@@ -120,14 +121,18 @@ class Planner:
             passed = {
                 f.shard_id
                 for f in fetchers
-                if f.ended and (whole or f.spool.end == base.count(f.shard_id))
+                if f.ended
+                and (
+                    f.spool.end == base.count(f.shard_id)
+                    or (joins and self._is_within_limits(f, base))
+                )
             }
             if not passed:
                 break
             drained |= passed
         end = self._end(base, list(by_shard.values()), drained, most)
         self.has_left = not whole and any(
-            # The children of an ended shard wait for the next batch.
+            # The children of a shard that a limit cuts wait for the next batch.
             f.ended or not f.caught_up or f.spool.end > end.count(f.shard_id)
             for f in fetchers
         )
@@ -214,6 +219,14 @@ class Planner:
         if any(was_running and fetcher.ended for was_running, fetcher in zip(running, fetchers)):
             # Its children may be newer than the last listing.
             self._listed_s = None
+
+    def _is_within_limits(self, fetcher: Fetcher, base: Offset) -> bool:
+        """Whether a batch may have all of a shard's fetched records."""
+        begin, options = base.count(fetcher.shard_id), self._options
+        records, size = options.max_records_per_shard, options.max_bytes_per_shard
+        return (records is None or fetcher.spool.end - begin <= records) and (
+            size is None or fetcher.spool.bytes_after(begin) <= size
+        )
 
     def _end(
         self, base: Offset, fetchers: list[Fetcher], drained: set[str], most: int | None

@@ -1,8 +1,8 @@
 """Decides which records of each shard a micro-batch takes: pure functions of shards, offsets and fetched records.
 
 To keep a key's records in order across a reshard, a shard is read only when its parents were drained in an *earlier*
-batch, or have no record in this one. Within a batch shards are read concurrently. Only a batch without limits, which
-may be a run's only one, takes parents and children together: one task then reads them in sequence.
+batch, or have no record in this one. Within a batch shards are read concurrently. Only a batch that may be a run's only
+one, and has no limit of all shards together, takes parents and children together: one task then reads them in sequence.
 
 Reports records that a query can no longer read: DataLoss, or a warning without `kinesis.failOnDataLoss`.
 

@@ -9,6 +9,7 @@ from typing import Any
 from lark import Token
 from lark.tree import Meta
 
+from headrace.sql.log_parsing import LOG_FUNCTIONS, parse_log
 from headrace.sql.statements import (
     Array,
     Call,
@@ -243,6 +244,13 @@ class ExpressionBuilder:
     def build_qualified_column(self, meta: Meta, relation: Name, name: Name) -> Expression:
         return Column(name, relation, place=place_of(meta))
 
+    def build_qualified_field(
+        self, meta: Meta, relation: Name, column: Name, name: Name
+    ) -> Expression:
+        return Field(
+            self.build_qualified_column(meta, relation, column), name, place=place_of(meta)
+        )
+
     def build_struct_field_of(self, meta: Meta, of: Expression, name: Name) -> Expression:
         return Field(of, name, place=place_of(meta))
 
@@ -311,6 +319,8 @@ class ExpressionBuilder:
         if name.upper() == "REGEX_REPLACE" and numbers == [1, 0]:
             # From the first character on, every match.
             return Call("REGEXP_REPLACE", arguments[:3], place=place_of(meta))
+        if name.upper() in LOG_FUNCTIONS:
+            return parse_log(name.upper(), arguments, place_of(meta))
         if name.upper() in ("WINDOWSTART", "WINDOWEND") and not arguments:
             # The old KSQL's functions.
             return Column(name.upper(), place=place_of(meta))

@@ -439,7 +439,6 @@ NOT_BUILT = {
         "random cuts give another value when a micro-batch is repeated, and PyPI has no kept library of it (the last "
         "release of rrcf is of 2023); a value far from AVG(x) OVER a sliding window is one that stands out",
     ),
-    "DOUBLE_FROM_BYTES": "Spark SQL reads no DOUBLE from bytes; send it as a JSON number",
     "JSON_ARRAY_CONTAINS": "Spark SQL does not compare within JSON; use ARRAY_CONTAINS(JSON_ITEMS(text), 'value')",
     "JSON_CONCAT": "Spark SQL does not join JSON texts; read their parts with EXTRACTJSONFIELD",
     **dict.fromkeys(
@@ -447,9 +446,8 @@ NOT_BUILT = {
         "it takes a CURSOR; GROUP BY STEP(ROWTIME BY ..) with TOPK or COUNT(DISTINCT ..) says the same",
     ),
     **dict.fromkeys(
-        ("VARIABLE_COLUMN_LOG_PARSE", "FAST_REGEX_LOG_PARSER", "W3C_LOG_PARSE", "SYS_LOG_PARSE", "REGEX_LOG_PARSE",
-         "COLUMN_LOG_PARSE", "FIXED_COLUMN_LOG_PARSE"),
-        "it makes columns of a text at run time; REGEXP_EXTRACT or SPLIT makes each one",
+        ("SYS_LOG_PARSE", "FIXED_COLUMN_LOG_PARSE"),
+        "it is not built; REGEX_LOG_PARSE makes a column of each group of a pattern, and SUBSTRING one of a place",
     ),
     "REGEX_REPLACE": "it is REGEX_REPLACE(text, pattern, new, 1, 0) or REGEXP_REPLACE(text, pattern, new): every match",
     # Names that drafts of KSQL had.

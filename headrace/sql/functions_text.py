@@ -7,6 +7,7 @@ from __future__ import annotations
 # A value of SQL is of any type until it is computed; re2 has no types.
 import base64
 import json
+import struct
 
 # A value of SQL is of any type until it is computed.
 import unicodedata
@@ -22,6 +23,7 @@ from headrace.sql.types import (
     BIGINT,
     BOOLEAN,
     BYTES,
+    DOUBLE,
     INT,
     STRING,
     Function,
@@ -153,14 +155,39 @@ def _number(value: bytes, size: int, order: str = "BIG_ENDIAN") -> int | None:
     return int.from_bytes(value, _ORDERS[order.upper()], signed=True)
 
 
-def _spark_number(value: str, size: int, order: str = "'BIG_ENDIAN'") -> str:
-    name = order.strip("'").upper()
+def _double(value: bytes, order: str = "BIG_ENDIAN") -> float | None:
+    """Return the DOUBLE of eight bytes, as IEEE 754 has it; None of other bytes and of an order that is none."""
+    if len(value) != 8 or order.upper() not in _ORDERS:
+        return None
+    return float(struct.unpack(">d" if order.upper() == "BIG_ENDIAN" else "<d", value)[0])
+
+
+def _spark_digits(value: str, size: int, order: str) -> str:
+    """Return the text of the hexadecimal digits of `size` bytes, the largest first; NULL of an order that is none."""
+    name, digits = order.strip("'").upper(), f"hex({value})"
     if name not in _ORDERS:
-        return f"CASE WHEN false THEN length({value}) END"
-    digits = f"hex({value})"
-    if name != "BIG_ENDIAN":
-        pairs = (f"substring({digits}, {place}, 2)" for place in range(2 * size - 1, 0, -2))
-        digits = f"concat({', '.join(pairs)})"
+        return "cast(NULL AS STRING)"
+    if name == "BIG_ENDIAN":
+        return digits
+    pairs = (f"substring({digits}, {place}, 2)" for place in range(2 * size - 1, 0, -2))
+    return f"concat({', '.join(pairs)})"
+
+
+def _spark_double(value: str, order: str = "'BIG_ENDIAN'") -> str:
+    digits = _spark_digits(value, 8, order)
+    high = f"cast(conv(substring({digits}, 1, 3), 16, 10) AS INT)"
+    rest, exponent = f"cast(conv(substring({digits}, 4), 16, 10) AS DOUBLE)", f"({high} % 2048)"
+    # Powers of two, and what they multiply, are exact.
+    size = (
+        f"CASE {exponent} WHEN 0 THEN {rest} * power(2D, -1074) "
+        f"WHEN 2047 THEN if({rest} = 0, double('Infinity'), double('NaN')) "
+        f"ELSE (1 + {rest} / {2**52}D) * power(2D, {exponent} - 1023) END"
+    )
+    return f"CASE WHEN length({value}) = 8 THEN if({high} < 2048, 1D, -1D) * {size} END"
+
+
+def _spark_number(value: str, size: int, order: str = "'BIG_ENDIAN'") -> str:
+    digits = _spark_digits(value, size, order)
     # conv() is of 64 bits.
     sign = f"if({digits} >= '8', repeat('F', {16 - 2 * size}), '')"
     number = f"cast(conv(concat({sign}, {digits}), 16, -10) AS {'INT' if size == 4 else 'BIGINT'})"
@@ -337,6 +364,7 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
     Function("INT_FROM_BYTES", "XK?", INT, lambda v, *o: _spark_number(v, 4, *o), lambda v, *o: _number(v, 4, *o)),
     Function("BIGINT_FROM_BYTES", "XK?", BIGINT, lambda v, *o: _spark_number(v, 8, *o),
              lambda v, *o: _number(v, 8, *o)),
+    Function("DOUBLE_FROM_BYTES", "XK?", DOUBLE, _spark_double, _double),
     Function("REGEXP_EXTRACT_ALL", "SSI?", array_of(STRING),
              lambda p, s, n="0": f"regexp_extract_all({s}, {p}, {n})", _matches),
     Function("REGEXP_SPLIT_TO_ARRAY", "SS", array_of(STRING), "split({0}, {1}, -1)", _split_by),

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from headrace.sql.kinesis_mappings import is_mapped, mapped_stream
 from headrace.sql.types import Place, SqlError
 
 _SIMPLE_PATH = re.compile(r"\$\.(\w+)")
@@ -24,7 +25,7 @@ def import_application(description: dict[str, Any]) -> str:
         raise SqlError(
             "this is no description of an application with SQL code and an input", Place()
         )
-    parts = [_input(one) for one in inputs]
+    parts = [_input(one, code) for one in inputs]
     parts += [_reference(one) for one in sql.get("ReferenceDataSourceDescriptions") or []]
     for output in sql.get("OutputDescriptions") or []:
         code = _bind(code, output)
@@ -39,7 +40,7 @@ def _code_of(detail: dict[str, Any]) -> str:
     return str(content.get("TextContent", ""))
 
 
-def _input(one: dict[str, Any]) -> str:
+def _input(one: dict[str, Any], code: str) -> str:
     if one.get("InputProcessingConfigurationDescription"):
         processing = one["InputProcessingConfigurationDescription"]
         arn = processing.get("InputLambdaProcessorDescription", {}).get("ResourceARN", "")
@@ -60,7 +61,10 @@ def _input(one: dict[str, Any]) -> str:
             "an input with parallelism is one stream here: set InputParallelism to 1", Place()
         )
     stream = source["ResourceARN"].rpartition("/")[2]
-    return _relation("STREAM", names[0], one["InputSchema"], f"stream = '{stream}'")
+    schema, source = one["InputSchema"], f"stream = '{stream}'"
+    if is_mapped(schema):
+        return mapped_stream(names[0], schema, source, code)
+    return _relation("STREAM", names[0], schema, source)
 
 
 def _reference(one: dict[str, Any]) -> str:

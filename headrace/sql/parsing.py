@@ -66,6 +66,10 @@ _OF_OTHERS = {
     ): "ORDER BY: a stream's rows come as they arrive; TOPK has a window's largest values",
     ("UNION", "SELECT"): "UNION: INSERT INTO one stream .. SELECT, once for each query",
     ("UNION", "ALL"): "UNION: INSERT INTO one stream .. SELECT, once for each query",
+    (
+        "LANGUAGE",
+        "",
+    ): "LANGUAGE: a function is Python's: CREATE FUNCTION .. RETURNS .. FROM 'file.py'",
     ("DELETE", ""): "DELETE: a record without data deletes a table's row of its key",
     ("UPDATE", ""): "UPDATE: a record replaces a table's row of its key",
     ("(", "SELECT"): "a query in a condition or a value: join its stream or table in FROM",

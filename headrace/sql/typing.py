@@ -40,6 +40,7 @@ from headrace.sql.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    INT,
     NULL,
     STRING,
     TIME,
@@ -216,6 +217,11 @@ def _field(expression: Field, scope: Scope) -> tuple[Expression, SqlType]:
             f"no field {expression.name!r} in {type_}{near(expression.name, list(type_.fields))}",
             expression.place,
         )
+    if isinstance(of, Struct):
+        # The text made it here: Spark's words for a field are then the field's alone.
+        return of.values[
+            [one.lower() for one in of.names].index(expression.name.lower())
+        ], field_type
     names = {name.lower(): name for name in type_.fields}
     return replace(expression, of=of, name=names[expression.name.lower()]), field_type
 
@@ -224,6 +230,8 @@ def _item(expression: Item, scope: Scope) -> tuple[Expression, SqlType]:
     of, type_ = resolve(expression.of, scope)
     index, index_type = resolve(expression.index, scope)
     if type_.name == "ARRAY" and index_type.is_integer:
+        # Spark's place in an array is an INT.
+        index = Cast(index, INT, place=index.place) if index_type == BIGINT else index
         return replace(expression, of=of, index=index), type_.of[0]
     if type_.name == "MAP" and common(type_.of[0], index_type) is not None:
         return replace(expression, of=of, index=index, is_of_map=True), type_.of[1]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 SKEW_MS = 180 * 60_000
+# Of a request of `play`.
+_MOST_RECORDS, _MOST_BYTES = 100, 1 << 20
 # A KPL record's first bytes. Source: github.com/awslabs/amazon-kinesis-producer, aggregation-format.md (documented).
 KPL_MAGIC = b"\xf3\x89\x9a\xc2"
 
@@ -359,20 +361,32 @@ def _drift(event: Event, seed: int) -> Event:
 def play(cloud: Any, name: str, items: Iterable[Item]) -> int:
     """Put a hostile stream into a Kinesis stream; return how many records were put.
 
-    Throttling and partial failures hit the next request; botocore or this function retries the refused records.
+    Throttling and partial failures hit the next request, of one record, so that a record that is put again keeps its
+    place; botocore or this function retries it. Other requests have many records.
     `cloud` comes from `headrace.testing`; an expired iterator needs a cloud whose time can be moved.
     """
-    kinesis, put = cloud.client("kinesis"), 0
+    kinesis, put, most = cloud.client("kinesis"), 0, _MOST_RECORDS
+    waiting: list[Event] = []
     for item in items:
+        if isinstance(item, Event):
+            waiting.append(item)
+            if len(waiting) < most and sum(len(one.data) for one in waiting) < _MOST_BYTES:
+                continue
+        put, most = put + _put(kinesis, name, waiting), _MOST_RECORDS
+        waiting.clear()
         if isinstance(item, StreamEvent):
             _apply_event(cloud, kinesis, name, item.what)
-            continue
-        left = [{"Data": item.data or b" ", "PartitionKey": item.key or "-"}]
-        while left:
-            answer = kinesis.put_records(StreamName=name, Records=left)
-            left = left if answer["FailedRecordCount"] else []
-        put += 1
-    return put
+            most = 1
+    return put + _put(kinesis, name, waiting)
+
+
+def _put(kinesis: Any, name: str, events: Sequence[Event]) -> int:
+    left = [{"Data": one.data or b" ", "PartitionKey": one.key or "-"} for one in events]
+    while left:
+        answer = kinesis.put_records(StreamName=name, Records=left)
+        results = zip(left, answer["Records"], strict=True)
+        left = [record for record, result in results if "ErrorCode" in result]
+    return len(events)
 
 
 def _apply_event(cloud: Any, kinesis: Any, name: str, what: str) -> None:

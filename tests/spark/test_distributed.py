@@ -111,6 +111,21 @@ def change(reads: FakeReads, chance: random.Random) -> None:
         reads.put(shard, chance.randint(0, 5))
 
 
+def check_parents_first(query: Any, reads: FakeReads) -> None:
+    first = {
+        name: query.rows.index(next(r for r in query.rows if r[0] == name))
+        for name, _ in query.rows
+    }
+    last = {
+        name: len(query.rows) - 1 - [r[0] for r in reversed(query.rows)].index(name)
+        for name in first
+    }
+    for shard in reads.shards():
+        for parent in shard.parent_ids:
+            if shard.shard_id in first and parent in last:
+                assert last[parent] < first[shard.shard_id]
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_every_record_once_and_parents_first_with_repeats_and_new_drivers(
     seed: int, tmp_path: Path
@@ -147,31 +162,38 @@ def test_every_record_once_and_parents_first_with_repeats_and_new_drivers(
         query.offset = end
     query.drain(most)
     assert Counter(query.rows) == everything(reads)
-    first = {
-        name: query.rows.index(next(r for r in query.rows if r[0] == name))
-        for name, _ in query.rows
-    }
-    last = {
-        name: len(query.rows) - 1 - [r[0] for r in reversed(query.rows)].index(name)
-        for name in first
-    }
-    for shard in reads.shards():
-        for parent in shard.parent_ids:
-            if shard.shard_id in first and parent in last:
-                assert last[parent] < first[shard.shard_id]
+    check_parents_first(query, reads)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_one_batch_takes_all_with_parents_before_children(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [None, 1_000])
+def test_one_batch_takes_all_with_parents_before_children(
+    seed: int, most: int | None, tmp_path: Path
+) -> None:
     chance = random.Random(seed)
     reads = FakeReads(2, page_size=chance.randint(1, 9))
     for _ in range(8):
         change(reads, chance)
     query = query_of(
-        reads, tmp_path, options=replace(OPTIONS, max_records_per_shard=None), one_batch=True
+        reads, tmp_path, options=replace(OPTIONS, max_records_per_shard=most), one_batch=True
     )
     query.batch()
     assert Counter(query.rows) == everything(reads)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_one_batch_leaves_out_the_children_of_a_shard_that_a_limit_cuts(
+    seed: int, tmp_path: Path
+) -> None:
+    chance = random.Random(seed)
+    reads = FakeReads(2, page_size=chance.randint(1, 9))
+    for _ in range(8):
+        change(reads, chance)
+    options = replace(OPTIONS, max_records_per_shard=3)
+    query = query_of(reads, tmp_path, options=options, one_batch=True)
+    query.drain()
+    assert Counter(query.rows) == everything(reads)
+    check_parents_first(query, reads)
 
 
 def test_two_runs_of_one_task_read_the_same_although_more_comes(tmp_path: Path) -> None:

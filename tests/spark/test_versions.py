@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +106,8 @@ def test_a_family_is_read_by_one_task_parents_first() -> None:
     assert len(families([spans[4], spans[1]], {"0"}, shards)) == 2
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_one_batch_without_limits_takes_all_with_every_key_in_order(seed: int) -> None:
+def resharded(seed: int) -> FakeReads:
+    """Return a stream that was split and merged eight times, with records in most of its shards."""
     chance = random.Random(seed)
     reads = FakeReads(2, page_size=chance.randint(1, 20))
     for _ in range(8):
@@ -121,7 +122,19 @@ def test_one_batch_without_limits_takes_all_with_every_key_in_order(seed: int) -
             reads.split(reads.open_shards[0])
     for shard in reads.open_shards:
         reads.put(shard, 3)
-    options = as_one_batch(OPTIONS, {})
+    return reads
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize(
+    "limits",
+    # No limit, and limits of each shard that cut none, as the bundled connector's default is.
+    [{}, {"max_records_per_shard": 1_000}, {"max_bytes_per_shard": 1_000_000}],
+    ids=["no limit", "records", "bytes"],
+)
+def test_one_batch_takes_all_with_every_key_in_order(seed: int, limits: dict[str, int]) -> None:
+    reads = resharded(seed)
+    options = replace(as_one_batch(OPTIONS, {}), **limits)
     planner = Planner(reads, options, one_batch=True)
     end = planner.plan(BEGIN, None)
     everything = reads.all_records()
@@ -146,6 +159,25 @@ def test_one_batch_without_limits_takes_all_with_every_key_in_order(seed: int) -
     }
     assert not planner.has_left
     assert planner.plan(end, None) == end
+    planner.close()
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("name", ["max_records_per_shard", "max_bytes_per_shard"])
+def test_children_wait_for_a_parent_that_a_limit_cuts(seed: int, name: str) -> None:
+    reads = resharded(seed)
+    options = replace(as_one_batch(OPTIONS, {}), **{name: 12})
+    planner = Planner(reads, options, one_batch=True)
+    everything = {shard: len(found) for shard, found in reads.all_records().items()}
+    at, batches = BEGIN, 0
+    while (end := planner.plan(at, None)) != at:
+        for shard in reads.shards():
+            cut = [p for p in shard.parent_ids if end.count(p) < everything[p]]
+            assert not cut or not end.count(shard.shard_id)
+        at, batches = end, batches + 1
+    assert {shard: at.count(shard) for shard in everything} == everything
+    assert batches > 1
+    assert not planner.has_left
     planner.close()
 
 

@@ -67,7 +67,7 @@ CREATE STREAM collections AS SELECT event_id, tags[1] AS a, tags[-1] AS b, ARRAY
   TRANSFORM(MAP('k' := origin), (k, v) => CAST(NULL AS VARCHAR), (k, v) => v) AS xi, REGEXP_REPLACE(origin, '(E)(W)', '$2\\$$1') AS xj,
   CAST(seen AS STRUCT<n VARCHAR, other INT>) AS xk, origin LIKE '_!_W' ESCAPE '!' AS xl,
   origin LIKE '!' || carrier || '!!%' ESCAPE '!' AS yl, origin LIKE 'E\\!%W!\\' ESCAPE '!' AS ym, origin LIKE origin || '!' ESCAPE '!' AS yn,
-  origin LIKE '\\' || origin ESCAPE '\\' AS yo, origin LIKE 'E!WR' ESCAPE '!' AS yp, TRANSFORM(tags, (x) => LCASE(x)) AS yq,
+  origin LIKE '\\' || origin ESCAPE '\\' AS yo, origin LIKE 'E!WR' ESCAPE '!' AS yp, TRANSFORM(tags, (x) => LCASE(x)) AS yq, tags[CAST(seen->n AS BIGINT) - 3] AS yr,
   FROM_UNIXTIME(dep_delay * 1000000000000000000) AS xm, TIMESTAMPADD(YEARS, dep_delay * 100000000, FROM_UNIXTIME(ROWTIME)) AS xn,
   FROM_DAYS(dep_delay * 100000000) AS xo FROM flights;
 CREATE STREAM times AS SELECT event_id, FROM_UNIXTIME(ROWTIME) AS a, TIMESTAMPTOSTRING(ROWTIME, 'yyyy-MM-dd HH:mm:ss.SSS') AS b,

@@ -20,6 +20,7 @@ from tests.spark_jobs.sql_job import (
     write_job,
 )
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
+from tests.unit.sql import test_applications as applications
 
 TEXT = """
 CREATE STREAM "SOURCE_SQL_STREAM_001" ("ticker" VARCHAR(4), "price" DOUBLE, "sold" BIGINT)
@@ -59,6 +60,11 @@ CREATE STREAM met_by_name (id INT, price DOUBLE) WITH (stream = 'met_by_name');
 CREATE PUMP meet_by_name AS INSERT INTO met_by_name SELECT STREAM t.id, o.price FROM "SOURCE_SQL_STREAM_001" AS o
   OUTER JOIN trades OVER t ON o.ticker = t.ticker WINDOW t AS (RANGE INTERVAL '1' MINUTE PRECEDING);
 """
+# With an imported application whose columns are places of records, and logs.
+TEXT += (
+    applications.application(applications.PLACES).replace("SOURCE_SQL_STREAM_001", "ORDERS")
+    + applications.LOGS
+)
 COMPANIES = ["AMZN,Amazon", "AMZN,Amazon again", "TBV,"]
 
 
@@ -70,9 +76,10 @@ def trade(second: int, ticker: str, number: int) -> tuple[str, str, Any]:
     return "trades", ticker, {"ticker": ticker, "id": number, "at_ms": second * 1000}
 
 
+OTHERS = [*applications.ORDERS, *applications.LINES]
 # Rows of one time in one micro-batch and in two, a row that is late, one on a window's edge, and one that WHERE leaves out.
 BATCHES = [
-    [tick(1, "AMZN", 2.0), tick(1, "AMZN", 5.0), tick(2, "TBV", 1.0), trade(30, "AMZN", 1)],
+    [tick(1, "AMZN", 2.0), tick(1, "AMZN", 5.0), tick(2, "TBV", 1.0), trade(30, "AMZN", 1), *OTHERS],
     [tick(1, "AMZN", 4.0), tick(61, "AMZN", 7.0), tick(30, "AMZN", 3.0), trade(62, "AMZN", 2), tick(40, "TBV", -1.0)],
     [tick(121, "AMZN", 6.0), tick(62, "TBV", 9.0), tick(500, "X", 1.0), trade(600, "X", 3)],
     [tick(100, "AMZN", 8.0), tick(122, "TBV", 3.0)],

@@ -14,6 +14,7 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import FunctionNotFound, FunctionThrottled
 from headrace.moto.current_cloud import CURRENT, FunctionCalls
+from headrace.moto.memory import state_of_key
 from headrace.moto.patching import check_first
 from headrace.moto.principals import exists_for
 from headrace.moto.storage.changes import MOTO_LOCK
@@ -68,6 +69,25 @@ def check_names(module: Any) -> None:
         setattr(response, name, check_first(_check_name, getattr(response, name)))
     for name in ("create_secret", "put_secret_value", "rotate_secret", "update_secret"):
         setattr(response, name, check_first(_check_token, getattr(response, name)))
+    for name in ("create_secret", "update_secret"):
+        setattr(response, name, check_first(_check_key, getattr(response, name)))
+
+
+# Documented for CreateSecret, PutSecretValue and UpdateSecret; that it is the answer for a missing key is assumed.
+_NOT_ENCRYPTED = (
+    "Secrets Manager can't encrypt the protected secret text using the provided KMS key. Check that the KMS key is"
+    " available, enabled, and not in an invalid state."
+)
+
+
+def _check_key(response: Any) -> None:
+    """Refuse a key that is not there, or cannot be used; no check is made while state is being loaded."""
+    key_id = str(response._get_param("KmsKeyId") or "")
+    if not key_id or "alias/aws/" in key_id or CURRENT.control is None:
+        return
+    _, state = state_of_key(key_id, response.current_account, response.region)
+    if state != "Enabled":
+        raise AwsError("EncryptionFailure", _NOT_ENCRYPTED)
 
 
 def _check_token(response: Any) -> None:

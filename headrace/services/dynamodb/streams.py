@@ -316,12 +316,14 @@ def _shard(backend: Any, stream_arn: str) -> Any:
     """Return the shard of a stream. Raises ResourceNotFoundException."""
     from moto.dynamodb.exceptions import ResourceNotFoundException
 
-    table_name, _, label = stream_arn.partition(":table/")[2].partition("/stream/")
+    table_name = stream_arn.partition(":table/")[2].partition("/stream/")[0]
     try:
         table = backend.dynamodb.get_table(table_name)
     except ResourceNotFoundException:
         table = None
-    if table is None or table.stream_shard is None or table.latest_stream_label != label:
+    # The whole ARN: in another account or region it is of another table.
+    own = "" if table is None else f"{table.table_arn}/stream/{table.latest_stream_label}"
+    if table is None or table.stream_shard is None or stream_arn != own:
         raise _error(
             "ResourceNotFoundException",
             f"Requested resource not found: Stream: {stream_arn} not found",

@@ -16,8 +16,6 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import cramjam
-
 from headrace.core.ports import BucketNotFound, KeyRefused, SchemaNotFound, TableSchema
 from headrace.services.firehose import serde
 from headrace.services.firehose.errors import invalid
@@ -56,6 +54,8 @@ def compress_body(body: bytes, kind: str, name: str) -> tuple[bytes, str | None]
         case "HADOOP_SNAPPY":
             compressed = b"".join(_build_hadoop_blocks(body))
         case "ZSTD":
+            import cramjam
+
             compressed = bytes(cramjam.zstd.compress(body))
         case _:
             return body, None
@@ -70,6 +70,9 @@ def _zip(body: bytes, entry: str) -> bytes:
 
 
 def _compress_blocks(body: bytes, block_bytes: int) -> Iterator[bytes]:
+    # Imported with the first delivery that needs it: it takes 1.5 MB.
+    import cramjam
+
     compress: Callable[[bytes], bytes] = lambda part: bytes(cramjam.snappy.compress_raw(part))  # noqa: E731
     for start in range(0, len(body), block_bytes):
         block = compress(body[start : start + block_bytes])

@@ -257,8 +257,10 @@ def allow_updates(module: Any) -> None:
         registry_id = self._get_param("RegistryId")
         name = registry_id.get("RegistryName") or registry_id["RegistryArn"].rpartition("/")[2]
         registry = self.glue_backend.registries.get(name)
-        if registry is None:
-            raise module.EntityNotFoundException(f"Registry is not found. RegistryName: {name}")
+        arn = registry_id.get("RegistryArn")
+        if registry is None or arn not in (None, registry.registry_arn):
+            which = f"RegistryArn: {arn}" if arn else f"RegistryName: {name}"
+            raise module.EntityNotFoundException(f"Registry is not found. {which}")
         registry.description, registry.updated_time = self._get_param("Description"), utcnow()
         return ActionResult({"RegistryName": name, "RegistryArn": registry.registry_arn})
 

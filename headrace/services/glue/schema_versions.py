@@ -183,6 +183,30 @@ def _refuse(message: str) -> Exception:
     return GlueClientError("InvalidInputException", message)
 
 
+def take_own_arns(models: Any) -> None:
+    """Find a registry or a schema by its whole ARN; moto takes the last parts of any ARN for names."""
+    from moto.glue import glue_schema_registry_utils as checks
+    from moto.glue.exceptions import RegistryNotFoundException, SchemaNotFoundException
+
+    find_registry, find_schema = checks.validate_registry_id, checks.validate_schema_id
+
+    def validate_registry_id(registry_id: Any, registries: Any) -> str:
+        name, arn = find_registry(registry_id, registries), (registry_id or {}).get("RegistryArn")
+        if arn and name in registries and registries[name].registry_arn != arn:
+            raise RegistryNotFoundException("Registry", "RegistryArn", arn)
+        return name
+
+    def validate_schema_id(schema_id: Any, registries: Any) -> tuple[str, str, str | None]:
+        registry, name, arn = find_schema(schema_id, registries)
+        if arn and registries[registry].schemas[name].schema_arn != arn:
+            raise SchemaNotFoundException("", "", arn)
+        return registry, name, arn
+
+    for own in (validate_registry_id, validate_schema_id):
+        for module in (checks, models):
+            setattr(module, own.__name__, own)
+
+
 def _schema_of(backend: Any, schema_id: Any) -> Any:
     from moto.glue.glue_schema_registry_utils import validate_schema_id
 

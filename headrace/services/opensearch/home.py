@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from headrace.aws.calls.errors import AwsError
@@ -18,9 +19,11 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane
 from headrace.core.ports.messages import SearchDomainNotFound, SearchServer
-from headrace.services.opensearch.fields import SearchError
-from headrace.services.opensearch.rest import RestAnswer, SearchRequest, SearchRestApi
-from headrace.services.opensearch.store import Store
+
+# The index is imported with the first request to a domain: a cloud that nobody searches does without 1.6 MB.
+if TYPE_CHECKING:
+    from headrace.services.opensearch.rest import RestAnswer, SearchRestApi
+    from headrace.services.opensearch.store import Store
 
 PATH = "/_headrace/opensearch"
 FILE = "opensearch.sqlite"
@@ -36,6 +39,8 @@ class _Domain:
 
     def ask(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         """See `SearchServer.ask`."""
+        from headrace.services.opensearch.rest import SearchRequest
+
         parts = [unquote(part) for part in path.split("/") if part]
         reply = self.rest.answer(SearchRequest(self.key, method, parts, {}, body))
         return reply.status, _bytes_of(reply)
@@ -90,6 +95,9 @@ class SearchHome:
             self._store = self._api = None
 
     def _rest(self) -> SearchRestApi:
+        from headrace.services.opensearch.rest import SearchRestApi
+        from headrace.services.opensearch.store import Store
+
         with self._lock:
             if self._api is None:
                 self._store = Store(self._path, fsync=self._fsync)
@@ -160,6 +168,9 @@ class SearchHome:
 
     def answer(self, request: HttpRequest, rest: list[str]) -> HttpResponse:
         """Answer a request below `PATH`; `rest` is the rest of the path."""
+        from headrace.services.opensearch.fields import SearchError
+        from headrace.services.opensearch.rest import RestAnswer, SearchRequest
+
         if len(rest) < 3 or self._real_url:
             where = self._real_url and urlsplit(self._real_url).netloc.rpartition("@")[2]
             sentence = (

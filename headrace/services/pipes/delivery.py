@@ -25,7 +25,7 @@ from headrace.core.event_patterns import (
     matches_payload,
 )
 from headrace.core.ports import CallerIdentity, ControlPlane, QueueMessage, StreamRecord
-from headrace.core.values import moment, parse_json
+from headrace.core.values import as_mapping, moment, parse_json
 from headrace.deliveries.input_templates import NoValue, compact, fill, fill_paths, first_value
 from headrace.deliveries.outbox import NOT_RETRYABLE
 from headrace.deliveries.targets import http_call, is_final, is_http, send, target_call
@@ -43,6 +43,20 @@ class PipeFailed(Exception):
     def __init__(self, message: str, *, may_pass: bool = False) -> None:
         super().__init__(message)
         self.may_pass = may_pass
+
+
+class PartlyFailed(PipeFailed):
+    """A batch of which the target did not take the events with these ids."""
+
+    def __init__(self, message: str, failed: frozenset[str]) -> None:
+        super().__init__(message, may_pass=True)
+        self.failed = failed
+
+
+def id_of(event: Any) -> str:
+    """Return the id by which a target names an event that it did not take (documented); empty for other events."""
+    known = as_mapping(event)
+    return str(known.get("messageId") or known.get("eventID") or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +146,8 @@ def _deliver_events(
         for name, value in members.items()
     }
     if batch.target.split(":")[2] in _WHOLE:
-        _send(batch, _join_inputs(inputs), parameters, control, now_ms, execution)
+        ids = frozenset(map(id_of, events))
+        _send(batch, _join_inputs(inputs), parameters, control, now_ms, execution, ids)
     else:
         for event, text in zip(events, inputs, strict=True):
             filled = _fill_paths(parameters, event, batch)
@@ -164,6 +179,7 @@ def _send(
     control: ControlPlane,
     now_ms: int,
     execution: ExecutionLog,
+    ids: frozenset[str] = frozenset(),
 ) -> None:
     with execution.step("TARGET_INVOCATION") as step:
         if is_http(batch.target):
@@ -190,6 +206,25 @@ def _send(
             raise PipeFailed(f"{batch.target} failed: {output['FunctionError']}", may_pass=True)
         if call.operation == "StartSyncExecution":
             _check_execution(batch.target, output)
+        _check_items(batch.target, output.get("Payload") or output.get("output"), ids)
+
+
+def _check_items(arn: str, answer: Any, ids: frozenset[str]) -> None:
+    """Raise PartlyFailed if a target's answer lists events that it did not take.
+
+    Documented: eb-pipes-batching-concurrency.html. That an id of no event fails the whole batch is assumed, as Lambda's
+    mappings have it.
+    """
+    try:
+        items = as_mapping(parse_json(answer or b"null")).get("batchItemFailures")
+    except ValueError:
+        return
+    if not ids or not isinstance(items, list) or not items:
+        return
+    failed = frozenset(str(as_mapping(one).get("itemIdentifier") or "") for one in items)
+    if not failed <= ids:
+        raise PipeFailed(f"{arn} names events that it did not get", may_pass=True)
+    raise PartlyFailed(f"{arn} did not take {len(failed)} of {len(ids)} events", failed)
 
 
 def _check_execution(arn: str, output: Mapping[str, Any]) -> None:

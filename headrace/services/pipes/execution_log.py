@@ -114,7 +114,9 @@ class ExecutionLog:
         try:
             yield data
         except Exception as error:
-            is_partial = self._has_delivered and name in ("TARGET_STAGE", "EXECUTION")
+            is_partial = getattr(error, "failed", None) or (
+                self._has_delivered and name in ("TARGET_STAGE", "EXECUTION")
+            )
             end = "PARTIALLY_FAILED" if is_partial else "FAILED"
             self.add(f"{name}_{end}", data, error)
             raise

@@ -1,11 +1,9 @@
 """Runs EventBridge Pipes: reads a stream, a table's stream or a queue, filters, enriches, and delivers to the target.
 
 Sources: Kinesis streams, DynamoDB streams, SQS queues. The position in a stream is in the database after each batch,
-so after kill -9 a batch is delivered again rather than lost. Parallelization and batching windows have no effect:
-a batch is the records that are available.
+so after kill -9 a batch is delivered again rather than lost. Parallelization and batching windows have no effect: a
+batch is what is available. Sources and targets must be ARNs; UpdatePipe keeps the settings that it has no members for.
 Documented: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-pipes.html.
-
-EventBridge Pipes: sources and targets must be ARNs; UpdatePipe keeps the settings that it has no members for.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
@@ -44,10 +42,12 @@ from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK
 from headrace.services.pipes.delivery import (
     Batch,
+    PartlyFailed,
     PipeFailed,
     deliver,
     event_of_message,
     event_of_record,
+    id_of,
 )
 from headrace.services.pipes.execution_log import check_configuration, usable_configuration
 from headrace.store.database import Database
@@ -224,6 +224,7 @@ class PipeWorker:
         self._has_begun = False
         # The number of attempts at the first batch of each shard.
         self._tries: dict[str, int] = {}
+        self._taken: dict[str, set[str]] = {}  # of a shard's batch, the ids that the target took
         self.wake = lambda: None
 
     def close(self) -> None:
@@ -282,9 +283,15 @@ class PipeWorker:
         if not messages:
             return POLL_EVERY_S
         # Failed messages become visible again after the queue's visibility timeout, as on AWS.
-        self._deliver([event_of_message(message, source) for message in messages])
-        parts.queues.delete(source, [message.receipt_handle for message in messages])
-        self.moved += len(messages)
+        failed = frozenset[str]()
+        try:
+            self._deliver([event_of_message(message, source) for message in messages])
+        except PartlyFailed as error:
+            self._log_failure(str(error))
+            failed = error.failed
+        taken = [one.receipt_handle for one in messages if one.message_id not in failed]
+        parts.queues.delete(source, taken)
+        self.moved += len(taken)
         return 0.0
 
     # --- streams ----------------------------------------------------------------------------------
@@ -384,16 +391,23 @@ class PipeWorker:
         return pinned
 
     def _try(self, events: list[dict[str, Any]], settings: dict[str, Any], shard: str) -> None:
-        """Deliver, or give up after the pipe's maximum number of attempts. Raises PipeFailed."""
+        """Deliver what the target has not taken, or give up after the maximum number of attempts. Raises PipeFailed."""
+        taken = self._taken.setdefault(shard, set())
+        events = [event for event in events if id_of(event) not in taken]
         try:
             self._deliver(events)
         except PipeFailed as error:
+            if isinstance(error, PartlyFailed):
+                taken.update(id_of(event) for event in events)
+                taken -= error.failed
+                events = [event for event in events if id_of(event) in error.failed]
             tries = self._tries[shard] = self._tries.get(shard, 0) + 1
             most = settings.get("MaximumRetryAttempts")
             if not error.may_pass or most is None or int(most) < 0 or tries <= int(most):
                 raise
             self._give_up(events, settings, error)
         self._tries.pop(shard, None)
+        del self._taken[shard]
 
     def _give_up(
         self, events: list[dict[str, Any]], settings: dict[str, Any], error: PipeFailed

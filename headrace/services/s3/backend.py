@@ -182,6 +182,7 @@ class S3:
             holder = self.bucket(bucket)
             size_bytes = _check_size(body)
             verified = verify(body, params)
+            kept = verified.checksums or {DEFAULT: compute(DEFAULT, body)}
             described = build_object_fields(holder, params, self.keys, self._clock.now_ms())
             if temporary is None:
                 temporary = self.files.write_temporary(body.data)
@@ -193,7 +194,7 @@ class S3:
                 etag=verified.etag,
                 last_modified_ms=self._clock.now_ms(),
                 mtime_ns=0,
-                checksums=verified.checksums or {DEFAULT: compute(DEFAULT, body)},
+                checksums=kept,
                 checksum_type=FULL_OBJECT,
                 **described,
             )

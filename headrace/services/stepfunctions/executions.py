@@ -147,6 +147,27 @@ class Executions:
             self._runs.pop(arn, None)
 
 
+def build_input(
+    machine: Any, arn: str, name: str, input_text: str, start_date: datetime
+) -> ExecutionInput:
+    """Return what an execution of moto's machine runs."""
+    parts = arn.split(":")
+    return ExecutionInput(
+        arn=arn,
+        name=name,
+        machine_arn=machine.arn,
+        machine_name=machine.name,
+        definition=machine.definition,
+        role_arn=machine.roleArn,
+        account=parts[4],
+        region=parts[3],
+        input=input_text,
+        is_express=machine.type == "EXPRESS",
+        start_date=start_date,
+        logging=machine.loggingConfiguration,
+    )
+
+
 def end(execution: Any, outcome: Outcome) -> None:
     """Store an outcome in moto's execution."""
     execution.status = outcome.status

@@ -31,8 +31,8 @@ from headrace.services.stepfunctions.definition_checks import (
     problems_of,
     sentence_of,
 )
-from headrace.services.stepfunctions.executions import announce, end, settle, trim
-from headrace.services.stepfunctions.interpreter.run import ExecutionInput, Outcome, Run
+from headrace.services.stepfunctions.executions import announce, build_input, end, settle, trim
+from headrace.services.stepfunctions.interpreter.run import Outcome, Run
 
 
 def patch(responses: Any) -> None:
@@ -214,26 +214,6 @@ def _delete_version(self: Any) -> Any:
     return EmptyResult()
 
 
-def _build_input(
-    machine: Any, arn: str, name: str, input_text: str, start_date: datetime
-) -> ExecutionInput:
-    parts = arn.split(":")
-    return ExecutionInput(
-        arn=arn,
-        name=name,
-        machine_arn=machine.arn,
-        machine_name=machine.name,
-        definition=machine.definition,
-        role_arn=machine.roleArn,
-        account=parts[4],
-        region=parts[3],
-        input=input_text,
-        is_express=machine.type == "EXPRESS",
-        start_date=start_date,
-        logging=machine.loggingConfiguration,
-    )
-
-
 def _start(start: Any) -> Any:
     def start_execution(
         self: Any, region_name: str, account_id: str, execution_name: str, execution_input: str
@@ -249,7 +229,7 @@ def _start(start: Any) -> Any:
         execution.is_express = self.type == "EXPRESS"
         try:
             CURRENT.executions.start(
-                _build_input(
+                build_input(
                     self,
                     execution.execution_arn,
                     execution.name,
@@ -406,7 +386,7 @@ def _start_sync_execution(self: Any) -> Any:
         )
     answers.check_input(input_text)
     arn = machine.arn.replace(":stateMachine:", ":express:", 1) + f":{name}:{uuid.uuid4()}"
-    started = _build_input(machine, arn, name, input_text, datetime.now(UTC))
+    started = build_input(machine, arn, name, input_text, datetime.now(UTC))
     outcome = Run(started).run()
     stop_date = datetime.now(UTC)
     ran_ms = (stop_date - started.start_date) // timedelta(milliseconds=1)

@@ -252,3 +252,23 @@ def test_a_failed_version_is_one_after_a_restart(tmp_path: Path) -> None:
     with MotoLab(tmp_path / "moto") as lab:
         version = lab.client("glue").get_schema_version(SchemaVersionId=failed["SchemaVersionId"])
         assert version["Status"] == "FAILURE"
+
+
+def test_a_registry_and_a_schema_are_found_by_their_whole_arns(glue: Any, schema: dict[str, str]):
+    made = glue.create_schema(
+        RegistryId={"RegistryName": "r"}, SchemaName="s", DataFormat="AVRO", Compatibility="NONE",
+        SchemaDefinition=record(a="int"),
+    )  # fmt: skip
+    registry, arn = made["RegistryArn"], made["SchemaArn"]
+    assert glue.get_registry(RegistryId={"RegistryArn": registry})["RegistryName"] == "r"
+    assert glue.get_schema(SchemaId={"SchemaArn": arn})["SchemaName"] == "s"
+    for here, there in (("us-east-1", "eu-west-1"), ("000000000000", "222222222222")):
+        far = {"RegistryArn": registry.replace(here, there)}
+        for call, params in (
+            (glue.get_registry, {"RegistryId": far}),
+            (glue.update_registry, {"RegistryId": far, "Description": "d"}),
+            (glue.get_schema, {"SchemaId": {"SchemaArn": arn.replace(here, there)}}),
+            (glue.list_schema_versions, {"SchemaId": {"SchemaArn": arn.replace(here, there)}}),
+        ):
+            with pytest.raises(ClientError, match=f"is not found.*Arn: arn:.*{there}"):
+                call(**params)

@@ -81,3 +81,37 @@ def test_objects_in_lists_are_sent_as_their_json(cloud: InProcessCloud):
     assert run(cloud, sending)["status"] == "SUCCEEDED"
     messages = cloud.client("sqs").receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
     assert sorted(each["Body"] for each in messages["Messages"]) == ['["x"]', '{"n":1}']
+
+
+def test_services_answer_by_the_names_of_the_sdk_for_java(cloud: InProcessCloud):
+    entry = {"Source": "s", "DetailType": "t", "Detail": {"n": 1}}
+    parameters = {"Entries": [entry]}
+    sending = make(
+        cloud, "bus", {"Resource": f"{SDK}:eventbridge:putEvents", "Parameters": parameters}
+    )
+    ended = run(cloud, sending)
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+    assert json.loads(ended["output"])["FailedEntryCount"] == 0
+    listing = make(
+        cloud, "groups", {"Resource": f"{SDK}:cloudwatchlogs:describeLogGroups", "Parameters": {}}
+    )
+    assert json.loads(run(cloud, listing)["output"])["LogGroups"] == []
+
+
+def test_other_integrations_refuse_an_object_for_a_text(cloud: InProcessCloud):
+    cloud.client("dynamodb").create_table(
+        TableName="t",
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    item = {"id": {"S": "a"}, "v": {"S": {"n": 1}}}
+    putting = make(
+        cloud,
+        "put",
+        {
+            "Resource": "arn:aws:states:::dynamodb:putItem",
+            "Parameters": {"TableName": "t", "Item": item},
+        },
+    )
+    assert run(cloud, putting)["status"] == "FAILED"

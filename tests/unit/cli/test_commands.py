@@ -49,11 +49,12 @@ def test_an_unknown_command_is_one_sentence() -> None:
 
 
 def test_a_cloud_starts_without_what_few_clients_ask_for():
-    """Until Kinesis answers: no resource types, no HTTP/2, no WebSockets, no moto, and no garbage collection."""
+    """Until Kinesis answers: no resource types, no HTTP/2, no search, no moto, and no garbage collection."""
     script = (
         "import gc, sys; from headrace.store.memory import import_to_stay; runs = []\n"
         "gc.callbacks.append(lambda *run: runs.append(run)); import_to_stay('headrace.cloud')\n"
-        "late = ('headrace.services.cloudformation.resources.types', 'h2', 'wsproto', 'moto')\n"
+        "late = ('headrace.services.cloudformation.resources.types', 'h2', 'wsproto', 'moto',\n"
+        "'headrace.services.opensearch.rest', 'cramjam', 'regex', 'jsonpatch')\n"
         "print(gc.isenabled(), len(runs), [name for name in late if name in sys.modules])"
     )
     done = subprocess.run(

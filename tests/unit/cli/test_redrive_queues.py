@@ -174,7 +174,7 @@ def test_events_and_plain_messages_are_sent_and_what_expired_stays(lab: Lab) -> 
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
-        (f"arn:aws:sns:{REGION}:{ACCOUNT}:t", "is a topic, which keeps nothing"),
+        (f"arn:aws:sns:{REGION}:{ACCOUNT}:none", "Topic does not exist"),
         ("arn:aws:s3:::failures", "is a bucket: name a place in it"),
         ("clicks", "is not a place in S3, such as s3://lake/errors/, a queue"),
         ("sqs:none", "NonExistentQueue"),
@@ -182,6 +182,22 @@ def test_events_and_plain_messages_are_sent_and_what_expired_stays(lab: Lab) -> 
 )
 def test_other_sources_are_refused_by_what_they_are(lab: Lab, source: str, sentence: str) -> None:
     assert sentence in " ".join(lab.run(source, code=1).split())
+
+
+def test_a_topic_stands_for_the_only_queue_that_is_subscribed_to_it(lab: Lab) -> None:
+    sns: Any = lab.cloud.client("sns")
+    topic = sns.create_topic(Name="given-up")["TopicArn"]
+    alone = "is a topic, which keeps nothing itself, and has"
+    assert f"{alone} no queue." in " ".join(lab.run(topic, code=1).split())
+    lab.create("topical")
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=f"{ARN}topical-failed")
+    lab.fail_range("topical", b'{"n": 1}', topic=True)
+    output = lab.run(topic, "--to", "kinesis:topical-again")
+    assert "1 records sent to kinesis:topical-again" in output
+    assert lab.arrived("topical-again") == [("k0", b'{"n": 1}')]
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=f"{ARN}other")
+    several = f"{alone} several queues, name one: {ARN}topical-failed, {ARN}other."
+    assert several in " ".join(lab.run(topic, code=1).split())
 
 
 def _zip() -> bytes:

@@ -470,3 +470,15 @@ def test_an_update_tells_what_was_before_it(
     assert all(told["UPDATED_OLD"][name] == item[name] for name in {"s"} & old)
     assert set(told["UPDATED_NEW"]) == new
     assert told["NONE"] is None
+
+
+@pytest.mark.parametrize("place", ["eu-west-1:000000000000", "us-east-1:222222222222"])
+def test_a_stream_is_found_by_its_whole_arn(lab: MotoLab, table: Any, place: str):
+    own = table.describe_table(TableName="t")["Table"]["LatestStreamArn"]
+    arn = own.replace("us-east-1:000000000000", place)
+    streams = lab.client("dynamodbstreams")
+    with pytest.raises(ClientError, match=f"Stream: {arn} not found"):
+        streams.describe_stream(StreamArn=arn)
+    position = {"ShardId": "shardId-1", "ShardIteratorType": "LATEST"}
+    with pytest.raises(ClientError, match=f"Stream: {arn} not found"):
+        streams.get_shard_iterator(StreamArn=arn, **position)

@@ -25,8 +25,8 @@ from moto.core.serialize import (
 )
 from moto.core.utils import get_service_model
 
+from headrace.aws.protocols.codec_moto import moto_request
 from headrace.moto.patches import core
-from headrace.moto.requests.preparation import moto_request
 
 core.patch()
 

@@ -17,7 +17,7 @@ from headrace.composition.foundation import build_moto
 from headrace.core.ids import Ids
 from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.services.dynamodb import quick as dynamodb_quick
-from headrace.services.sns import notifications
+from headrace.services.sns import signatures
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.moto_lab import ACCOUNT, MotoLab
@@ -140,7 +140,7 @@ def test_a_long_poll_waits_past_the_time_of_a_deleted_message(lab: MotoLab):
 
 
 def test_the_event_loop_makes_no_signing_key(lab: MotoLab, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(notifications, "_KEYS", {})
+    monkeypatch.setattr(signatures, "_KEYS", {})
     sns = lab.client("sns")
     arn = sns.create_topic(Name="signed")["TopicArn"]
     make_queue(lab, "signed")

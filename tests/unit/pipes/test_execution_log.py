@@ -47,6 +47,7 @@ def logged(
     *events: Any,
     control: Control | None = None,
     enrichment: str = "",
+    target: str = QUEUE,
     template: str = "",
     **configuration: Any,
 ) -> list[dict[str, Any]]:
@@ -56,7 +57,7 @@ def logged(
     batch = Batch(
         arn=f"arn:aws:pipes:{WHERE}:pipe/p",
         source=f"arn:aws:kinesis:{WHERE}:stream/a",
-        target=QUEUE,
+        target=target,
         role_arn="",
         enrichment=enrichment,
         enrichment_parameters={"InputTemplate": template} if template else {},
@@ -133,6 +134,30 @@ def test_an_empty_answer_of_the_enrichment_keeps_the_target_from_being_invoked(a
 def test_any_other_answer_of_the_enrichment_goes_to_the_target(answer: bytes):
     records = logged("TRACE", {"n": 1}, control=Control(enriched=answer), enrichment=FUNCTION)
     assert "TARGET_INVOCATION_SUCCEEDED" in steps(records)
+
+
+FAILED = [
+    "TARGET_INVOCATION_PARTIALLY_FAILED",
+    "TARGET_STAGE_PARTIALLY_FAILED",
+    "EXECUTION_PARTIALLY_FAILED",
+]
+
+
+@pytest.mark.parametrize(
+    ("items", "told"),
+    [
+        ([], []),
+        ([{"itemIdentifier": "b"}], FAILED),
+        ([{"itemIdentifier": "z"}], [one.replace("PARTIALLY_", "") for one in FAILED]),
+        ([{"itemIdentifier": None}], [one.replace("PARTIALLY_", "") for one in FAILED]),
+    ],
+)
+def test_a_target_says_which_events_it_did_not_take(items: list[Any], told: list[str]):
+    # Documented: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-pipes-batching-concurrency.html
+    answer = json.dumps({"batchItemFailures": items}).encode()
+    control = Control(enriched=answer)
+    records = logged("ERROR", {"eventID": "a"}, {"eventID": "b"}, control=control, target=FUNCTION)
+    assert steps(records) == told
 
 
 def test_execution_data_is_in_the_documented_steps():

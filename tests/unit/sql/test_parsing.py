@@ -57,12 +57,16 @@ from scripts import sql_grammar
             "line 2, column 12: HOTSPOTS is refused: ",
         ),
         (
-            "SELECT t.r.a FROM (SELECT SYS_LOG_PARSE (b) AS r FROM s) AS t;",
-            "line 1, column 27: SYS_LOG_PARSE is refused: ",
+            "SELECT x FROM TABLE(GROUP_RANK(CURSOR(SELECT * FROM s), 'a')) AS t;",
+            "line 1, column 21: GROUP_RANK is refused: ",
         ),
         (
-            "SELECT t.r.a FROM s AS t; SELECT HOTSPOTS(a) FROM s;",
-            "line 1, column 11: '.' does not belong here",
+            "CREATE FUNCTION f (a INT) RETURNS INT LANGUAGE JAVA AS $$ return a; $$;",
+            "line 1, column 39: LANGUAGE: a function is Python's: CREATE FUNCTION",
+        ),
+        (
+            "SELECT t.r.a.b FROM s AS t; SELECT HOTSPOTS(a) FROM s;",
+            "line 1, column 13: '.' does not belong here",
         ),
     ],
 )

@@ -142,3 +142,39 @@ def test_it_is_played_with_reshards_and_refusals() -> None:
         assert {r.data for r in here.records_of("orders")} == {e.data for e in SAMPLE[:10]}
         assert len(here.client("kinesis").list_shards(StreamName="orders")["Shards"]) == 4
     assert isinstance(items[0], Event)
+
+
+class Refusing:
+    """A cloud and its Kinesis that keep what is put; a fault refuses every record of the next request."""
+
+    def __init__(self) -> None:
+        self.requests: list[int] = []
+        self.stored: list[bytes] = []
+        self.refuses = False
+
+    def client(self, _: str) -> Refusing:
+        return self
+
+    def add_fault(self, _: object) -> None:
+        self.refuses = True
+
+    def put_records(self, *, StreamName: str, Records: list[Any]) -> dict[str, Any]:
+        self.requests.append(len(Records))
+        refuses, self.refuses = self.refuses, False
+        if refuses:
+            return {"Records": [{"ErrorCode": "InternalFailure"} for _ in Records]}
+        self.stored += [record["Data"] for record in Records]
+        return {"Records": [{} for _ in Records]}
+
+
+def test_many_records_are_one_request_and_refused_ones_keep_their_place() -> None:
+    events: list[Any] = [Event("k", b"%d" % number) for number in range(250)]
+    there = Refusing()
+    assert hostile.play(there, "s", [*events[:120], StreamEvent("partial"), *events[120:]]) == 250
+    assert there.stored == [event.data for event in events]
+    # What stood before the fault, the record that it refuses and its repetition, the rest.
+    assert there.requests == [100, 20, 1, 1, 100, 29]
+    large = [Event("k", bytes(600_000)) for _ in range(3)]
+    there.requests.clear()
+    assert hostile.play(there, "s", large) == 3
+    assert there.requests == [2, 1]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-import jsonpatch
-
 from headrace.aws.calls.operation import Action, Call, operation
 from headrace.aws.shapes import cloudcontrol as shapes
 from headrace.core.ports.control import KnownResource, ResourcePlace
@@ -170,6 +168,9 @@ def _object(text: str, member: str) -> dict[str, Any]:
 
 def _apply_patch(resource: KnownResource, document: str) -> dict[str, Any]:
     """Apply a patch to a resource's properties. Raises AwsError."""
+    # Imported with the first patch.
+    import jsonpatch
+
     library = cast("Any", jsonpatch)
     try:
         patch = library.JsonPatch.from_string(document)

@@ -188,8 +188,9 @@ def put_record(kinesis: Kinesis, call: Call, request: PutRecordInput) -> PutReco
     if ordering is not None:
         _check_ordering(ordering, stream, call.now_ms)
     check_key(request.get("PartitionKey"), stream, "partitionKey")
+    entries = entries_of([request])
     check_dry_run(request)
-    placed = put_many(kinesis, stream, entries_of([request]), call.now_ms, "PutRecord")
+    placed = put_many(kinesis, stream, entries, call.now_ms, "PutRecord")
     call.waits.extend(placed.waits)
     for refused in placed.refused.values():
         raise AwsError(refused.code, refused.message, refused.status)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import Any, NotRequired, TypedDict, cast
-
-import regex
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call, operation
@@ -45,10 +43,22 @@ from headrace.services.kinesis.errors import (
 from headrace.services.kinesis.queues.state import Queue
 from headrace.services.kinesis.state import Consumer, Stream
 
-# AWS's message does not list the colon, but AWS accepts it; the only white space that AWS accepts is the space. The
-# message lists the percent sign as valid, but a second check refuses it. Source: kinesalite (observed), API_Tag
-# (documented).
-_FORBIDDEN = regex.compile(r"[^\p{L}\p{Zs}\p{N}_.:/=+\-@%]")
+# Imported with the first tag: it takes 1.5 MB.
+if TYPE_CHECKING:
+    import regex
+
+
+@functools.cache
+def _forbidden() -> regex.Pattern[str]:
+    """Return what matches a character that no tag may have.
+
+    AWS's message does not list the colon, but AWS accepts it; the only white space that AWS accepts is the space. The
+    message lists the percent sign as valid, but a second check refuses it. Source: kinesalite (observed), API_Tag
+    (documented).
+    """
+    import regex
+
+    return regex.compile(r"[^\p{L}\p{Zs}\p{N}_.:/=+\-@%]")
 
 
 def check_keys(keys: Iterable[str]) -> None:
@@ -65,7 +75,7 @@ def check_tags(
     `kind` is `stream`, `consumer`, `queue` or `channel`. Source of the messages: kinesalite (observed).
     """
     check_keys(more)
-    if any(_FORBIDDEN.search(text) for tag in more.items() for text in tag):
+    if any(_forbidden().search(text) for tag in more.items() for text in tag):
         raise invalid_argument(
             "Some tags contain invalid characters. Valid characters: Unicode letters, digits, white space,"
             " _ . / = + - % @."

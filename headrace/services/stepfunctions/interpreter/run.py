@@ -37,7 +37,12 @@ from headrace.services.stepfunctions.interpreter import (
 )
 from headrace.services.stepfunctions.interpreter.inspections import Inspection
 from headrace.services.stepfunctions.interpreter.json_paths import extract_json
-from headrace.services.stepfunctions.interpreter.service_calls import client_of_cloud, log_of
+from headrace.services.stepfunctions.interpreter.service_calls import (
+    client_of_cloud,
+    find_service_name,
+    log_of,
+    sdk_client_of_cloud,
+)
 from headrace.services.stepfunctions.interpreter.tasks import task_maker
 from headrace.services.stepfunctions.jsonata_expressions import mark_expressions
 
@@ -325,6 +330,7 @@ def _patch_interpreter() -> None:
     )
     from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import (
         state_task_service,
+        state_task_service_aws_sdk,
         state_task_service_factory,
     )
     from moto.stepfunctions.parser.asl.eval.event.event_manager import EventManager
@@ -344,6 +350,8 @@ def _patch_interpreter() -> None:
             for attribute, value in instead.items():
                 if hasattr(module, attribute):
                     setattr(module, attribute, value)
+    sdk: Any = state_task_service_aws_sdk
+    sdk.boto_client_for = sdk_client_of_cloud
     decl: Any = retrier_decl
     decl.time = SimpleNamespace(sleep=_wait_in_retry)
     tasks: Any = state_task_service.StateTaskService
@@ -366,7 +374,7 @@ def _normalise_response(
 
     service = self._get_boto_service_name(boto_service_name)
     action = self._get_boto_service_action(service_action_name)
-    model = service_model(service)
+    model = service_model(find_service_name(service))
     operation = next(
         (
             operation_name

@@ -135,14 +135,14 @@ def _name_unknown(from_error: Callable[..., Any], own: str) -> Callable[..., Any
 def _name_in_sdk(service: str) -> str:
     """Return a service's name in SDK integration errors, in the spelling of AWS's SDK for Java (documented)."""
     try:
-        identifier = str(service_model(_called(service)).metadata["serviceId"])
+        identifier = str(service_model(find_service_name(service)).metadata["serviceId"])
     except Exception:  # noqa: BLE001 - botocore has several errors for an unknown service
         identifier = service
     return "".join(word[:1].upper() + word[1:].lower() for word in _WORD.findall(identifier))
 
 
 @functools.cache
-def _called(service: str) -> str:
+def find_service_name(service: str) -> str:
     """Return botocore's name of a service that a resource names as AWS's SDK for Java does, or as botocore does."""
     without_hyphens = {
         name.replace("-", ""): name for name in loader().list_available_services("service-2")
@@ -153,7 +153,7 @@ def _called(service: str) -> str:
 def is_sdk_call(service: str, action: str) -> bool:
     """Return whether AWS's SDKs have a service, named as in a resource, with an action of that name."""
     try:
-        operations = service_model(_called(service)).operation_names
+        operations = service_model(find_service_name(service)).operation_names
     except Exception:  # noqa: BLE001 - botocore has several errors for an unknown service
         return False
     return action.lower() in map(str.lower, operations)
@@ -210,7 +210,7 @@ _NAMES_OF_CODES = {"AWS.SimpleQueueService.NonExistentQueue": "QueueDoesNotExist
 
 def client_of_cloud(region: str, service: str, state_credentials: Any = None) -> Client:
     """Return the interpreter's client of a service; it has the parameters of moto's function, which it replaces."""
-    name = _called(service)
+    name = find_service_name(service)
     try:
         service_model(name)
     except Exception as error:
@@ -218,11 +218,22 @@ def client_of_cloud(region: str, service: str, state_credentials: Any = None) ->
     return Client(name, region, state_credentials.role_arn)
 
 
+def sdk_client_of_cloud(region: str, service: str, state_credentials: Any = None) -> Client:
+    """Return the client of SDK integrations: an object for a text is sent as its JSON, which others refuse.
+
+    Observed by others on AWS: github.com/localstack/localstack/pull/10174, github.com/aws/aws-cdk/issues/9181.
+    """
+    client = client_of_cloud(region, service, state_credentials)
+    client.takes_json = True
+    return client
+
+
 class Client:
-    """A client of one service in one region, with a role."""
+    """A client of one service in one region, with a role; `takes_json`: see `convert_parameters`."""
 
     def __init__(self, service: str, region: str, role_arn: str) -> None:
         self._service, self._region, self._role_arn = service, region, role_arn
+        self.takes_json = False
 
     def __getattr__(self, method: str) -> Callable[..., dict[str, Any]]:
         operation = _operations(self._service).get(method)
@@ -263,7 +274,8 @@ class Client:
         """Return the parameters under the operation's names, with idempotency tokens added as an SDK does."""
         model: Any = service_model(self._service).operation_model(operation)
         tokens = {name: str(uuid.uuid4()) for name in model.idempotent_members}
-        return {**tokens, **convert_parameters(self._service, operation, params)}
+        converted = convert_parameters(self._service, operation, params, takes_json=self.takes_json)
+        return {**tokens, **converted}
 
 
 def _plain(value: Any) -> Any:

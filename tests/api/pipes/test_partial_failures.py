@@ -1,0 +1,86 @@
+"""Only the events that a pipe's target did not take are tried again.
+
+Documented: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-pipes-batching-concurrency.html.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
+from tests.support.lambda_lab import zipped
+from tests.support.server import wait_until
+
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/r"
+FUNCTION = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:picky"
+CODE = """
+import base64
+def handler(events, context):
+    bad = [e for e in events if "bad" in (e.get("body") or base64.b64decode(e.get("data", "")).decode())]
+    return {"batchItemFailures": [{"itemIdentifier": e.get("messageId") or e["eventID"]} for e in bad]}
+"""
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
+    with InProcessCloud(tmp_path_factory.mktemp("pipes") / "data") as cloud:
+        functions = cloud.client("lambda")
+        functions.create_function(
+            FunctionName="picky", Runtime="python3.11", Handler="app.handler", Role=ROLE, Timeout=30,
+            Code={"ZipFile": zipped({"app.py": CODE})},
+        )  # fmt: skip
+        functions.get_waiter("function_active_v2").wait(FunctionName="picky")
+        yield cloud
+
+
+def make_queue(cloud: InProcessCloud, name: str, **attributes: str) -> tuple[str, str]:
+    """Return a queue's URL and ARN."""
+    made = cloud.client("sqs").create_queue(QueueName=name, Attributes=attributes)
+    return made["QueueUrl"], f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}"
+
+
+def bodies(cloud: InProcessCloud, url: str) -> list[str]:
+    """Return what a queue has, once it has something."""
+    sqs, found = cloud.client("sqs"), list[str]()
+
+    def arrived() -> bool:
+        answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)
+        found.extend(one["Body"] for one in answer.get("Messages", ()))
+        return bool(found)
+
+    wait_until(arrived, within_s=60, what="a message")
+    return found
+
+
+def test_a_queue_keeps_the_messages_that_were_not_taken(cloud: InProcessCloud):
+    dead, dead_arn = make_queue(cloud, "dead")
+    redrive = json.dumps({"deadLetterTargetArn": dead_arn, "maxReceiveCount": 1})
+    url, source = make_queue(cloud, "from", RedrivePolicy=redrive, VisibilityTimeout="1")
+    entries = [{"Id": one, "MessageBody": one} for one in ("good1", "bad", "good2")]
+    cloud.client("sqs").send_message_batch(QueueUrl=url, Entries=entries)
+    cloud.client("pipes").create_pipe(Name="q", RoleArn=ROLE, Source=source, Target=FUNCTION)
+    assert bodies(cloud, dead) == ["bad"]
+
+
+def test_a_stream_goes_on_behind_what_is_given_up(cloud: InProcessCloud):
+    dead, dead_arn = make_queue(cloud, "given-up")
+    kinesis: Any = cloud.client("kinesis")
+    kinesis.create_stream(StreamName="s", ShardCount=1)
+    for data in (b"good1", b"bad", b"good2"):
+        kinesis.put_record(StreamName="s", Data=data, PartitionKey="a")
+    parameters = {
+        "StartingPosition": "TRIM_HORIZON",
+        "MaximumRetryAttempts": 1,
+        "DeadLetterConfig": {"Arn": dead_arn},
+    }
+    cloud.client("pipes").create_pipe(
+        Name="s", RoleArn=ROLE, Target=FUNCTION, Source=f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/s",
+        SourceParameters={"KinesisStreamParameters": parameters},
+    )  # fmt: skip
+    given_up = [json.loads(one) for one in bodies(cloud, dead)]
+    assert [base64.b64decode(one["data"]) for one in given_up] == [b"bad"]
