@@ -117,9 +117,11 @@ def check_json(body: bytes) -> None:
     brackets = left = _JSON_STRING.sub(b"", body).translate(None, _NO_BRACKETS)
     # A round removes the innermost one or two levels; long lists of small things are gone after one.
     for _ in range(MOST_JSON_LEVELS // 2):
-        left = left.replace(b"[]", b"").replace(b"{}", b"")
+        before, left = left, left.replace(b"[]", b"").replace(b"{}", b"")
         if not left:
             return
+        if len(left) == len(before):
+            break
     level = 0
     for bracket in brackets:
         level += 1 if bracket in b"[{" else -1
