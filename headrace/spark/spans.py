@@ -135,14 +135,12 @@ def families(
             name = group[name]
         return name
 
-    def depth(name: str) -> int:
-        return max((depth(parent) + 1 for parent in parents.get(name, ())), default=0)
-
     for name, above in parents.items():
         for parent in above:
             group[root(name)] = root(parent)
     by_root: dict[str, list[Span]] = {}
-    for span in sorted(spans, key=lambda span: (depth(span.shard_id), span.shard_id)):
+    # A child's number is higher than its parents'.
+    for span in sorted(spans, key=lambda span: span.shard_id):
         by_root.setdefault(root(span.shard_id), []).append(span)
     return list(by_root.values())
 

@@ -106,6 +106,19 @@ def test_a_family_is_read_by_one_task_parents_first() -> None:
     assert len(families([spans[4], spans[1]], {"0"}, shards)) == 2
 
 
+def test_a_family_of_many_generations_is_ordered_in_one_look() -> None:
+    shards = [Shard("000")]
+    for first in range(1, 181, 3):
+        split = [f"{first:03d}", f"{first + 1:03d}"]
+        merged = shards[-1].shard_id
+        shards += [Shard(one, (merged,)) for one in split]
+        shards.append(Shard(f"{first + 2:03d}", tuple(split)))
+    names = [shard.shard_id for shard in shards]
+    spans = [Span(name, None, "1", 1) for name in reversed(names)]
+    (family,) = families(spans, set(names), shards)
+    assert [span.shard_id for span in family] == names
+
+
 def resharded(seed: int) -> FakeReads:
     """Return a stream that was split and merged eight times, with records in most of its shards."""
     chance = random.Random(seed)

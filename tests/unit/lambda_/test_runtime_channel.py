@@ -19,8 +19,10 @@ from headrace.services.lambda_.runtime.channel import (
     ReadyForInvocation,
     Responded,
     RuntimeChannel,
+    Wait,
 )
 from headrace.services.lambda_.runtime.connection import READ_BYTES, RuntimeConnection
+from headrace.services.lambda_.runtime.steps import Steps, take_step
 
 
 @pytest.fixture
@@ -86,6 +88,33 @@ def test_a_process_that_never_stops_writing_is_read_in_part(
     monkeypatch.setattr(os, "read", lambda _fd, _size: b"line\n")
     channel.drain_output()
     os.close(write_end)
+
+
+def test_a_brief_look_does_not_pass_over_what_a_process_said_last(channel: RuntimeChannel):
+    body = b"1" * 100_000
+
+    def hear() -> Steps[list[Message]]:
+        # No messages are silence to the steps, and the silence of a process that has ended is its failure.
+        return (yield Wait(channel, 0.0))
+
+    output, write_end = os.pipe()
+    end, ended = os.pipe()
+    channel.attach(output=output, end_signal=end)
+    steps = hear()
+    wait = next(steps)
+    with connected(channel) as process:
+        process.sendall(
+            f"POST /2018-06-01/runtime/invocation/r1/response HTTP/1.1\r\nHost: {channel.address}\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        os.close(ended)
+        assert take_step(steps, wait, briefly=True) is wait
+        with pytest.raises(StopIteration) as heard:
+            take_step(steps, wait)
+    assert heard.value.value == [Responded("r1", body), ProcessEnded()]
+    os.close(write_end)
+    os.close(end)
 
 
 def connected(channel: RuntimeChannel) -> socket.socket:

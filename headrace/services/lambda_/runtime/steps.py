@@ -34,9 +34,15 @@ def run_to_end(steps: Steps[Result]) -> Result:
 
 
 def take_step(steps: Steps[Result], wait: Wait, *, briefly: bool = False) -> Wait:
-    """Wait as the steps want, and take the next one. Raises StopIteration at the end, and what the step raises."""
+    """Wait as the steps want, and take the next one. Raises StopIteration at the end, and what the step raises.
+
+    Take none, and return the wait, while there is nothing but what a brief look leaves: what the process said last may
+    be there, and its end.
+    """
     try:
         messages = [] if wait.blocks else wait.channel.poll(wait.seconds, briefly=briefly)
+        if briefly and not messages and wait.channel.is_busy:
+            return wait
     except Exception as error:  # noqa: BLE001 - the steps end with it, and give back what they hold
         return steps.throw(error)
     return steps.send(messages)
