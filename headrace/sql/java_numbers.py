@@ -10,7 +10,7 @@ from decimal import Decimal
 # What Java takes away around a text.
 BLANKS = "".join(map(chr, range(33)))
 _WHOLE = re.compile(r"[+-]?[0-9]+")
-_NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([fFdD]?)")
+_NUMBER = re.compile(r"([+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?)([fFdD]?)")
 # The words for no number of digits: Java's own, those of JSON's texts, and of delimited fields in Spark.
 _INFINITIES = {"Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}
 _OF_JAVA = {**_INFINITIES, "NaN": math.nan, "+NaN": math.nan, "-NaN": math.nan}

@@ -18,6 +18,8 @@ _ARRIVAL = "APPROXIMATE_ARRIVAL_TIME"
 # The column of a record that is an array, and that of an item of an array whose items are rows.
 _RECORD, _ROW = "record", "row"
 _ITEMS = "[0:]"
+# A type is written, and read, in so many levels.
+_MOST_STEPS = 50
 
 
 def is_mapped(schema: dict[str, Any]) -> bool:
@@ -108,7 +110,10 @@ def _steps(path: str, what: str) -> list[str]:
         raise SqlError(
             f"{what}: {path} is no path of names, and of [0:] for an array's items", Place()
         )
-    return [_RECORD] * path.startswith("$[") + _STEPS.findall(path)
+    steps = [_RECORD] * path.startswith("$[") + _STEPS.findall(path)
+    if len(steps) > _MOST_STEPS:
+        raise SqlError(f"{what}: a path has at most {_MOST_STEPS} steps", Place())
+    return steps
 
 
 def _put(tree: dict[str, Any], path: Sequence[str], column: dict[str, Any]) -> None:

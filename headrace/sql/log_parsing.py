@@ -27,7 +27,9 @@ _FORMATS = {
     "REFERER": rf"^{_WORD} -+> {_WORD}",
     "AGENT": "^(.*)$",
 }
-_COLUMN = r'(?i)"?(\w+)"?(?:\s+TYPE\s+(\w+)\s*(?:\((\d+)(?:,\s*(\d+))?\))?(?:\s+NOT\s+NULL)?)?'
+_COLUMN = (
+    r'(?i)"?(\w+)"?(?:\s+TYPE\s+(\w+)\s*(?:\((\d{1,9})(?:,\s*(\d{1,9}))?\))?(?:\s+NOT\s+NULL)?)?'
+)
 LOG_FUNCTIONS = frozenset({
     "REGEX_LOG_PARSE", "FAST_REGEX_LOG_PARSER", "W3C_LOG_PARSE", "VARIABLE_COLUMN_LOG_PARSE", "COLUMN_LOG_PARSE",
 })  # fmt: skip
@@ -91,7 +93,10 @@ def _split(name: str, arguments: Sequence[Expression], place: Place) -> Expressi
             raise SqlError(f"a line has 1 to {_MOST_COLUMNS} columns", columns.place)
         declared = [(one, STRING) for one in _names(columns.value)]
     else:
-        declared = [_declared(one, columns.place) for one in _parts(_text(name, columns, "list"))]
+        parts = _parts(_text(name, columns, "list"))
+        if len(parts) > _MOST_COLUMNS:
+            raise SqlError(f"a line has 1 to {_MOST_COLUMNS} columns", columns.place)
+        declared = [_declared(one, columns.place) for one in parts]
     values: list[Expression] = []
     for number, (_, type_) in enumerate(declared, 1):
         field = Item(fields, Literal(number, INT), place=place)

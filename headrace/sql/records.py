@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import csv
 import json
 import math
@@ -249,6 +250,8 @@ def _read_json(text: str) -> Any:
 
 def _json_text(value: Any) -> str:
     """Return a value as Spark has JSON for a STRING: with the words for no number of digits as texts."""
+    with contextlib.suppress(ValueError):  # it has such a number
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
     if isinstance(value, list):
         return f"[{','.join(map(_json_text, cast(list[Any], value)))}]"
     if isinstance(value, dict):

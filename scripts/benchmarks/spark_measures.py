@@ -298,11 +298,16 @@ def _part_of(pid: int, parents: dict[int, int]) -> str | None:
     return "planner" if b"streaming" in command else "tasks"
 
 
+def set_credentials() -> None:
+    """Give this process and its children the credentials that any cloud on this machine takes."""
+    os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+
+
 def session() -> Any:
     """Return a Spark session on two cores; its Python workers use this interpreter."""
     # Before the JVM starts: its Python workers must find pyarrow.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    set_credentials()
     spark: Any = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")

@@ -41,7 +41,7 @@ from headrace.sql.statements import Query
 from headrace.sql.views import LocalFiles, View, pull
 from scripts.benchmarks.servers import running
 from scripts.benchmarks.spark_by_hand import REGION
-from scripts.benchmarks.spark_measures import Bench, session
+from scripts.benchmarks.spark_measures import Bench, session, set_credentials
 
 GOAL = 0.8
 AIRPORTS = 500
@@ -403,6 +403,7 @@ def main(records: int, rounds: int, keys: int, *, pull_only: bool, without_spark
     holds = p95 < PULL_GOAL_MS
     if pull_only:
         sys.exit(0 if holds else 1)
+    set_credentials()
     with running("headrace") as cloud, tempfile.TemporaryDirectory() as folder:
         bench = Bench(
             None if without_spark else session(), f"http://127.0.0.1:{cloud.port}", Path(folder)

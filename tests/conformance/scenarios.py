@@ -3,11 +3,11 @@
 A file is a JSON list of scenarios: `name`, `evidence` (a list of sentences or addresses), `steps`, and `slow` when it
 takes long. The steps:
 
-- A call: `call` (an operation, as boto3 names its method), `params`, `service`, `account`
-  and `region` where they are others,
-  and its `answer`: `status` and every member that botocore reads of it, of an error `Error`. Only what differs between
-  any two requests is left out (request ids). Without `answer` it prepares what the evidence does not show, and must
-  succeed. `keep`, such as `{"arn 1": "Role.Arn"}`, keeps members of such an answer for later steps.
+- A call: `call` (an operation, as boto3 names its method), `params`, `service`, `account` (or an access key, with the
+  `token` of a session) and `region` where they are others, and its `answer`: `status` and every member that botocore
+  reads of it, of an error `Error`. Only what differs between any two requests is left out (request ids). Without
+  `answer` it prepares what the evidence does not show, and must succeed. `keep`, such as `{"arn 1": "Role.Arn"}`, keeps
+  members of such an answer for later steps.
 - A call with `until`, a part of an answer: it is made again while time goes on until its answer has that part; then
   `answer`, if there is one, is compared. `every_s`: time goes on by so much each time, not by a second.
 - A call with `part`, where only a part of the answer was recorded: that part is compared; `{"among": item}` is a list
@@ -18,6 +18,7 @@ takes long. The steps:
   `s3v4`), `addressing` (`path` or `virtual`), `expires_s`; it is used `late_s` later; `replace`, two texts, changes
   it; `http` and `answer` as above. Such scenarios are played with signatures verified.
 - `advance_s`: the clock goes on by so much.
+- `machine`: an execution of a state machine and its history; see `executions`.
 - `by query`, in a call of SQS: what differs of the step by the query protocol, beside the members of errors.
 
 In parameters and answers, `<id 1>` is something that AWS gave: wherever it stands it is the same. `<arn 1>` must be an
@@ -27,7 +28,7 @@ ARN, `<uuid 1>` a UUID, `<name 1>` a word, `<digits 1>` a number's digits, `<bas
 Bytes are `{"bytes": text}`, `{"base64": text}`, `{"repeat": text, "times": n, "end": text}` or, of an archive,
 `{"zip": {file: text}}`; a time is `{"time": text}`. In answers `{"json": value}` is a text of that JSON,
 `{"xml": value}` one of XML whose elements are members (those that are there twice, lists), `{"base64 of": value}` one
-in base64, and `{"any order": list}` a list in any order.
+in base64, `{"any order": list}` a list in any order, and `{"bytes of length": n}` any so many bytes.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
+from tests.conformance.executions import expanded
 from tests.support.clients import SQS_BY_QUERY
 
 Scenario = dict[str, Any]
@@ -75,8 +77,8 @@ class World:
 
     Attributes:
         service: the service that a call is for when its step names none.
-        client: gives a boto3 client of a service, in an `account` and a `region`; it must check no parameters and
-            never try again.
+        client: gives a boto3 client of a service, in an `account` and a `region`, with a session's `token`; it must
+            check no parameters and never try again.
         advance: lets the clock go on by so many seconds.
         send: answers a raw request; the body comes back as bytes.
         presign: signs an address; takes an operation of S3, its parameters and a step.
@@ -96,6 +98,7 @@ def load(folder: Path) -> Iterator[Scenario]:
     """
     for path in sorted(folder.glob("*.json")):
         for scenario in json.loads(path.read_text()):
+            scenario["steps"] = list(expanded(scenario["steps"]))
             yield {**scenario, "topic": path.stem}
             if any(_BY_JSON.search(sentence) for sentence in scenario["evidence"]):
                 yield {**_by_query(scenario), "topic": path.stem}
@@ -196,7 +199,8 @@ def _asked(step: dict[str, Any], world: World, known: dict[str, str]) -> dict[st
         step = {**step, "http": {**step["http"], "url": url}}
     if "http" in step:
         return _http_answer(step, world, known)
-    place = {name: step[name] for name in ("account", "region") if name in step}
+    names = ("account", "region", "token")
+    place = {name: parameters(step[name], known) for name in names if name in step}
     client = world.client(step.get("service", world.service), **place)
     return answer(client, step["call"], parameters(step.get("params", {}), known))
 
@@ -383,10 +387,20 @@ def _special_differences(
         return differences(wanted["base64 of"], base64.b64decode(got).decode(), known, path)
     if list(wanted) == ["any order"]:
         return _differing_set(wanted["any order"], got, known, path)
+    if list(wanted) == ["bytes of length"]:
+        return [] if _has_length(got, wanted["bytes of length"]) else [f"{path}: {got!r}"]
     expected = _special(wanted)
     if not isinstance(expected, bytes):
         return None
     return [] if expected.decode() == got else [f"{path}: other bytes"]
+
+
+def _has_length(got: str, length: int) -> bool:
+    """Return whether bytes, which `_text_of` shows as text or in base64, are so many."""
+    try:
+        return len(base64.b64decode(got, validate=True)) == length or len(got.encode()) == length
+    except ValueError:
+        return len(got.encode()) == length
 
 
 def _of_xml(text: str) -> Any:

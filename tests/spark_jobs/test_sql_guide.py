@@ -54,7 +54,14 @@ def records_of(number: int) -> list[tuple[str, str, Any]]:
     others = (
         [("orders", str(number), order), ("trades", str(number), trade)] if number % 5 == 0 else []
     )
-    return [*others, tick(number), ("in", str(number), {"price": number / 2})]
+    # As an imported application has it: plain, rows within a record, and a path to its value.
+    price = number / 2
+    forms = (
+        {"price": price},
+        {"rows": [{"price": price}, {"price": -price}]},
+        {"price": {"last": price}},
+    )
+    return [*others, tick(number), ("in", str(number), forms[number % 3])]
 
 
 # Four micro-batches of more than a minute each, and one that closes their windows.

@@ -81,6 +81,8 @@ def _made(
         config=BotocoreConfig(
             retries={"total_max_attempts": 1},
             parameter_validation=False,
+            # Step Functions' `sync-` before this host's name would be another host.
+            inject_host_prefix=service != "stepfunctions",
             s3={"addressing_style": addressing},
         ),
     )

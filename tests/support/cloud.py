@@ -51,9 +51,16 @@ class InProcessCloud:
         """Stop the cloud."""
         self.cloud.stop()
 
-    def client(self, service: str, *, account: str = ACCOUNT, region: str = REGION) -> Any:
+    def client(
+        self,
+        service: str,
+        *,
+        account: str = ACCOUNT,
+        region: str = REGION,
+        token: str | None = None,
+    ) -> Any:
         """Return a boto3 client; it validates nothing itself and never retries."""
-        return client_of(service, self.handle, account=account, region=region)
+        return client_of(service, self.handle, account=account, region=region, token=token)
 
     def handle(self, request: HttpRequest) -> HttpResponse:
         """Answer a raw request; the body comes back as bytes."""

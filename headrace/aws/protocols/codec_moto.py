@@ -1,4 +1,4 @@
-"""The rest-json, rest-xml and query protocols, by moto's botocore-driven parsers and serializers.
+"""The rest-json, rest-xml and query protocols: operations, parameters and answers, by moto's parsers and serializers.
 
 Only this module and `headrace.moto` use moto, whose version is pinned; tests/unit/aws/test_codec_oracle.py compares
 the results with botocore's own client codecs. The services handle raw bodies (Lambda Invoke, S3 objects) themselves.
@@ -10,8 +10,6 @@ A few kilobytes can be a gigabyte of zeros in gzip, a hundred thousand nested li
 end. The bounds are far beyond what SDKs send; they are headrace's own (assumed) where no source is named. The bodies of
 services that headrace owns are bounded where they are decoded: `codec_json` (JSON and CBOR), `services/s3/bodies`
 (XML), `services/lambda_/packages` (functions' code).
-
-Reads which operation a request is for, and its parameters, of a service that headrace does not own.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
@@ -117,9 +115,11 @@ def check_json(body: bytes) -> None:
     brackets = left = _JSON_STRING.sub(b"", body).translate(None, _NO_BRACKETS)
     # A round removes the innermost one or two levels; long lists of small things are gone after one.
     for _ in range(MOST_JSON_LEVELS // 2):
-        left = left.replace(b"[]", b"").replace(b"{}", b"")
+        before, left = left, left.replace(b"[]", b"").replace(b"{}", b"")
         if not left:
             return
+        if len(left) == len(before):
+            break
     level = 0
     for bracket in brackets:
         level += 1 if bracket in b"[{" else -1

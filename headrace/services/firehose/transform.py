@@ -315,8 +315,10 @@ def _replace(record: Record, item: Mapping[str, Any]) -> tuple[str, str] | None:
     text = item.get("data")
     if text is None:
         return _NO_DATA
+    if not isinstance(text, str):
+        return _NOT_BASE64
     try:
-        record.data = _decode(str(text))
+        record.data = _decode(text)
     except ValueError:
         return _NOT_BASE64
     metadata = as_mapping(item.get("metadata"))

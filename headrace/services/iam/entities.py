@@ -83,8 +83,13 @@ def refuse_and_keep(module: Any) -> None:
             # As CreateUser refuses it; UpdateUser's documentation has the code.
             raise module.EntityAlreadyExists(f"User {new_user_name} already exists")
         rename(self, user_name, new_path, new_user_name)
-        for key in self.users[new_user_name or user_name].access_keys:
-            key.user_name = new_user_name or user_name
+        user = self.users[new_user_name or user_name]
+        for one in (
+            *user.access_keys,
+            *user.ssh_public_keys,
+            *user.signing_certificates.values(),
+        ):
+            one.user_name = user.name
 
     def list_roles_by_name(
         self: Any, path_prefix: str | None = None, marker: Any = None, max_items: Any = None
@@ -161,7 +166,7 @@ def answer_as_aws(module: Any) -> None:
     shown |= {f"{path}.Tags": getattr(module, how) for path, how in _PROFILES.items() if how}
     for name in (
         "list_access_keys", "get_group", "list_groups", "list_group_policies", "list_instance_profiles",
-        "list_instance_profiles_for_role",
+        "list_instance_profiles_for_role", "list_ssh_public_keys", "list_signing_certificates",
     ):  # fmt: skip
         setattr(response, name, _whole_list(getattr(response, name)))
     response.update_role = _only_given(response.update_role)

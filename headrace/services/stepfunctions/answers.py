@@ -134,6 +134,37 @@ def create_once(create: Any) -> Any:
     return create_state_machine
 
 
+def check_logging(change: Any) -> Any:
+    """Refuse a logging configuration whose one log group is not there, or that has not one (recorded)."""
+
+    def change_checked(self: Any) -> Any:
+        configuration: dict[str, Any] = self._get_param("loggingConfiguration") or {}
+        destinations: list[Any] = configuration.get("destinations") or []
+        is_off = configuration.get("level", "OFF") == "OFF" and not destinations
+        if not is_off and len(destinations) != 1:
+            raise _invalid_logging("Must specify exactly one Log Destination.")
+        for destination in destinations:
+            arn = (destination.get("cloudWatchLogsLogGroup") or {}).get("logGroupArn", "")
+            if not _is_log_group(arn):
+                raise _invalid_logging("Log Destination not found.")
+        return change(self)
+
+    return change_checked
+
+
+def _is_log_group(arn: str) -> bool:
+    from moto.logs.models import logs_backends
+
+    parts = arn.split(":")
+    if len(parts) < 7 or parts[2] != "logs":
+        return False
+    return parts[6] in logs_backends[parts[4]][parts[3]].groups
+
+
+def _invalid_logging(sentence: str) -> AwsError:
+    return AwsError("InvalidLoggingConfiguration", f"Invalid Logging Configuration: {sentence}")
+
+
 def check_update(update: Any) -> Any:
     """Refuse an update that changes nothing by its form, or changes a version; show the new revision."""
 

@@ -53,7 +53,8 @@ def patch(responses: Any) -> None:
     backend.create_state_machine = answers.create_once(backend.create_state_machine)
     backend._validate_arn = answers.check_arn
     for change in ("create_state_machine", "update_state_machine"):
-        setattr(response, change, _check_definition(getattr(response, change)))
+        checked = answers.check_logging(_check_definition(getattr(response, change)))
+        setattr(response, change, checked)
     response.validate_state_machine_definition = _validate_state_machine_definition
     activities.patch(response, backend)
     response.tag_resource = answers.tag_known(response.tag_resource)

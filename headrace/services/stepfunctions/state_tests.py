@@ -29,6 +29,7 @@ from headrace.core.values import parse_json
 from headrace.services.stepfunctions import answers
 from headrace.services.stepfunctions.definition_checks import problems_of, sentence_of
 from headrace.services.stepfunctions.interpreter.inspections import Inspection, Mock
+from headrace.services.stepfunctions.interpreter.jsonata_states import DECORATED
 from headrace.services.stepfunctions.interpreter.run import ExecutionInput, Outcome, Run
 from headrace.services.stepfunctions.jsonata_expressions import JSONPATH, language_of
 
@@ -274,6 +275,8 @@ def _answer(
     ]
     error = failures[-1].get("error") if failures else outcome.error
     cause = failures[-1].get("cause") if failures else outcome.cause
+    if error == "States.Runtime" and cause and cause.startswith(DECORATED):
+        cause = cause.partition("). ")[2]  # recorded
     failure = {
         key: entry for key, entry in (("error", error), ("cause", cause)) if entry is not None
     }

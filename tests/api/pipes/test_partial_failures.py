@@ -25,16 +25,33 @@ def handler(events, context):
     return {"batchItemFailures": [{"itemIdentifier": e.get("messageId") or e["eventID"]} for e in bad]}
 """
 
+# An enrichment that drops the events' ids, or makes up its own; its target fails the first event by what it has.
+ENRICHMENTS = {
+    "nameless": """
+def handler(events, context):
+    return [{"body": one["body"]} for one in events]
+""",
+    "renaming": """
+def handler(events, context):
+    return [{"messageId": "own-" + one["body"], "body": one["body"]} for one in events]
+""",
+}
+NAMES_FIRST = """
+def handler(events, context):
+    return {"batchItemFailures": [{"itemIdentifier": events[0].get("messageId", "")}]}
+"""
+
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
     with InProcessCloud(tmp_path_factory.mktemp("pipes") / "data") as cloud:
         functions = cloud.client("lambda")
-        functions.create_function(
-            FunctionName="picky", Runtime="python3.11", Handler="app.handler", Role=ROLE, Timeout=30,
-            Code={"ZipFile": zipped({"app.py": CODE})},
-        )  # fmt: skip
-        functions.get_waiter("function_active_v2").wait(FunctionName="picky")
+        for name, code in {"picky": CODE, "names-first": NAMES_FIRST, **ENRICHMENTS}.items():
+            functions.create_function(
+                FunctionName=name, Runtime="python3.11", Handler="app.handler", Role=ROLE, Timeout=30,
+                Code={"ZipFile": zipped({"app.py": code})},
+            )  # fmt: skip
+            functions.get_waiter("function_active_v2").wait(FunctionName=name)
         yield cloud
 
 
@@ -65,6 +82,25 @@ def test_a_queue_keeps_the_messages_that_were_not_taken(cloud: InProcessCloud):
     cloud.client("sqs").send_message_batch(QueueUrl=url, Entries=entries)
     cloud.client("pipes").create_pipe(Name="q", RoleArn=ROLE, Source=source, Target=FUNCTION)
     assert bodies(cloud, dead) == ["bad"]
+
+
+@pytest.mark.parametrize("enrichment", list(ENRICHMENTS))
+def test_a_batch_whose_failures_are_no_events_of_the_source_is_tried_again(
+    cloud: InProcessCloud, enrichment: str
+):
+    dead, dead_arn = make_queue(cloud, f"dead-{enrichment}")
+    redrive = json.dumps({"deadLetterTargetArn": dead_arn, "maxReceiveCount": 1})
+    url, source = make_queue(cloud, enrichment, RedrivePolicy=redrive, VisibilityTimeout="1")
+    entries = [{"Id": one, "MessageBody": one} for one in ("one", "two")]
+    cloud.client("sqs").send_message_batch(QueueUrl=url, Entries=entries)
+    cloud.client("pipes").create_pipe(
+        Name=enrichment, RoleArn=ROLE, Source=source, Target=FUNCTION.replace("picky", "names-first"),
+        Enrichment=FUNCTION.replace("picky", enrichment),
+    )  # fmt: skip
+    found = list[str]()
+    while len(found) < len(entries):
+        found += bodies(cloud, dead)
+    assert sorted(found) == ["one", "two"]
 
 
 def test_a_stream_goes_on_behind_what_is_given_up(cloud: InProcessCloud):

@@ -122,6 +122,7 @@ def test_only_an_application_that_reads_the_arrival_has_it() -> None:
             "$",
             "column price: another column reads the same place",
         ),
+        ({"who": "$" + ".a" * 2000}, "$", "column who: a path has at most 50 steps"),
         ({"who": "$.a.b"}, "$.rows", r"RecordRowPath \$.rows\[0:\]: no column is read of it"),
     ],
 )
@@ -150,6 +151,8 @@ def test_logs_have_columns() -> None:
         ("VARIABLE_COLUMN_LOG_PARSE(log, 'a TYPE NOTHING', ',')", "'a TYPE NOTHING' is no column"),
         ("VARIABLE_COLUMN_LOG_PARSE(log, 'a', ',', '\\')", "takes a text, columns and a delimiter"),
         ("VARIABLE_COLUMN_LOG_PARSE(log, 101, ',')", "a line has 1 to 100 columns"),
+        (f"VARIABLE_COLUMN_LOG_PARSE(log, '{'a,' * 100}a', ',')", "a line has 1 to 100 columns"),
+        (f"VARIABLE_COLUMN_LOG_PARSE(log, 'a TYPE DECIMAL({'9' * 5000})', ',')", "is no column"),
     ],
 )  # fmt: skip
 def test_a_log_that_is_not_parsed_is_refused(call: str, sentence: str) -> None:

@@ -108,6 +108,21 @@ def test_a_field_is_read_as_java_reads_it() -> None:
     assert list(read["c"]) == ["1", "0", "-1", "+1", "1.0", "1.5", "1e2", "999.994", '"1"']
 
 
+def test_a_long_text_is_read_in_one_look() -> None:
+    digits = "1" * 1_000_000
+    lines = [f"long,,,{text}," for text in (f"{digits}x", f"{digits}.{digits}x", "5.")]
+    fold = run(
+        read_script(RELATIONS + QUERIES), [("drift_lines", Record(f"{one},,")) for one in lines]
+    )
+    assert [row.columns["x"] for row in fold.results["of_drift_lines"]] == [5.0]
+
+
+def test_a_text_may_have_deep_lists() -> None:
+    deep = "[" * 500 + "]" * 500
+    fold = run(read_script(RELATIONS + QUERIES), [("drift_json", Record(f'{{"s": {deep}}}'))])
+    assert [row.columns["s"] for row in fold.results["of_drift_json"]] == [deep]
+
+
 def test_records_that_are_bad_as_a_whole_are_counted() -> None:
     fold = _fold()
     ids = [row.columns["id"] for row in fold.results["of_drift_json"]]

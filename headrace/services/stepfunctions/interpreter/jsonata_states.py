@@ -53,7 +53,7 @@ def patch() -> None:
     from moto.stepfunctions.parser.asl.component.state.exec import execute_state
     from moto.stepfunctions.parser.asl.component.state.exec.state_parallel import state_parallel
     from moto.stepfunctions.parser.asl.component.state.wait.wait_function import timestamp
-    from moto.stepfunctions.parser.asl.eval import environment, states
+    from moto.stepfunctions.parser.asl.eval import environment, states, variable_store
     from moto.stepfunctions.parser.asl.eval.event import event_manager
     from moto.stepfunctions.parser.asl.parse import preprocessor
 
@@ -78,11 +78,13 @@ def patch() -> None:
     choice._eval_state_output = _apply_default(choice._eval_state_output)
     frames: Any = environment.Environment
     frames.open_frame = _inherit_variables(frames.open_frame)
+    stores: Any = variable_store.VariableStore
+    stores.get_assigned_variables = _assigned_variables
     data: Any = states.States
     data.set_result = _set_result
     events: Any = event_manager.EventManager
     events.add_evaluation_failure = events.add_event
-    events.add_event = _without_evaluation_failures(events.add_event)
+    events.add_event = _mend_events(events.add_event)
     failures: Any = failure_event.FailureEventException
     failures.get_execution_failed_event_details = _once_decorated(
         failures.get_execution_failed_event_details
@@ -135,11 +137,12 @@ def _eval_expression(self: Any, env: Any) -> None:
 
 
 def _eval_variable(self: Any, env: Any) -> None:
-    """Push a variable of a JSONPath state, or the value at a path in it, onto the stack."""
+    """Push a variable of a JSONPath state, or a value in it; OutputPath sees it as before Assign (recorded)."""
     text: str = self.expression
     end = min((at for mark in ".[" if (at := text.find(mark)) > 0), default=len(text))
     name = text[1:end]
-    variables = read_variables(env)
+    before = getattr(env, "before_assign", None)
+    variables = read_variables(env) if before is None else before
     if name not in variables:
         raise failure(
             env,
@@ -181,6 +184,7 @@ def _enter_jsonata(enter: Callable[[Any, Any], None]) -> Callable[[Any, Any], No
         env.is_output_made = False
         env.characters_left = MOST_VALUES_CHARACTERS
         env.entered_event_id = env.event_history_context.source_event_id
+        env.before_entered_event_id = env.event_history_context.before_entered_id
         seen = env.states.context_object.context_object_data["State"]
         # AWS writes milliseconds and a Z (documented).
         seen["EnteredTime"] = f"{seen['EnteredTime'][:23]}Z"
@@ -192,7 +196,8 @@ def _enter_jsonata(enter: Callable[[Any, Any], None]) -> Callable[[Any, Any], No
 def _inherit_variables(open_frame: Callable[..., Any]) -> Callable[..., Any]:
     def open_and_inherit(self: Any, *args: Any, **named: Any) -> Any:
         frame = open_frame(self, *args, **named)
-        frame.entered_event_id = getattr(self, "entered_event_id", 0)
+        for name in ("entered_event_id", "before_entered_event_id"):
+            setattr(frame, name, getattr(self, name, 0))
         return frame
 
     return open_and_inherit
@@ -242,6 +247,12 @@ def _with_arguments(evaluate: Callable[[Any, Any], None]) -> Callable[[Any, Any]
     return with_arguments
 
 
+def _assigned_variables(self: Any) -> dict[str, str]:
+    """Return the variables that were set, as JSON; moto escapes nothing in a text."""
+    names = self._declaration_tracing
+    return {name: json.dumps(self.get(name), separators=(",", ":")) for name in names}
+
+
 def _set_result(self: Any, result: Any) -> None:
     """Store a state's result; after a failure moto passes the error output, which is not a result."""
     data = self._states_data
@@ -251,13 +262,27 @@ def _set_result(self: Any, result: Any) -> None:
     data["result"], data["errorOutput"] = copy.deepcopy(result), None
 
 
-def _without_evaluation_failures(add: Callable[..., int]) -> Callable[..., int]:
-    """Drop moto's own events of failed expressions: it writes them for some states only, and `failure` writes them."""
+def _mend_events(add: Callable[..., int]) -> Callable[..., int]:
+    """Drop moto's own events of failed expressions: it writes them for some states only, and `failure` writes them.
+
+    For `failure`, the event before each state's first one is noted. What follows the end of a Map Run, as on AWS, is
+    what follows its start.
+    """
 
     def add_event(self: Any, context: Any, event_type: Any, *args: Any, **named: Any) -> int:
-        if str(event_type).rpartition(".")[2] == "EvaluationFailed":
+        kind = str(event_type).rpartition(".")[2]
+        if kind == "EvaluationFailed":
             return int(context.last_published_event_id)
-        return add(self, context, event_type, *args, **named)
+        if kind.endswith("StateEntered"):
+            context.before_entered_id = context.source_event_id
+        before = context.source_event_id
+        number = add(self, context, event_type, *args, **named)
+        if kind == "MapRunSucceeded":
+            context.before_run_ended_id = before
+        elif kind == "MapStateSucceeded" and hasattr(context, "before_run_ended_id"):
+            # Observed (recorded by LocalStack, 2024-11-18): a Map Run's end is before no other event.
+            context.source_event_id = context.__dict__.pop("before_run_ended_id")
+        return number
 
     return add_event
 
@@ -460,7 +485,11 @@ def failure(
     kind: Any = HistoryEventType.EvaluationFailed
     event: Any = details_of(evaluationFailedEventDetails=details)
     publish: Any = environment.event_manager.add_evaluation_failure
-    publish(context=environment.event_history_context, event_type=kind, event_details=event)
+    context = environment.event_history_context
+    if context.source_event_id == entered:
+        # Observed (recorded by LocalStack, 2024-11-21): it follows the event before the state's first one.
+        context.source_event_id = environment.before_entered_event_id
+    publish(context=context, event_type=kind, event_details=event)
     return FailureEventException(
         FailureEvent(
             env=environment,

@@ -60,6 +60,7 @@ class Iteration:
 
 def patch() -> None:
     """Patch moto's interpreter, which is imported. Called once."""
+    from moto.stepfunctions.parser.asl.component.common.path import items_path
     from moto.stepfunctions.parser.asl.component.state.exec.state_map.item_reader import (
         item_reader_decl,
     )
@@ -83,6 +84,8 @@ def patch() -> None:
         result_writer_decl,
     )
 
+    paths: Any = items_path.ItemsPath
+    paths._eval_body = _want_array(paths._eval_body)
     workers: list[Any] = [
         processors.DistributedItemProcessorWorker,
         iterators.DistributedIteratorWorker,
@@ -103,6 +106,19 @@ def patch() -> None:
     s3._handle_list_objects_v2 = staticmethod(take_request("ListObjectsV2"))
     kind: Any = input_type.InputType
     kind.__init__ = take_config(kind.__init__)
+
+
+def _want_array(evaluate: Callable[..., None]) -> Callable[..., None]:
+    """Fail in AWS's words (recorded) when ItemsPath leads to no array."""
+
+    def evaluate_array(self: Any, env: Any) -> None:
+        evaluate(self, env)
+        if not isinstance(env.stack[-1], list):
+            path = str(self.string_sampler.literal_value).replace("$$", "$", 1)
+            cause = f'Reference path "{path}" must point to array.'
+            raise map_failure(env, "States.Runtime", cause)
+
+    return evaluate_array
 
 
 def _note_input(evaluate: Callable[..., None]) -> Callable[..., None]:
@@ -213,6 +229,8 @@ def _size_bytes(value: Any) -> int:
 def _limit(env: Any, limits: dict[str, Any], name: str, default: int) -> int:
     """Return a limit of batches. Raises the Map's failure for one that is no positive integer (sentence assumed)."""
     value = limits.get(name, default)
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        value = int(value[:20])  # recorded: a path may lead to a number's text
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 1 or value % 1:
         raise map_failure(env, "States.Runtime", f"{name} must be a positive integer, not {value}")
     return int(value)

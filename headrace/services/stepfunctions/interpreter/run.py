@@ -233,13 +233,15 @@ class Run:
             program.timeout_seconds = TimeoutSeconds(min(own or EXPRESS_LASTS_S, EXPRESS_LASTS_S))
         start_time = started.start_date.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
         context_of: Any = ContextObjectData
+        execution_of: Any = ExecutionData  # without RedriveCount, which AWS has
         context: Any = context_of(
-            Execution=ExecutionData(
+            Execution=execution_of(
                 Id=started.arn,
                 Input=json.loads(started.input),
                 Name=started.name,
                 RoleArn=started.role_arn,
                 StartTime=start_time,
+                RedriveCount=0,
             ),
             StateMachine=StateMachineData(Id=started.machine_arn, Name=started.machine_name),
         )

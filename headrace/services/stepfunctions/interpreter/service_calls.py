@@ -23,6 +23,7 @@ import logging
 
 # moto has no public attributes for these patches.
 import re
+import secrets
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -264,17 +265,26 @@ class Client:
             raise kind(
                 {
                     "Error": {"Code": error.code, "Message": error.message},
-                    "ResponseMetadata": {"HTTPStatusCode": error.status, "RequestId": ""},
+                    "ResponseMetadata": {"HTTPStatusCode": error.status, **self._request_ids()},
                 },
                 operation,
             ) from error
         return cast("dict[str, Any]", _plain(_with_streams(self._service, operation, output)))
 
+    def _request_ids(self) -> dict[str, str]:
+        """Return what tells one request from another in the causes of failures."""
+        if self._service != "s3":
+            return {"RequestId": str(uuid.uuid4())}
+        host_id = base64.b64encode(secrets.token_bytes(56)).decode()
+        return {"RequestId": secrets.token_hex(8).upper(), "HostId": host_id}
+
     def _parameters(self, operation: str, params: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters under the operation's names, with idempotency tokens added as an SDK does."""
         model: Any = service_model(self._service).operation_model(operation)
         tokens = {name: str(uuid.uuid4()) for name in model.idempotent_members}
-        converted = convert_parameters(self._service, operation, params, takes_json=self.takes_json)
+        # Recorded: a null is none at all.
+        given = {name: value for name, value in params.items() if value is not None}
+        converted = convert_parameters(self._service, operation, given, takes_json=self.takes_json)
         return {**tokens, **converted}
 
 

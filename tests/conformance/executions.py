@@ -1,0 +1,99 @@
+"""Executions of state machines, as scenarios have them: short.
+
+A step `machine` is a definition; its `input` is `{}` if there is none. `history` has the events of one execution, each
+`[type, details, id of the event before]`, of which the last two may be missing: no details, and the event before is
+the one above. In details, the members that hold JSON are that JSON, and what is the same in every event is left out.
+`described` has members of DescribeExecution's answer that are not in every one. `execution` is this execution's name,
+`<uuid 100>` if there is none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+Step = dict[str, Any]
+
+ROLE = "arn:aws:iam::000000000000:role/states"
+MACHINE = "arn:aws:states:us-east-1:000000000000:stateMachine:machine"
+_ENDS = {
+    "ExecutionSucceeded": "SUCCEEDED",
+    "ExecutionFailed": "FAILED",
+    "ExecutionTimedOut": "TIMED_OUT",
+}
+_WHOLE = {"truncated": False}
+_JSON = ("input", "output", "parameters")
+
+
+def expanded(steps: list[Step]) -> Iterator[Step]:
+    """Yield the steps of a scenario, each execution as the calls that make it and show it."""
+    for step in steps:
+        if "machine" in step:
+            yield from _calls(step)
+        else:
+            yield step
+
+
+def _calls(step: Step) -> Iterator[Step]:
+    place = {"service": "stepfunctions"}
+    execution = step.get("execution", "<uuid 100>")
+    arn = f"{MACHINE.replace(':stateMachine:', ':execution:')}:{execution}"
+    text = json.dumps(step["machine"])
+    params = {"name": "machine", "definition": text, "roleArn": ROLE}
+    given = json.dumps(step.get("input", {}))
+    status = _ENDS[step["history"][-1][0]]
+    events = [_event(number, *event) for number, event in enumerate(step["history"], 1)]
+    events[0]["executionStartedEventDetails"]["roleArn"] = ROLE
+    yield {**place, "call": "create_state_machine", "params": params}
+    yield {
+        **place,
+        "call": "start_execution",
+        "params": {"stateMachineArn": MACHINE, "input": given},
+        "answer": {"status": 200, "executionArn": arn, "startDate": "<time>"},
+    }
+    described = {**place, "call": "describe_execution", "params": {"executionArn": arn}}
+    yield {**described, "until": {"status": status}}
+    if "described" in step:
+        yield {**described, "part": step["described"]}
+    yield {
+        **place,
+        "call": "get_execution_history",
+        "params": {"executionArn": arn},
+        "answer": {"status": 200, "events": events},
+    }
+    yield {**place, "call": "delete_state_machine", "params": {"stateMachineArn": MACHINE}}
+
+
+def _event(
+    number: int, kind: str, details: Step | None = None, before: int | None = None
+) -> dict[str, Any]:
+    event = {
+        "timestamp": "<time>",
+        "type": kind,
+        "id": number,
+        "previousEventId": (number - 1 if number > 2 else 0) if before is None else before,
+    }
+    if details is None:
+        return event
+    return {**event, _member(kind): _whole(details)}
+
+
+def _member(kind: str) -> str:
+    """Return the name of the member that has the details of a kind of event."""
+    for suffix in ("StateEntered", "StateExited"):
+        if kind.endswith(suffix):
+            kind = suffix
+    return f"{kind[0].lower()}{kind[1:]}EventDetails"
+
+
+def _whole(details: Step) -> Step:
+    whole = {name: {"json": value} if name in _JSON else value for name, value in details.items()}
+    for name in ("input", "output"):
+        if name in details:
+            whole[f"{name}Details"] = _WHOLE
+    if "assignedVariables" in details:
+        variables = details["assignedVariables"]
+        whole["assignedVariables"] = {name: {"json": one} for name, one in variables.items()}
+        whole["assignedVariablesDetails"] = _WHOLE
+    return whole
