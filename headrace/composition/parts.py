@@ -201,8 +201,8 @@ def build_parts(base: Foundation, *, is_started: Callable[[], bool]) -> Parts:
     for api in services.apis(strict=config.strict):
         gateway.register(api)
     apis = ExecuteApi(
-        engine.warm_up, functions=services.lambda_, control=gateway, clock=clock, ids=ids,
-        metrics=base.metrics, host=lambda: urlsplit(base.endpoint_url()).hostname or "",
+        engine.warm_up, functions=services.lambda_, control=gateway, guard=decisions, clock=clock,
+        ids=ids, metrics=base.metrics, host=lambda: urlsplit(base.endpoint_url()).hostname or "",
     )  # fmt: skip
     mqtt = Mqtt(
         config, database=base.database, clock=clock, ids=ids, engine=engine, tls=base.tls,

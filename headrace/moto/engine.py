@@ -47,7 +47,7 @@ from headrace.moto.requests.quick import (
     may_skip_moto,
     response_of,
 )
-from headrace.moto.requests.refusals import error_response, find_missing_action, refusal
+from headrace.moto.requests.refusals import error_response, find_missing_action, model_of, refusal
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, DeliveryRows
 from headrace.moto.storage.storage import Entry, MotoStorage
@@ -276,7 +276,7 @@ class MotoEngine:
 
     def service_of(self, request: HttpRequest, service: str) -> str:
         """See `headrace.aws.gateway.dispatch.MotoServices.service_of`."""
-        return service_of(request, service)
+        return model_of(service_of(request, service), request)
 
     def account_of(self, access_key: str) -> str | None:
         """See `headrace.aws.gateway.dispatch.MotoServices.account_of`."""

@@ -440,3 +440,19 @@ def test_spark_jobs_ask_with_a_session_that_is_valid(lab: SigningLab, kind: str,
     }
     body = b"GetObject box k"
     assert lab.send(HttpRequest("POST", ACCESS_PATH, "", headers, body)).status == status
+
+
+def test_a_website_has_a_caller_too(lab: SigningLab):
+    s3 = lab.guarded.client("s3")
+    s3.create_bucket(Bucket="pages")
+    s3.put_object(Bucket="pages", Key="k", Body=b"secret")
+    s3.put_bucket_website(
+        Bucket="pages", WebsiteConfiguration={"IndexDocument": {"Suffix": "index.html"}}
+    )
+    site = "http://pages.s3-website.localhost:4566"
+    answers: dict[str, int] = {}
+    for kind in (*LET_IN, *KEPT_OUT):
+        signed = lab.signed("header", AWSRequest("GET", f"{site}/k"), lab.callers[kind], "s3")
+        signed.headers["host"] = site.partition("://")[2]
+        answers[kind] = lab.send(signed).status
+    assert answers == dict.fromkeys(LET_IN, 200) | dict.fromkeys(KEPT_OUT, 403)

@@ -273,7 +273,7 @@ def refusal(service: str, operation: str, request: HttpRequest, error: Exception
     except Exception:
         log.debug("%s:%s cannot be checked", service, operation, exc_info=True)
     else:
-        fault = unreadable_member(_model_of(service, request), operation, params, error)
+        fault = unreadable_member(model_of(service, request), operation, params, error)
         if fault is not None:
             return fault
     name = f"{service}:{operation}"
@@ -297,7 +297,7 @@ def _read_request(
 
     Raises AwsError when the request does not fit the service's model, or lacks a member that moto read.
     """
-    code, service = "ValidationException", _model_of(service, request)
+    code, service = "ValidationException", model_of(service, request)
     if is_json(request):
         content_type = request.headers.get("content-type", codec_json.JSON_1_1)
         params = codec_json.decode_input(service, operation, request.body, content_type)
@@ -339,10 +339,12 @@ def find_missing_action(
     )
 
 
-def _model_of(service: str, request: HttpRequest) -> str:
-    """Return the name of a service's model: two generations of load balancers, and of SES, share a signing scope."""
+def model_of(service: str, request: HttpRequest) -> str:
+    """Return the name of a service's model: load balancers, SES and API Gateway have two that share a signing scope."""
     if service == "ses" and request.path.startswith("/v2/email/"):
         return "sesv2"
+    if service == "apigateway" and request.path.startswith("/v2/"):
+        return "apigatewayv2"
     if service != "elasticloadbalancing":
         return service
     return "elbv2" if b"Version=2015-12-01" in request.body else "elb"
@@ -364,7 +366,7 @@ def _is_of_a_rest_api(service: str, request: HttpRequest) -> bool:
 
 def error_response(service: str, request: HttpRequest, error: AwsError) -> HttpResponse:
     """Return an error in the form of the request's protocol."""
-    service = _model_of(service, request)
+    service = model_of(service, request)
     request_id = "" if request.call is None else request.call.request_id
     if request.headers.get("smithy-protocol") == "rpc-v2-cbor":
         return error_answer(request, service, error, request_id)

@@ -69,6 +69,8 @@ _TAGGING: dict[tuple[str, str], str] = {
 }
 # The service principals to which a service's requests pass roles.
 PASSED_TO = {
+    "apigateway": "apigateway.amazonaws.com",
+    "apigatewayv2": "apigateway.amazonaws.com",
     "cloudformation": "cloudformation.amazonaws.com",
     "cloudwatch": "streams.metrics.cloudwatch.amazonaws.com",
     "emr": "elasticmapreduce.amazonaws.com",
@@ -85,6 +87,8 @@ PASSED_TO = {
     "ssm": "ssm.amazonaws.com",
     "stepfunctions": "states.amazonaws.com",
 }
+# What the names of members that hold roles end with; API Gateway's are `credentials`, also as an update's path.
+_OF_ROLES = ("role", "rolearn", "credentials", "credentialsarn")
 _PROFILE = "JobFlowRole"
 _TO_EC2 = "ec2.amazonaws.com"
 # Roles in requests that are not passed: EMR's runtime roles are assumed by the cluster (emr-steps-runtime-roles.html),
@@ -179,9 +183,12 @@ def role_permissions(request: Request) -> Iterator[RequiredPermission]:
 def _role_members(value: Any) -> Iterator[tuple[str, str]]:
     # This runs for every call of a role; most requests have only texts.
     if isinstance(value, dict | Mapping):
-        for name, member in cast("Mapping[str, Any]", value).items():
+        members = cast("Mapping[str, Any]", value)
+        if isinstance(members.get("path"), str) and isinstance(members.get("value"), str):
+            members = {members["path"]: members["value"], **members}
+        for name, member in members.items():
             if isinstance(member, str):
-                if name.lower().endswith(("role", "rolearn")):
+                if name.lower().endswith(_OF_ROLES):
                     yield name, member
             elif isinstance(member, dict | list | tuple | Mapping):
                 yield from _role_members(member)
@@ -231,16 +238,19 @@ def accesses_of(
     region: str,
     find: Find = find_nothing,
 ) -> tuple[Access, ...]:
-    """Return the accesses that a request needs, its own action first; () when `why_unknown` has a reason.
+    """Return the accesses that a request needs, its own action first, unless `why_unknown` has a reason.
 
     `service` is botocore's name, `parameters` are named as in botocore's model, `account` and `region` are the
     request's. `find` finds the ARNs of resources that parameters name otherwise (see `requests.request.Find`).
     Thread-safe; no I/O except the first read of the table.
     """
-    if why_unknown(service, operation):
+    if service not in PASSED_TO and why_unknown(service, operation):
         return ()
     request = Request(service, operation, parameters, account, region, find)
     shared = {"aws:requestedregion": (region,)}
+    # Roles are passed too where it is unknown what else is needed, as for API Gateway.
+    is_unknown = bool(why_unknown(service, operation))
+    needed = role_permissions(request) if is_unknown else _list_required_permissions(request)
     return tuple(
         Access(
             permission.action,
@@ -248,7 +258,7 @@ def accesses_of(
             request.owner_of(resource),
             {**shared, **permission.context},
         )
-        for permission in _list_required_permissions(request)
+        for permission in needed
         for named in permission.resources or ("*",)
         for resource in as_named_and_read(permission.action, named, request)
     )

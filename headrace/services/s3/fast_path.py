@@ -205,6 +205,7 @@ class RawRequests:
     def _answer_website(self, request: HttpRequest, bucket: str) -> HttpResponse:
         def get(target: Target) -> HttpResponse:
             check_key(bucket, target.key)
+            ask(self._s3, request.call, "GetObject", build_params(target))
             try:
                 return object_reads.get_object(self._s3, request, target)
             except Exception as error:

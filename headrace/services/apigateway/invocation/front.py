@@ -13,7 +13,7 @@ from headrace.aws.gateway.browser_rules import Endpoints
 from headrace.aws.signatures.auth_errors import API_SERVICE
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import ControlPlane, MetricSink
+from headrace.core.ports import ControlPlane, Guard, MetricSink
 from headrace.services.apigateway.invocation.apis import HttpApi, RestApi, find_api
 from headrace.services.apigateway.invocation.http_apis import HttpApiRequest
 from headrace.services.apigateway.invocation.integrations import ApiRequest, Functions, refusal
@@ -97,6 +97,7 @@ class ExecuteApi:
         *,
         functions: Functions,
         control: ControlPlane,
+        guard: Guard,
         clock: Clock,
         ids: Ids,
         metrics: MetricSink,
@@ -104,10 +105,12 @@ class ExecuteApi:
     ) -> None:
         """`load` makes moto ready with this cloud's state (it waits, and raises AwsError); `host` returns its host."""
         self._load = load
-        self._functions, self._control = functions, control
+        self._functions, self._control, self._guard = functions, control, guard
         self._clock, self._ids = clock, ids
         self._metrics = metrics
-        self._sockets = WebSocketApis(Services(functions, control, clock, ids, metrics, host))
+        self._sockets = WebSocketApis(
+            Services(functions, control, guard, clock, ids, metrics, host)
+        )
 
     def endpoints(self) -> Endpoints:
         """Return the APIs' addresses, for the entrance and the front door."""
@@ -189,6 +192,7 @@ class ExecuteApi:
             caller=request.signer,
             functions=self._functions,
             control=self._control,
+            guard=self._guard,
         )
 
     # --- browsers ---------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from headrace.aws.calls.http import HttpResponse
 from headrace.aws.calls.operation import Signer, iam_context, operation_model
 from headrace.core.arn import partition_of
 from headrace.core.patterns import glob_matches
-from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
+from headrace.core.ports import FunctionNotFound, FunctionThrottled
 from headrace.core.values import parse_json
 from headrace.deliveries.targets import convert_parameters
 from headrace.services.apigateway.invocation import integrations
@@ -78,6 +78,7 @@ class HttpApiRequest:
         request, path = visit.request, visit.path
         self.api, self._request, self._domain = api, request, visit.domain
         self._functions, self._control = visit.functions, visit.control
+        self._guard = visit.guard
         first = path.removeprefix("/").partition("/")[0]
         # Documented: a stage's name is the first part of the path, except for $default.
         self.stage = first if first in api.stages and first != DEFAULT else DEFAULT
@@ -151,7 +152,7 @@ class HttpApiRequest:
         kind = str(integration.get("integrationType")).upper()
         subtype = integration.get("integrationSubtype")
         if kind == "AWS_PROXY" and subtype:
-            return self._call_service(str(subtype), integration, parameters)
+            return self._call_service(str(subtype), integration, parameters, key)
         if kind == "HTTP_PROXY":
             return answer(
                 *integrations.forward(
@@ -327,7 +328,7 @@ class HttpApiRequest:
     # --- services ---------------------------------------------------------------------------------
 
     def _call_service(
-        self, subtype: str, integration: Mapping[str, Any], parameters: dict[str, str]
+        self, subtype: str, integration: Mapping[str, Any], parameters: dict[str, str], key: str
     ) -> HttpResponse:
         subtype_call = _SUBTYPES.get(subtype)
         if subtype_call is None:
@@ -351,7 +352,9 @@ class HttpApiRequest:
         region = str(params.pop("Region", self.api.region))
         if service == "events":
             params = {"Entries": [params]}
-        role = str(integration.get("credentialsArn") or "")
+        acting = integrations.acting_as(
+            self._guard, integration.get("credentialsArn"), SESSION, self._arn(key)
+        )
         try:
             output = self._control.call(
                 service,
@@ -359,7 +362,7 @@ class HttpApiRequest:
                 convert_parameters(service, operation, params),
                 account=self.api.account,
                 region=region,
-                acting=CallerIdentity(role, SESSION) if role else None,
+                acting=acting,
             )
         except AwsError as error:
             return refusal(error.status, error.message)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,9 +23,11 @@ from urllib.parse import parse_qsl, quote, urlencode
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Signer
-from headrace.core.ports import ControlPlane, InvokeResult
+from headrace.core.ports import CallerIdentity, ControlPlane, Guard, InvokeResult
 from headrace.core.values import parse_json
 from headrace.deliveries.outside_http import exchange
+
+log = logging.getLogger(__name__)
 
 # Documented: the longest default timeout of an integration.
 WITHIN_S = 29.0
@@ -112,6 +115,23 @@ _RESPONSE_TYPES = {
 }
 
 
+def acting_as(guard: Guard, credentials: Any, session: str, source_arn: str) -> CallerIdentity:
+    """Return as whom the API of a method or route calls a service: as its integration's role, or else as itself.
+
+    As itself it may do what a resource's policy lets API Gateway do: without a role, with a user, and with a role of
+    another account, none of which AWS takes. Raises Refused for a role that does not let API Gateway assume it.
+    """
+    account = source_arn.split(":")[4]
+    itself = CallerIdentity(SERVICE, source_arn=source_arn, source_account=account)
+    role = str(credentials or "")
+    if f"::{account}:role/" not in role:
+        return itself
+    if sentence := guard.denial(itself, "sts:AssumeRole", role):
+        log.warning("%s: %s", source_arn, sentence)
+        raise Refused(500, "Internal server error", "InternalServerErrorException")
+    return CallerIdentity(role, session)
+
+
 class Functions(Protocol):
     """Lambda, as APIs use it. Thread-safe."""
 
@@ -148,6 +168,7 @@ class ApiRequest:
     caller: Signer | None
     functions: Functions
     control: ControlPlane
+    guard: Guard
 
 
 def function_of(uri: str) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.aws.calls.http import HttpResponse
 from headrace.core.arn import make_arn
-from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
+from headrace.core.ports import FunctionNotFound, FunctionThrottled
 from headrace.core.values import parse_json
 from headrace.services.apigateway.invocation import integrations, mappings, service_calls
 from headrace.services.apigateway.invocation.apis import (
@@ -81,6 +81,7 @@ class RestRequest:
         request, path = visit.request, visit.path
         self.api, self._request = api, request
         self._functions, self._control = visit.functions, visit.control
+        self._guard = visit.guard
         self.stage, _, rest = path.removeprefix("/").partition("/")
         self._path = f"/{rest}"
         self._full_path, self._domain = path, visit.domain
@@ -464,7 +465,9 @@ class RestRequest:
             body=body,
             request_id=self._request_id,
         )
-        role = str(integration.get("credentials") or "")
-        acting = CallerIdentity(role, SESSION) if ":role/" in role else None
+        source = self._arn(self._request.method, self._path)
+        acting = integrations.acting_as(
+            self._guard, integration.get("credentials"), SESSION, source
+        )
         answered = service_calls.call(self._control, sent, account=self.api.account, acting=acting)
         return answered, str(answered.status)

@@ -16,10 +16,10 @@ from typing import Any
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import (
-    CallerIdentity,
     ControlPlane,
     FunctionNotFound,
     FunctionThrottled,
+    Guard,
     MetricSink,
 )
 from headrace.core.values import parse_json
@@ -71,6 +71,7 @@ class Services:
 
     functions: Functions
     control: ControlPlane
+    guard: Guard
     clock: Clock
     ids: Ids
     metrics: MetricSink
@@ -175,8 +176,9 @@ def _call(
         body=payload.encode(),
         request_id=str(values.context["requestId"]),
     )
-    role = str(integration.get("credentialsArn") or "")
-    acting = CallerIdentity(role, _SESSION) if ":role/" in role else None
+    acting = integrations.acting_as(
+        services.guard, integration.get("credentialsArn"), _SESSION, turn.arn
+    )
     answer = service_calls.call(services.control, sent, account=api.account, acting=acting)
     if answer.status >= 400:
         log.warning("API %s: %s answers %d: %s", api.id, uri, answer.status, answer.body[:500])
