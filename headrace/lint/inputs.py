@@ -102,14 +102,20 @@ def _note_constructs(out: Path, artifact: Mapping[str, Any]) -> None:
 
 
 def keep_templates(files: list[Path], scratch: Path, kept: Path) -> list[Path]:
-    """Copy the templates below `scratch` to `kept`, so that findings name files that stay; return where all are."""
+    """Copy the templates below `scratch` to `kept`, so that findings name files that stay; return where all are.
+
+    Where `kept` cannot be written, as in a container without a home, findings name the files of `scratch`.
+    """
     where: list[Path] = []
-    for file in files:
-        if scratch in file.parents:
-            place = kept / file.relative_to(scratch)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            file = Path(shutil.copyfile(file, place))
-        where.append(file)
+    try:
+        for file in files:
+            if scratch in file.parents:
+                place = kept / file.relative_to(scratch)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                file = Path(shutil.copyfile(file, place))
+            where.append(file)
+    except OSError:
+        return files
     return where
 
 
