@@ -80,7 +80,7 @@ def loop(shared_lab: LambdaLab) -> Loop:
 @pytest.fixture
 def warm(loop: Loop, request: pytest.FixtureRequest) -> str:
     name = f"warm-{abs(hash(request.node.name))}"
-    timeout_s = 1 if "sleep" in request.node.name else 20
+    timeout_s = 1 if "sleep" in request.node.name else 300
     loop.lab.create(name, SOURCE, Timeout=timeout_s, MemorySize=128)
     loop.invoke(name)
     assert loop.ways == ["thread"]
