@@ -246,6 +246,15 @@ def test_nobody_gets_keys_for_a_token_that_nobody_verifies(guarded: Guarded):
     assert said[0] == "MissingAuthenticationToken"
 
 
+def test_the_certificate_of_notifications_needs_no_signature(guarded: Guarded):
+    path = f"/SimpleNotificationService-{'0' * 32}.pem"
+    assert guarded.ask("GET", path).status == 404
+    action = "Action=DeleteTopic&Version=2010-03-31"
+    assert guarded.ask("GET", f"{path}?{action}").status == 403
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    assert guarded.ask("POST", path, form, action.encode()).status == 403
+
+
 def test_browsers_ask_unsigned_and_may_read_what_they_are_refused(guarded: Guarded):
     page = {"origin": FRIEND, "x-amz-target": "Kinesis_20131202.ListStreams"}
     question = {"origin": FRIEND, "access-control-request-method": "POST"}

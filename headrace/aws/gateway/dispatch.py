@@ -479,14 +479,15 @@ class Gateway:
 def _is_public(request: HttpRequest, service: str) -> bool:
     """Return whether a request without a signature is for an operation that nobody signs.
 
-    These are Cognito's, by its model, its tokens' keys, and the link by which an endpoint confirms its subscription.
-    STS's for tokens and assertions stay closed: nobody verifies these where permissions are not enforced.
+    These are Cognito's, by its model, its tokens' keys, SNS's certificates, and the link by which an endpoint confirms
+    its subscription. STS's for tokens and assertions stay closed: nobody verifies these without `--iam enforce`.
     """
     if scope_of(request).algorithm or service not in _PUBLIC_SERVICES:
         return False
     if request.method == "GET" and "x-amz-target" not in request.headers:
         confirms = parse_qs(request.query).get("Action") == ["ConfirmSubscription"]
-        return service == "cognito-idp" or (service == "sns" and confirms)
+        is_pem = not request.query and request.path.startswith("/SimpleNotificationService-")
+        return service == "cognito-idp" or (service == "sns" and (confirms or is_pem))
     named = request.headers.get("x-amz-target", "").rpartition(".")[2]
     try:
         return operation_model(service, named).auth_type == "none"

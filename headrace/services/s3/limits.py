@@ -24,8 +24,8 @@ DELETE_KEYS = 1000
 CORS_RULES = 100
 # The body of a document, such as a lifecycle configuration. Assumed: S3 does not document it.
 XML_BYTES = 2 * 1024**2
-# The size of each field before the file in a browser's form. (AWS documents the limit for all fields together.)
-POST_FIELD_BYTES = 20 * 1024
+# The fields before the file in a browser's form, their names too (documented: RESTObjectPOST).
+POST_FIELDS_BYTES = 20 * 1024
 # How many configurations of each kind with an Id a bucket may have (documented: TooManyConfigurations), and how many of
 # them a page has (documented: API_List...).
 LISTED_CONFIGURATIONS = 1000

@@ -164,7 +164,7 @@ def _split_condition(condition: Any) -> tuple[str, Any, Any]:
 def _size_range(least: Any, most: Any) -> SizeRange:
     try:
         return SizeRange(int(least), int(most))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise _build_condition_error(["content-length-range", least, most]) from error
 
 
@@ -286,6 +286,7 @@ def _parse(source: BinaryIO, boundary: bytes, temporary: Path) -> _Form:
     fields: dict[str, str] = {}
     name, file_name, is_file = "", None, False
     value = bytearray()
+    before_bytes = 0
     with temporary.open("wb") as out:
         try:
             for event in _iterate_events(source, multipart.MultipartDecoder(boundary)):
@@ -295,12 +296,14 @@ def _parse(source: BinaryIO, boundary: bytes, temporary: Path) -> _Form:
                     if is_file and isinstance(event, multipart.File):
                         file_name = event.filename.rpartition("\\")[2].rpartition("/")[2]
                     value.clear()
+                    before_bytes += len(name)
                 elif isinstance(event, multipart.Data):
                     if is_file:
                         out.write(event.data)
                     else:
                         value += event.data
-                        _check_length(value)
+                        before_bytes += len(event.data)
+                        _check_length(before_bytes)
                     if not event.more_data:
                         if is_file:
                             return _Form(fields, file_name, Body(file=temporary))
@@ -325,8 +328,8 @@ def _iterate_events(source: BinaryIO, decoder: object) -> Iterator[object]:
             yield event
 
 
-def _check_length(value: bytearray) -> None:
-    if len(value) > limits.POST_FIELD_BYTES:
+def _check_length(before_bytes: int) -> None:
+    if before_bytes > limits.POST_FIELDS_BYTES:
         raise AwsError(
             "MaxPostPreDataLengthExceeded",
             "Your POST request fields preceding the upload file were too large.",

@@ -70,6 +70,10 @@ class TestForms:
                 {"key": "k", "big": "x" * 30_000, "file": ("f", b"x")},
                 "MaxPostPreDataLengthExceeded",
             ),
+            (
+                {"key": "k", **{f"n{n}": "x" * 300 for n in range(100)}, "file": ("f", b"x")},
+                "MaxPostPreDataLengthExceeded",
+            ),
             ({"key": "x" * 1025, "file": ("f", b"x")}, "KeyTooLongError"),
             (
                 {"key": "k", "policy": "!", "signature": "s", "AWSAccessKeyId": "a", "file": "x"},
@@ -83,6 +87,12 @@ class TestForms:
         assert f"<Code>{code}</Code>".encode() in answer.body
         assert "Contents" not in s3.list_objects_v2(Bucket="bucket-one")
         assert list(lab.s3.files.temporary().parent.iterdir()) == []
+
+    def test_a_size_range_without_an_end(self, lab: S3Lab):
+        policy = far([{"key": "k"}, ["content-length-range", 0, float("inf")]])
+        signed = {"AWSAccessKeyId": "test", "signature": "x"}
+        answer = post(lab, {"key": "k", "policy": policy, **signed, "file": ("f", b"x")})
+        assert (answer.status, b"Policy Condition failed" in answer.body) == (403, True)
 
     def test_a_body_that_is_no_form(self, lab: S3Lab):
         for kind, body in (
