@@ -152,8 +152,9 @@ CASES: list[tuple[str, Case]] = [
         Case(
             "CreateSecret",
             [("DescribeSecret", {"SecretId": "s"}), ("GetSecretValue", {"SecretId": "s"})],
-            given={"Name": "s", "SecretString": "x", "KmsKeyId": arn("kms", "key/1")},
+            given={"Name": "s", "SecretString": "x"},
             without={
+                "KmsKeyId": "the key must be there",
                 "SecretBinary": "SecretString is given",
                 "AddReplicaRegions": "there is one Region",
                 "ForceOverwriteReplicaSecret": "there is one Region",
@@ -260,6 +261,7 @@ CASES: list[tuple[str, Case]] = [
                 "roleArn": ROLE,
                 "type": "STANDARD",
             },
+            without={"loggingConfiguration": "its log group must be there"},
             named={"versionDescription": "description"},
             unseen={"publish": "there is version 1"},
         ),

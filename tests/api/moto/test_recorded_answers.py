@@ -96,6 +96,9 @@ def test_the_versions_of_a_secret(lab: MotoLab) -> None:
     assert "VersionStages" not in next(
         one for one in every if one["VersionId"] == made["VersionId"]
     )
+    keys = lab.client("kms")
+    key = keys.create_key()["KeyMetadata"]["KeyId"]
+    keys.create_alias(AliasName="alias/own", TargetKeyId=key)
     own = secrets.create_secret(Name="own", SecretString="1", KmsKeyId="alias/own")["ARN"]
     (version,) = secrets.list_secret_version_ids(SecretId=own)["Versions"]
     assert version["KmsKeyIds"] == ["alias/own"]
