@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import CallerIdentity
 from headrace.core.values import iso_of, parse_json
 from headrace.deliveries.outbox import OUTBOX, Delivery
@@ -151,6 +152,11 @@ def _say_goodbye(unsubscribe: Any) -> Any:
             # Without a signature, only the ARN says whose subscription of which region it is.
             self.current_account, self.region = topic.account_id, topic.sns_backend.region_name
         subscription = self.backend.subscriptions.get(arn)
+        if not is_signed and getattr(subscription, "keeps_unsigned", False):
+            # Documented (AuthenticateOnUnsubscribe of API_ConfirmSubscription); the sentence is assumed.
+            raise AwsError(
+                "AuthorizationError", "This subscription is left by a signed request", 403
+            )
         answer = unsubscribe(self)
         if subscription is not None and subscription.protocol in ASKED and not is_signed:
             subscription.asked_token = secrets.token_hex(_TOKEN_BYTES)
@@ -196,6 +202,8 @@ def _confirm(self: Any) -> Any:
         left.remove(subscription)
         self.backend.subscriptions[subscription.arn] = subscription
     if token_of(subscription):
+        is_guarded = str(self._get_param("AuthenticateOnUnsubscribe")).lower() == "true"
+        subscription.keeps_unsigned = is_guarded and bool(self.headers.get("Authorization"))
         subscription.token = ""
         subscription.attributes |= {
             "PendingConfirmation": False,

@@ -13,6 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest
 from headrace.deliveries.outside_http import post
 from tests.support.moto_lab import MotoLab
 
@@ -47,6 +48,23 @@ def endpoint() -> Iterator[tuple[str, list[tuple[dict[str, str], bytes]], list[i
     yield f"http://127.0.0.1:{server.server_port}/here", posted, answers
     server.shutdown()
     server.server_close()
+
+
+@pytest.mark.parametrize(("is_guarded", "status"), [("true", 403), ("false", 200)])
+def test_a_guarded_subscription_is_left_by_a_signed_request_alone(
+    lab: MotoLab, topic: Any, endpoint: Any, is_guarded: str, status: int
+):
+    url, posted, _ = endpoint
+    topic.subscribe(TopicArn=TOPIC, Protocol="http", Endpoint=url)
+    lab.outbox.step()
+    token = json.loads(posted[-1][1])["Token"]
+    arn = topic.confirm_subscription(
+        TopicArn=TOPIC, Token=token, AuthenticateOnUnsubscribe=is_guarded
+    )["SubscriptionArn"]
+    link = HttpRequest("GET", "/", f"Action=Unsubscribe&SubscriptionArn={arn}", {}, b"")
+    assert lab.handle(link).status == status
+    topic.unsubscribe(SubscriptionArn=arn)
+    assert topic.list_subscriptions_by_topic(TopicArn=TOPIC)["Subscriptions"] == []
 
 
 def test_a_missing_queue_does_not_fail_the_publisher(lab: MotoLab, topic: Any):
