@@ -112,6 +112,13 @@ def keep_templates(files: list[Path], scratch: Path, kept: Path) -> list[Path]:
             if scratch in file.parents:
                 place = kept / file.relative_to(scratch)
                 place.parent.mkdir(parents=True, exist_ok=True)
+                _constructs.update(
+                    {
+                        (str(place), name): path
+                        for (source, name), path in _constructs.items()
+                        if source == str(file)
+                    }
+                )
                 file = Path(shutil.copyfile(file, place))
             where.append(file)
     except OSError:

@@ -12,7 +12,13 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.commands import headrace
 from headrace.core.extras import install_command
-from headrace.lint.inputs import NothingToLint, template_of_stack, templates_of
+from headrace.lint.inputs import (
+    NothingToLint,
+    find_construct,
+    keep_templates,
+    template_of_stack,
+    templates_of,
+)
 
 BLOCKING = {
     "Resources": {
@@ -198,6 +204,19 @@ def test_findings_in_a_cdk_out_name_the_construct_without_the_cdk_cli(
     told = {Path(one["Filename"]).name: one["Message"] for one in found}
     assert "(A/Mapping)" in told["a.template.json"]
     assert "(A/N/Inner)" in told["b.nested.template.json"]
+
+
+def test_a_kept_template_has_its_constructs(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    noted = {"/A/Mapping/Resource": [{"type": "aws:cdk:logicalId", "data": "Mapping"}]}
+    properties = {"templateFile": "a.template.json"}
+    stack = {"type": "aws:cloudformation:stack", "properties": properties, "metadata": noted}
+    written(scratch / "manifest.json", {"artifacts": {"A": stack}})
+    written(scratch / "a.template.json", BLOCKING)
+    files = templates_of(scratch, tmp_path, region="us-east-1")
+    (kept,) = keep_templates(files, scratch, tmp_path / "kept")
+    assert kept.is_relative_to(tmp_path / "kept")
+    assert find_construct(str(kept), "Mapping") == "A/Mapping/Resource"
 
 
 def test_a_sam_project_is_its_template(tmp_path: Path) -> None:
