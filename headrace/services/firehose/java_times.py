@@ -28,7 +28,7 @@ class BadPattern(ValueError):
 def format_java_time(pattern: str, at: datetime) -> str:
     """Return a time in a pattern. Raises BadPattern."""
     parts: list[str] = []
-    end = 0
+    end = opened = 0
     for match in _RUN.finditer(pattern):
         if match.start() != end:
             break
@@ -41,10 +41,13 @@ def format_java_time(pattern: str, at: datetime) -> str:
             if len(text) > most:
                 raise BadPattern(pattern)
             parts.append(function(at, len(text)))
-        elif (
-            text not in "[]"
-        ):  # Brackets mark what is optional: it is always there when a time is formatted.
+        elif text not in "[]":
             parts.append(text)
+        else:
+            # Brackets mark what is optional: it is always there when a time is formatted. Java closes open ones itself.
+            opened += 1 if text == "[" else -1
+            if opened < 0:
+                raise BadPattern(pattern)
     if end != len(pattern):
         raise BadPattern(pattern)
     return "".join(parts)

@@ -62,7 +62,22 @@ def test_zones(zone: str, expected: str):
 
 
 @pytest.mark.parametrize(
-    "pattern", ["R", "yyyy-b", "HHH", "dddd", "V", "cc", "OO", "S" * 10, "y" * 20, "{", "'open"]
+    "pattern",
+    [
+        "R",
+        "yyyy-b",
+        "HHH",
+        "dddd",
+        "V",
+        "cc",
+        "OO",
+        "S" * 10,
+        "y" * 20,
+        "{",
+        "'open",
+        "yyyy]",
+        "[]]",
+    ],
 )
 def test_what_java_refuses(pattern: str):
     with pytest.raises(BadPattern):
