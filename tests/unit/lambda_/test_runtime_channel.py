@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,7 +24,7 @@ from headrace.services.lambda_.runtime.channel import (
     Wait,
 )
 from headrace.services.lambda_.runtime.connection import READ_BYTES, RuntimeConnection
-from headrace.services.lambda_.runtime.steps import Steps, take_step
+from headrace.services.lambda_.runtime.steps import Steps, take_step, watch
 
 
 @pytest.fixture
@@ -115,6 +117,20 @@ def test_a_brief_look_does_not_pass_over_what_a_process_said_last(channel: Runti
     assert heard.value.value == [Responded("r1", body), ProcessEnded()]
     os.close(write_end)
     os.close(end)
+
+
+def test_an_answer_that_cannot_be_made_keeps_nobody_waiting() -> None:
+    def run_nothing() -> Steps[Any]:
+        return None
+        yield
+
+    def fail(_: Any) -> None:
+        raise ValueError("no answer")
+
+    async def invoke() -> BaseException | None:
+        return watch(run_nothing(), fail).exception(0)
+
+    assert str(asyncio.run(invoke())) == "no answer"
 
 
 def connected(channel: RuntimeChannel) -> socket.socket:

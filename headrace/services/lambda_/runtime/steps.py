@@ -179,5 +179,9 @@ class _Watched:
             then(wait)
 
     def _finish(self, result: InvokeResult) -> None:
-        self._on_result(result)
-        self.done.set_result(None)
+        try:
+            self._on_result(result)
+        except Exception as error:  # noqa: BLE001 - who waits for the answer logs it
+            self.done.set_exception(error)
+        else:
+            self.done.set_result(None)
