@@ -244,12 +244,12 @@ def accesses_of(
     request's. `find` finds the ARNs of resources that parameters name otherwise (see `requests.request.Find`).
     Thread-safe; no I/O except the first read of the table.
     """
-    if service not in PASSED_TO and why_unknown(service, operation):
+    is_unknown = bool(why_unknown(service, operation))
+    if is_unknown and service not in PASSED_TO:
         return ()
     request = Request(service, operation, parameters, account, region, find)
     shared = {"aws:requestedregion": (region,)}
     # Roles are passed too where it is unknown what else is needed, as for API Gateway.
-    is_unknown = bool(why_unknown(service, operation))
     needed = role_permissions(request) if is_unknown else _list_required_permissions(request)
     return tuple(
         Access(
