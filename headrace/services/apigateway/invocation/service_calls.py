@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import parse_qsl, unquote, urlencode
@@ -25,6 +25,8 @@ from headrace.aws.protocols.codec_moto import parse_request, serialize_error, se
 from headrace.core.ports import CallerIdentity, ControlPlane
 
 JSON_1_1 = "application/x-amz-json-1.1"
+# Calls an operation of the integration's service, as the API may.
+_Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
 # botocore's names of services that URIs name by their endpoints.
 _NAMES = {
     "email": "ses",
@@ -92,14 +94,20 @@ def call(
 ) -> IntegrationAnswer:
     """Make the call; a refusal becomes an answer too."""
     service = _NAMES.get(sent.service, sent.service)
+
+    def ask(operation: str, params: dict[str, Any]) -> dict[str, Any]:
+        return control.call(
+            service, operation, params, account=account, region=sent.region, acting=acting
+        )
+
     try:
         if service == "s3":
-            return _call_s3(control, sent, account, acting)
+            return _call_s3(ask, sent)
         if _is_query(service, sent):
-            return _call_by_query(control, service, sent, account, acting)
+            return _call_by_query(ask, service, sent)
         if _has_paths(service, sent):
-            return _call_by_path(control, service, sent, account, acting)
-        return _call_by_json(control, service, sent, account, acting)
+            return _call_by_path(ask, service, sent)
+        return _call_by_json(ask, service, sent)
     except AwsError as error:
         return _refuse(service, sent, error)
 
@@ -148,31 +156,16 @@ def _check_operation(service: str, operation: str) -> None:
         raise AwsError("UnknownOperationException", f"{service} has no operation {operation}")
 
 
-def _call_by_json(
-    control: ControlPlane,
-    service: str,
-    sent: IntegrationRequest,
-    account: str,
-    acting: CallerIdentity | None,
-) -> IntegrationAnswer:
+def _call_by_json(ask: _Ask, service: str, sent: IntegrationRequest) -> IntegrationAnswer:
     target = sent.headers.get("x-amz-target", "").rpartition(".")[2]
     operation = sent.target if sent.kind == "action" else target
     _check_operation(service, operation)
     params = decode_input(service, operation, sent.body or b"{}", JSON_1_1)
-    output = control.call(
-        service, operation, params, account=account, region=sent.region, acting=acting
-    )
-    body = encode_output(service, operation, output, JSON_1_1)
+    body = encode_output(service, operation, ask(operation, params), JSON_1_1)
     return IntegrationAnswer(200, {"content-type": JSON_1_1}, body)
 
 
-def _call_by_path(
-    control: ControlPlane,
-    service: str,
-    sent: IntegrationRequest,
-    account: str,
-    acting: CallerIdentity | None,
-) -> IntegrationAnswer:
+def _call_by_path(ask: _Ask, service: str, sent: IntegrationRequest) -> IntegrationAnswer:
     """Call the operation that method and path mean."""
     request = HttpRequest(
         sent.method,
@@ -182,22 +175,14 @@ def _call_by_path(
         sent.body,
     )
     operation, params = parse_request(service, request)
-    output = control.call(
-        service, operation, params, account=account, region=sent.region, acting=acting
-    )
+    output = ask(operation, params)
     return _of_response(serialize_output(service, operation, output, sent.request_id))
 
 
 # --- the query protocol -------------------------------------------------------------------------
 
 
-def _call_by_query(
-    control: ControlPlane,
-    service: str,
-    sent: IntegrationRequest,
-    account: str,
-    acting: CallerIdentity | None,
-) -> IntegrationAnswer:
+def _call_by_query(ask: _Ask, service: str, sent: IntegrationRequest) -> IntegrationAnswer:
     query = dict(sent.query)
     if "json" not in sent.headers.get("content-type", ""):
         query.update(parse_qsl(sent.body.decode(errors="replace"), keep_blank_values=True))
@@ -209,9 +194,7 @@ def _call_by_query(
     query.pop("Version", None)
     shape: Any = service_model(service).operation_model(operation).input_shape
     params = _members(shape, _tree(query)) if shape is not None else {}
-    output = control.call(
-        service, operation, params, account=account, region=sent.region, acting=acting
-    )
+    output = ask(operation, params)
     if sent.accepts_xml():
         return _of_response(serialize_output(service, operation, output, sent.request_id, "query"))
     result: dict[str, Any] = {"ResponseMetadata": {"RequestId": sent.request_id}}
@@ -290,9 +273,7 @@ def _find_member(entry: Any, *names: str) -> Any:
 _OBJECTS = {"PUT": "PutObject", "GET": "GetObject", "DELETE": "DeleteObject", "HEAD": "HeadObject"}
 
 
-def _call_s3(
-    control: ControlPlane, sent: IntegrationRequest, account: str, acting: CallerIdentity | None
-) -> IntegrationAnswer:
+def _call_s3(ask: _Ask, sent: IntegrationRequest) -> IntegrationAnswer:
     bucket, _, key = sent.target.partition("/")
     operation = _OBJECTS.get(sent.method) if key else None
     if operation is None:
@@ -304,9 +285,7 @@ def _call_s3(
         params["Body"] = sent.body
         if "content-type" in sent.headers:
             params["ContentType"] = sent.headers["content-type"]
-    output = control.call(
-        "s3", operation, params, account=account, region=sent.region, acting=acting
-    )
+    output = ask(operation, params)
     headers = {
         "content-type": str(output.get("ContentType", "application/xml")),
         "etag": str(output.get("ETag", "")),
