@@ -41,6 +41,10 @@ class Ids:
         with self._lock:
             return "".join(self._random.choice(_ALNUM) for _ in range(length))
 
+    def seed(self) -> int:
+        """Return a seed of random numbers, in as many bits as SQLite stores; access keys' secrets come from one."""
+        return int.from_bytes(self.bytes(8), "big") >> 1
+
     def random(self) -> float:
         """Return a number in [0, 1)."""
         with self._lock:

@@ -302,6 +302,5 @@ class Preparation:
                 "x-moto-account-id": call.account,
             },
             body=request.body,
-            # As many bits as SQLite stores: the secrets of access keys come from it.
-            seed=int.from_bytes(self._ids.bytes(8), "big") >> 1,
+            seed=self._ids.seed(),
         )

@@ -46,10 +46,6 @@ class QuickRequest(NamedTuple):
     request_id: str
     ids: Ids
 
-    def new_seed(self) -> int:
-        """Return a new seed of random numbers."""
-        return int.from_bytes(self.ids.bytes(8), "big") >> 1
-
     def backend_in(self, backends: Any) -> Any:
         """Return a service's state. Raises NotPlain before its first use: moto's own lookup creates it."""
         backend = dict.get(dict.get(backends, self.call.account) or {}, self.call.region)

@@ -380,7 +380,7 @@ def _put_quickly(request: QuickRequest, asked: _PutEvents) -> bytes:
     targets = (target for rule in rules for target in rule.targets)
     if any(f"{target['Arn']}:::".split(":", 3)[2] in _LONG_TARGETS for target in targets):
         raise NotPlain
-    mock_random.seed(request.new_seed())
+    mock_random.seed(request.ids.seed())
     results = backend.put_events(msgspec.to_builtins(asked)["Entries"])
     count = sum("ErrorCode" in result for result in results)
     return msgspec.json.encode({"FailedEntryCount": count, "Entries": results})

@@ -436,7 +436,7 @@ def _publish_quickly(request: QuickRequest) -> bytes:
     is_signed = not all(map(notifications.is_raw, subscriptions))
     if is_signed and signatures.signing_key(backend.region_name, may_make=False) is None:
         raise NotPlain
-    mock_random.seed(request.new_seed())
+    mock_random.seed(request.ids.seed())
     message_id = topic.publish(
         text,
         subject=None,

@@ -73,7 +73,7 @@ def _send(request: QuickRequest, asked: _Send) -> bytes:
         raise NotPlain
     if not 0 <= delay_s <= _LONGEST_DELAY_S:
         raise NotPlain
-    mock_random.seed(request.new_seed())
+    mock_random.seed(request.ids.seed())
     message: Any = Message(str(mock_random.uuid4()), body)
     message.mark_sent(delay_seconds=delay_s)
     queue.add_message(message)
