@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from botocore.auth import S3SigV4QueryAuth, SigV4QueryAuth
@@ -45,6 +46,31 @@ def test_boto3s_presigned_urls_work_until_they_expire(guarded: Guarded, later: L
     assert before <= told <= iso_seconds_of(guarded.clock.now_ms())
     assert "<Expires>" in expired
     assert ("<X-Amz-Expires>60</X-Amz-Expires>" in expired) is (version == "s3v4")
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "status"),
+    [
+        ("127.0.0.1:4566", "/aaa/bbb/secret", 200),
+        ("aaa.localhost:4566", "/bbb/secret", 200),
+        # The same text to sign, with another bucket or key in what is asked for.
+        ("aaa.127.0.0.1:4566", "/bbb/secret", 403),
+        ("bbb.localhost:4566", "/aaa/bbb/secret", 403),
+    ],
+)
+def test_an_old_url_is_good_in_one_bucket_alone(
+    guarded: Guarded, host: str, path: str, status: int
+):
+    s3 = guarded.client("s3", signature_version="s3")
+    for bucket in ("aaa", "bbb"):
+        with suppress(s3.exceptions.BucketAlreadyOwnedByYou):
+            s3.create_bucket(Bucket=bucket)
+    for bucket, key in (("aaa", "bbb/secret"), ("bbb", "secret"), ("bbb", "aaa/bbb/secret")):
+        s3.put_object(Bucket=bucket, Key=key, Body=f"of {bucket}".encode())
+    url = s3.generate_presigned_url("get_object", Params={"Bucket": "aaa", "Key": "bbb/secret"})
+    answer = guarded.ask("GET", f"{path}?{url.partition('?')[2]}", {"host": host})
+    assert answer.status == status
+    assert status == 403 or answer.body == b"of aaa"
 
 
 def test_an_upload_by_a_presigned_url(guarded: Guarded):
