@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 from botocore.auth import S3SigV4QueryAuth, SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
+from urllib3.filepost import encode_multipart_formdata
 
 from headrace.core.values import iso_seconds_of
 from tests.security.auth_lab import Guarded
@@ -160,6 +162,30 @@ def test_a_url_that_has_expired_is_refused_by_every_cloud(guarded: Guarded, open
     early = open_cloud.ask("GET", path)
     assert (early.status, "Request is not valid yet" in text(early)) == (403, True)
     open_cloud.clock.advance(20 * 60)
+
+
+def test_a_form_of_a_session_that_has_expired_is_refused(open_cloud: Guarded):
+    trust = {"Effect": "Allow", "Principal": {"AWS": "000000000000"}, "Action": "sts:AssumeRole"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    arn = open_cloud.cloud.client("iam").create_role(
+        RoleName="f", AssumeRolePolicyDocument=document
+    )["Role"]["Arn"]
+    keys = open_cloud.cloud.client("sts").assume_role(RoleArn=arn, RoleSessionName="s1")[
+        "Credentials"
+    ]
+    s3 = open_cloud.client("s3", keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"])
+    made = s3.generate_presigned_post("bucket", "form", ExpiresIn=10**6)
+
+    def post(**changed: str) -> str:
+        fields = {**made["fields"], **changed, "file": ("f", b"x")}
+        body, kind = encode_multipart_formdata(fields)
+        answer = open_cloud.ask("POST", "/bucket", {"content-type": kind}, body)
+        return "" if answer.status == 204 else text(answer)
+
+    assert post() == ""
+    open_cloud.clock.advance(7200)
+    assert "<Code>ExpiredToken</Code>" in post()
+    open_cloud.clock.advance(-7200)
 
 
 def test_old_urls_expire_too_and_are_whole_or_none(open_cloud: Guarded):
