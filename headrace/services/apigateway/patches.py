@@ -376,9 +376,10 @@ def _with_models(init: Any) -> Any:
 def _with_defaults(add: Any) -> Any:
     @functools.wraps(add)
     def add_integration(
-        self: Any, method_type: str, integration_type: str, *args: Any, **named: Any
+        self: Any, method_type: str, integration_type: str, uri: str, *args: Any, **named: Any
     ) -> Any:
-        integration = add(self, method_type, integration_type, *args, **named)
+        refusals.check_service(integration_type, uri, named.get("credentials"))
+        integration = add(self, method_type, integration_type, uri, *args, **named)
         integration.cache_namespace = integration.cache_namespace or self.id
         integration.timeout_in_millis = int(integration.timeout_in_millis or _TIMEOUT_MS)
         integration.passthrough_behaviour = integration.passthrough_behaviour or "WHEN_NO_MATCH"

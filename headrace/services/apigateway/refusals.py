@@ -356,6 +356,23 @@ def _check_new_integration(response: Any) -> None:
         )
 
 
+def check_service(kind: str, uri: str, credentials: str | None) -> None:
+    """Refuse a call of a service other than Lambda without a role, and a proxy of other services.
+
+    Observed: github.com/hashicorp/terraform-provider-aws/issues/7916; moto refuses both for S3 alone.
+    """
+    from moto.apigateway.exceptions import AwsProxyNotAllowed, RoleNotSpecified
+
+    if kind not in ("AWS", "AWS_PROXY"):
+        return
+    service = uri.split(":", 5)[4] if uri.count(":") >= 5 else ""
+    service = service.rpartition(".")[2]
+    if kind == "AWS_PROXY" and service not in ("lambda", "firehose"):
+        raise AwsProxyNotAllowed
+    if service != "lambda" and not credentials:
+        raise RoleNotSpecified
+
+
 def _need_integration(response: Any) -> None:
     _, api_id, _, resource_id, _, method, *_ = names_of(response)
     found = response.backend.get_method(api_id, resource_id, method)
