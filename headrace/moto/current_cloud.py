@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any, Protocol
 
+from headrace.aws.calls.http import HttpResponse
 from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.ports import (
@@ -53,6 +54,15 @@ def use_clock(*modules: ModuleType) -> None:
         for own in (utcnow, unix_time, unix_time_millis):
             if own.__name__ in names:
                 names[own.__name__] = own
+
+
+class _Answered(threading.local):
+    """moto's answer to this thread's request, before it is stored."""
+
+    response: HttpResponse | None = None
+
+
+ANSWERED = _Answered()
 
 
 class RunningExecutions(Protocol):
