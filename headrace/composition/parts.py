@@ -261,6 +261,7 @@ def _build_connections(
         executions=base.moto.executions,
         queries=services.athena,
         apis=apis.answer_call,
+        test_method=apis.test_method,
         devices=mqtt.broker,
         metrics=base.metrics,
         logs=base.logs,
