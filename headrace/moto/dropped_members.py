@@ -37,5 +37,5 @@ def dropped_members() -> Mapping[str, Mapping[str, Mapping[str, FidelityLevel]]]
         for service, operations in services.items():
             table = levels.setdefault(service, {})
             for name, members in operations.items():
-                table.setdefault(name, {}).update(dict.fromkeys(members, "ignored"))
+                table.setdefault(name, {}).update(dict.fromkeys(members, "ignored"))  # pyrefly: ignore[no-matching-overload]
     return levels
