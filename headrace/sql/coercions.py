@@ -1,4 +1,4 @@
-"""One type for values that stand together, and values of other types as a STRUCT or as text."""
+"""One type for values that stand together, and which values are cast to which types, and how."""
 
 from __future__ import annotations
 
@@ -17,7 +17,17 @@ from headrace.sql.statements import (
     Operation,
     Struct,
 )
-from headrace.sql.types import BOOLEAN, NULL, STRING, TIMESTAMP, Place, SqlError, SqlType, common
+from headrace.sql.types import (
+    BOOLEAN,
+    NULL,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Place,
+    SqlError,
+    SqlType,
+    common,
+)
 
 Values = tuple[Expression, ...]
 
@@ -124,3 +134,36 @@ def _or_null(text: Expression) -> Expression:
 def _unless_null(of: Expression, value: Expression, nothing: Expression) -> Expression:
     is_null = Operation("IS NULL", (of,), place=of.place)
     return Case(((is_null, nothing),), value, place=of.place)
+
+
+def may_be_cast(type_: SqlType, to: SqlType, *, is_inner: bool = False) -> bool:
+    """Return whether values are cast between two types, as ksqlDB casts: of what is made of others, only its like.
+
+    A number is no time: what it counts, a function's name says. Within another value Spark casts, whose TIME is a text.
+    """
+    if is_inner and to == TIME and type_ not in (TIME, NULL):
+        return False
+    if (
+        NULL in (type_, to)
+        or (type_.name == to.name != "STRUCT" and not to.of)
+        or to.name == "STRING"
+    ):
+        return True
+    if not (type_.of or to.of):
+        pair = {type_.name, to.name}
+        of_times = pair == {"TIMESTAMP", "DATE"} or (type_, to) == (TIMESTAMP, TIME)
+        has_numbers = all(one.is_number or one == BOOLEAN for one in (type_, to))
+        return type_ == STRING or has_numbers or of_times
+    if type_.name == to.name == "STRUCT":
+        # By their names at the top; what stands within an ARRAY or a MAP must be cast as it is.
+        pairs = [(type_.field(name), of) for name, of in zip(to.fields, to.of, strict=True)]
+        return all(
+            field is None or may_be_cast(field, of, is_inner=True) for field, of in pairs
+        ) and not (
+            is_inner and [one.lower() for one in type_.fields] != [one.lower() for one in to.fields]
+        )
+    return (
+        type_.name == to.name
+        and len(type_.of) == len(to.of)
+        and all(may_be_cast(*pair, is_inner=True) for pair in zip(type_.of, to.of, strict=True))
+    )

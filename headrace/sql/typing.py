@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.sql.coercions import as_text, cast_struct, one_type
+from headrace.sql.coercions import as_text, cast_struct, may_be_cast, one_type
 from headrace.sql.conversions import cast, millis, read_time_of_day
 from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SLIDING_FUNCTIONS, find_function, widest
 from headrace.sql.functions_text import ENCODINGS
@@ -15,7 +15,6 @@ from headrace.sql.plan import (
     WINDOW_START,
     Scope,
     fits,
-    may_be_cast,
     resolve_column,
 )
 from headrace.sql.statements import (
