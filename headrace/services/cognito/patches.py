@@ -1,4 +1,4 @@
-"""Cognito: user pools' Lambda triggers, which moto does not call; deletions of resource servers; identity pools' names.
+"""Cognito user pools: their Lambda triggers, which moto does not call, and deletions of resource servers.
 
 moto sends no messages and takes any confirmation code; so a custom message is asked for, checked, and sent to nobody.
 
@@ -285,19 +285,3 @@ _AROUND: dict[str, Callable[[Any, Callable[[], Any]], Any]] = {
     "respond_to_auth_challenge": respond,
     "admin_respond_to_auth_challenge": respond,
 }
-
-
-def allow_identity_pool_renaming(module: Any) -> None:
-    """Allow an identity pool to change its name, which moto ignores."""
-    backend = module.CognitoIdentityBackend
-    update = backend.update_identity_pool
-
-    @functools.wraps(update)
-    def update_identity_pool(
-        self: Any, identity_pool_id: str, identity_pool_name: str, **named: Any
-    ) -> Any:
-        if identity_pool_name and identity_pool_id in self.identity_pools:
-            self.identity_pools[identity_pool_id].identity_pool_name = identity_pool_name
-        return update(self, identity_pool_id, identity_pool_name, **named)
-
-    backend.update_identity_pool = update_identity_pool

@@ -1,4 +1,4 @@
-"""RDS, ElastiCache: snapshots, subnet groups, whole creations of clusters; deletions, updates, groups of caches."""
+"""ElastiCache: deletions, updates, and the groups of a cluster."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownLambdaType=false
 
@@ -8,69 +8,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from headrace.moto.patching import assign, create_wholly, recreate
-from headrace.moto.storage import pickles
+from headrace.moto.patching import assign, recreate
 
 
-def replace_automatic_snapshots(module: Any) -> None:
-    """Let a second automatic snapshot within a minute replace the first: moto names them by the minute."""
-
-    def again(create: Callable[..., Any], kept: str) -> Callable[..., Any]:
-        @functools.wraps(create)
-        def create_anew(self: Any, identifier: str, snapshot: str) -> Any:
-            getattr(self, kept).pop(snapshot, None)
-            return create(self, identifier, snapshot)
-
-        return create_anew
-
-    backend = module.RDSBackend
-    backend.create_auto_snapshot = again(backend.create_auto_snapshot, "database_snapshots")
-    backend.create_auto_cluster_snapshot = again(
-        backend.create_auto_cluster_snapshot, "cluster_snapshots"
-    )
-
-
-def undo_partial_clusters(module: Any) -> None:
-    """Patch `moto.rds.models`, which checks a cluster's settings after it has stored the cluster."""
-    create_wholly(module.RDSBackend, "create_db_cluster", "clusters")
-
-
-def keep_subnet_groups(module: Any) -> None:
-    """Keep a subnet group when it is updated: moto removes it, and fails without one."""
-    from moto.rds.exceptions import DBSubnetGroupNotFoundError
-
-    modify = module.RDSBackend.modify_db_subnet_group
-
-    @functools.wraps(modify)
-    def modify_db_subnet_group(self: Any, subnet_name: str, *args: Any) -> Any:
-        if subnet_name not in self.subnet_groups:
-            raise DBSubnetGroupNotFoundError(subnet_name)
-        group = modify(self, subnet_name, *args)
-        self.subnet_groups[subnet_name] = group
-        return group
-
-    module.RDSBackend.modify_db_subnet_group = modify_db_subnet_group
-
-
-def store_no_classes(_: Any) -> None:
-    """Store RDS' collections without the mapping of classes to them, which is made again."""
-    pickles.register_filter("rds", lambda _, state: {**state, "resource_map": {}})
-    pickles.register_restorer("rds", _with_resource_map)
-
-
-def _with_resource_map(backend: Any, state: dict[str, Any]) -> dict[str, Any]:
-    """Return stored attributes with the collections by their classes: a class is no data."""
-    known = vars(backend)
-    by_class = {
-        kind: state.get(name, known[name])
-        for kind, collection in backend.resource_map.items()
-        for name in known
-        if known[name] is collection
-    }
-    return {**state, "resource_map": by_class}
-
-
-def allow_cache_deletions(module: Any) -> None:
+def allow_deletions(module: Any) -> None:
     """Allow deletions; moto's clusters and replication groups stay in the state deleting for ever."""
     from moto.core.responses import ActionResult, EmptyResult
     from moto.elasticache.models import ElastiCacheBackend
@@ -103,7 +44,7 @@ def allow_cache_deletions(module: Any) -> None:
     module.ElastiCacheResponse.delete_cache_subnet_group = delete_cache_subnet_group
 
 
-def show_cache_groups(module: Any) -> None:
+def show_groups(module: Any) -> None:
     """Show a cluster's groups, topic and endpoint by AWS's names; moto keeps them and does not show them.
 
     Their statuses are those of a cluster that is available (documented).
@@ -145,7 +86,7 @@ def show_cache_groups(module: Any) -> None:
     )
 
 
-def allow_cache_updates(module: Any) -> None:
+def allow_updates(module: Any) -> None:
     """Allow updates of clusters and their subnet groups, which keep what a request omits."""
     from moto.core.responses import ActionResult
 

@@ -1,4 +1,4 @@
-"""CloudFront, Cloud Map and WAF: key groups and comments, an instance of each id, and a resource's one web ACL."""
+"""CloudFront: key groups are deleted, and have one name each; keys and key groups have comments."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
@@ -66,43 +66,3 @@ def _with_comment(create: Any, config: str, held: str) -> Any:
         return answer
 
     return create_with_comment
-
-
-def replace_instances(module: Any) -> None:
-    """Let a service have one instance of an id (documented: API_RegisterInstance); moto keeps the old one beside it."""
-    backend: Any = module.ServiceDiscoveryBackend
-    register = backend.register_instance
-
-    @functools.wraps(register)
-    def register_instance(
-        self: Any, service_id: str, instance_id: str, *args: Any, **named: Any
-    ) -> Any:
-        instances = self.get_service(service_id).instances
-        for instance in [one for one in instances if one.instance_id == instance_id]:
-            instances.remove(instance)
-        return register(self, service_id, instance_id, *args, **named)
-
-    backend.register_instance = register_instance
-
-
-def correct_web_acls(module: Any) -> None:
-    """Give a resource one web ACL at most: the one that was last associated."""
-    backend = module.WAFV2Backend
-    associate = backend.associate_web_acl
-
-    @functools.wraps(associate)
-    def associate_web_acl(self: Any, web_acl_arn: str, resource_arn: str) -> None:
-        if web_acl_arn in self.wacls:
-            while self.get_web_acl_for_resource(resource_arn) is not None:
-                self.disassociate_web_acl(resource_arn)
-        associate(self, web_acl_arn, resource_arn)
-
-    backend.associate_web_acl = associate_web_acl
-    update = module.FakeWebACL.update
-
-    @functools.wraps(update)
-    def update_all(self: Any, action: Any, rules: Any, *others: Any) -> None:
-        # UpdateWebACL replaces all rules (documented); moto keeps them when the new list is empty.
-        update(self, action, rules or [], *others)
-
-    module.FakeWebACL.update = update_all
