@@ -198,7 +198,7 @@ def build_parts(base: Foundation, *, is_started: Callable[[], bool]) -> Parts:
     decisions = build_decisions(base)
     gateway.ask_first(None if config.iam == "off" else decisions, decisions)
     services = build_services(base, decisions)
-    for api in services.apis(strict=config.strict):
+    for api in services.apis(strict=config.strict, admit=base.gateway.admit):
         gateway.register(api)
     apis = ExecuteApi(
         engine.warm_up, functions=services.lambda_, control=gateway, guard=decisions, clock=clock,

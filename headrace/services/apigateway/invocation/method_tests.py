@@ -54,7 +54,7 @@ class MethodTest(RestRequest):
 
     def __init__(self, api: RestApi, visit: ApiRequest) -> None:
         super().__init__(api, visit)
-        self._told: _Log = _Log()
+        self._told: _Log = _Log()  # pyrefly: ignore[bad-override-mutable-attribute]
 
     def run(self, resource_id: str, method_name: str, asked: Mapping[str, Any]) -> HttpResponse:
         """Answer by the method, which is there."""
