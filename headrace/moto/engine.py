@@ -11,11 +11,12 @@ called last has it, and another cloud loads its own state again when it is calle
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
@@ -25,8 +26,8 @@ from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.moto.current_cloud import ANSWERS_CLIENT, CURRENT, NOTHING, Connections
-from headrace.moto.in_process import ANSWERED, LONG_POLLS, InProcessCalls, wait_for_messages
+from headrace.moto.current_cloud import ANSWERED, ANSWERS_CLIENT, CURRENT, NOTHING, Connections
+from headrace.moto.long_polls import LONG_POLLS, wait_for_messages
 from headrace.moto.memory import MotoMemory, account_of
 from headrace.moto.patches.core import new_request_id
 from headrace.moto.patching import Patches, start_empty
@@ -52,6 +53,9 @@ from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, DeliveryRows
 from headrace.moto.storage.storage import Entry, MotoStorage
 from headrace.store.database import Database
+
+if TYPE_CHECKING:
+    from headrace.moto.in_process import InProcessCalls
 
 log = logging.getLogger(__name__)
 
@@ -159,13 +163,16 @@ class MotoEngine:
             answer_without_moto=answer_without_moto,
             check_strictly=check_strictly,
         )
-        self._calls = InProcessCalls(
-            self._answer, ids=ids, clock=clock, endpoint_host=endpoint_host
-        )
         self._connections = NOTHING
         # moto's package, or "outbox" -> functions called when more than its rows may have changed, and once loaded.
         self._listeners: dict[str, list[Callable[[], None]]] = {}
         self.memory = MotoMemory(self.warm_up, self._ready.is_set)
+
+    @functools.cached_property
+    def _calls(self) -> InProcessCalls:
+        from headrace.moto.in_process import InProcessCalls
+
+        return InProcessCalls(self._answer, self._ids, self._clock, self._endpoint_host)
 
     def connect(self, connections: Connections) -> None:
         """Say what moto's services may call; once, before the first request."""

@@ -26,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import headrace
-from headrace.spark_submit import making
+from headrace.spark_submit import JobRefused, making
 from headrace.spark_submit.access import CLASSES, JobContext
 from headrace.spark_submit.arguments import (
     Submission,
@@ -40,7 +40,6 @@ from headrace.spark_submit.arguments import (
 from headrace.spark_submit.class_archive import archive_options, jars_of
 from headrace.spark_submit.configuration import spark_properties, write_configuration
 from headrace.spark_submit.emr_releases import SparkTraits
-from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job_environment import require_utf8
 from headrace.spark_submit.sparks import JobSpark, python_settings
 

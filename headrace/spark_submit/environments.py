@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.core.extras import Minor, format_minor, minor_of
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.emr_releases import traits_of, version_at
-from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.zip_compiler import compile_modules
 
 _ASK_WITHIN_S = 30

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.core.extras import Minor, format_minor, install_command, minor_of
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.emr_releases import (
     DEFAULT_LABEL,
     Release,
@@ -38,7 +39,6 @@ from headrace.spark_submit.environments import (
     list_complete,
     python_for,
 )
-from headrace.spark_submit.errors import JobRefused
 
 
 def differences(release: Release, environment: Environment, java: int | None) -> list[str]:

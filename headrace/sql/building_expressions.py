@@ -322,8 +322,15 @@ class ExpressionBuilder:
         if name.upper() in LOG_FUNCTIONS:
             return parse_log(name.upper(), arguments, place_of(meta))
         if name.upper() in ("WINDOWSTART", "WINDOWEND") and not arguments:
-            # The old KSQL's functions.
+            # The old KSQL's functions, as the two that follow.
             return Column(name.upper(), place=place_of(meta))
+        if name.upper() == "AS_LIST":
+            return Array(arguments, place=place_of(meta))
+        if name.upper() == "FETCH_FIELD_FROM_STRUCT" and len(arguments) == 2:
+            of, field = arguments
+            if not isinstance(field, Literal) or not isinstance(field.value, str):
+                raise SqlError("a field's name is a text, not a column", field.place)
+            return Field(of, field.value, place=place_of(meta))
         return Call(name.upper(), arguments, place=place_of(meta))
 
     def build_substring_from(

@@ -62,6 +62,7 @@ class Relation:
         timestamp_format: a pattern, for a timestamp that is text.
         is_value: whether a record is not an object of JSON, but the value of its only column besides the key.
         schemas: Avro's, by their versions' UUIDs in Glue; that of records without Glue's header under ''.
+        origin: where the columns come from that the text does not name, in words.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Relation:
     timestamp_format: str = ""
     is_value: bool = False
     schemas: tuple[tuple[str, str], ...] = ()
+    origin: str = ""
     place: Place = field(default=Place(), compare=False)
 
     @property
@@ -443,39 +445,6 @@ def _find_inputs(column: Column, scope: Scope) -> tuple[Input, ...]:
             column.place,
         )
     return inputs
-
-
-def may_be_cast(type_: SqlType, to: SqlType, *, is_inner: bool = False) -> bool:
-    """Return whether values are cast between two types, as ksqlDB casts: of what is made of others, only its like.
-
-    A number is no time: what it counts, a function's name says. Within another value Spark casts, whose TIME is a text.
-    """
-    if is_inner and to == TIME and type_ not in (TIME, NULL):
-        return False
-    if (
-        NULL in (type_, to)
-        or (type_.name == to.name != "STRUCT" and not to.of)
-        or to.name == "STRING"
-    ):
-        return True
-    if not (type_.of or to.of):
-        pair = {type_.name, to.name}
-        of_times = pair == {"TIMESTAMP", "DATE"} or (type_, to) == (TIMESTAMP, TIME)
-        has_numbers = all(one.is_number or one == BOOLEAN for one in (type_, to))
-        return type_ == STRING or has_numbers or of_times
-    if type_.name == to.name == "STRUCT":
-        # By their names at the top; what stands within an ARRAY or a MAP must be cast as it is.
-        pairs = [(type_.field(name), of) for name, of in zip(to.fields, to.of, strict=True)]
-        return all(
-            field is None or may_be_cast(field, of, is_inner=True) for field, of in pairs
-        ) and not (
-            is_inner and [one.lower() for one in type_.fields] != [one.lower() for one in to.fields]
-        )
-    return (
-        type_.name == to.name
-        and len(type_.of) == len(to.of)
-        and all(may_be_cast(*pair, is_inner=True) for pair in zip(type_.of, to.of, strict=True))
-    )
 
 
 def fits(letter: str, type_: SqlType) -> bool:

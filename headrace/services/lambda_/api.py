@@ -1,4 +1,11 @@
-"""Builds Lambda from its parts, and describes it to the gateway and the cloud."""
+"""Builds Lambda from its parts, describes it to the gateway and the cloud, and says what of its API has no effect.
+
+A "stored" parameter is stored and returned, but has no effect. An "ignored" parameter is accepted and dropped.
+
+More differences from AWS: a version has at most 64 warm processes, however many are provisioned; concurrency is limited
+as on AWS. Signatures are verified only with `--auth`: without it, a function URL with the auth type AWS_IAM requires a
+signature but does not verify it.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +22,7 @@ from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.ports import (
     EventBusSender,
+    FidelityLevel,
     Guard,
     LogSink,
     MessageQueues,
@@ -31,14 +39,13 @@ from headrace.services.lambda_.actions import ACTIONS
 from headrace.services.lambda_.async_events import Destinations
 from headrace.services.lambda_.async_queue import AsyncQueue, WaitingEvents
 from headrace.services.lambda_.backend import Lambda, Parts
-from headrace.services.lambda_.errors import translate
+from headrace.services.lambda_.errors import WORDING, translate
 from headrace.services.lambda_.fast_path import (
     answer_raw,
     backlog_page,
     may_be_quick,
     trace_page,
 )
-from headrace.services.lambda_.fidelity import FIDELITY
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher, Invoker
 from headrace.services.lambda_.invocations.pools import MakeEnvironment, Pools
 from headrace.services.lambda_.layers import LayerStore, PublicLayers
@@ -49,7 +56,6 @@ from headrace.services.lambda_.permits import CodeSigning, Permits
 from headrace.services.lambda_.runtime.environment import trust_the_machine
 from headrace.services.lambda_.state import FunctionStore
 from headrace.services.lambda_.url_calls import FunctionUrls
-from headrace.services.lambda_.wording import WORDING
 from headrace.store.database import Database
 
 PROFILE = Profile(
@@ -203,3 +209,65 @@ def lambda_api(lambda_: Lambda, *, strict: bool = False) -> ServiceApi:
         may_be_quick=may_be_quick,
         raw=Strictness.of("lambda", ACTIONS, FIDELITY).guard(raw) if strict else raw,
     )
+
+
+_FUNCTION: dict[str, FidelityLevel] = {
+    # Every python3.* runtime is the interpreter that runs headrace, with its packages (the fidelity report names
+    # functions that declare another version); every nodejs* runtime is the node on PATH. Where Linux permits walls
+    # (runtime/namespaces.py), code is /var/task and layers are /opt, both read-only; each function has its own /tmp of
+    # the size in EphemeralStorage; and, as on AWS, there is no /dev/shm. Elsewhere functions have the rights of
+    # headrace's user (headrace logs this at its start, and the fidelity report says it), layers are on PYTHONPATH,
+    # NODE_PATH, PATH and LD_LIBRARY_PATH, and LAMBDA_TASK_ROOT is the real folder. Programs under
+    # /opt/extensions are not started.
+    "Runtime": "stored",
+    "KMSKeyArn": "stored",
+    # Whether the subnets and security groups exist is not checked.
+    "VpcConfig": "stored",
+    "FileSystemConfigs": "stored",
+    "SnapStart": "stored",
+    # Functions get Sampled=1 in the trace header, but no trace is stored.
+    "TracingConfig.Mode": "stored",
+}
+# The package is always a copy of the object's current version.
+_CODE: dict[str, FidelityLevel] = {
+    "S3ObjectVersion": "ignored",
+    "S3ObjectStorageMode": "ignored",
+    "SourceKMSKeyArn": "ignored",
+}
+_MAPPING: dict[str, FidelityLevel] = {
+    "KMSKeyArn": "stored",
+    "LoggingConfig": "stored",
+}
+
+FIDELITY: dict[str, dict[str, FidelityLevel]] = {
+    "CreateFunction": {
+        **_FUNCTION,
+        **{f"Code.{name}": level for name, level in _CODE.items()},
+        "Architectures": "stored",
+        "TenancyConfig": "ignored",
+    },
+    "UpdateFunctionConfiguration": _FUNCTION,
+    "UpdateFunctionCode": {**_CODE, "Architectures": "stored"},
+    # MasterRegion belongs to Lambda@Edge.
+    "ListFunctions": {"MasterRegion": "ignored"},
+    "CreateEventSourceMapping": _MAPPING,
+    "UpdateEventSourceMapping": _MAPPING,
+    # headrace evaluates a resource policy for callers of a function URL, and for services that act for a resource.
+    # For callers of Lambda's API from the function's own account the policy does not matter.
+    "AddPermission": {"PrincipalOrgID": "stored", "EventSourceToken": "stored"},
+    "AddLayerVersionPermission": {"OrganizationId": "stored"},
+    # No code is signed: a configuration that enforces signatures refuses all code, whatever its publishers are.
+    "CreateCodeSigningConfig": {"AllowedPublishers": "stored"},
+    "UpdateCodeSigningConfig": {"AllowedPublishers": "stored"},
+    "PutFunctionRecursionConfig": {"RecursiveLoop": "stored"},
+    "PutRuntimeManagementConfig": {"UpdateRuntimeOn": "stored", "RuntimeVersionArn": "stored"},
+    # Unlike AWS, headrace does not slow a response stream down after its first 6 MB.
+    "Invoke": {"TenantId": "ignored", "DurableExecutionName": "ignored"},
+    "PublishLayerVersion": {
+        "CompatibleRuntimes": "stored",
+        "CompatibleArchitectures": "stored",
+        "LicenseInfo": "stored",
+        "Content.S3ObjectVersion": "ignored",
+        "Content.S3ObjectStorageMode": "ignored",
+    },
+}

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.moto.dropped_members import FILE as DROPPED_FILE
+from headrace.moto.without_effect import DROPPED_FILE
 from headrace.services.cloudformation import resources
 from headrace.services.cloudformation.fidelity import fidelity_of
 from headrace.services.cloudformation.resources import TYPES, resource_type
