@@ -55,6 +55,7 @@ from headrace.services.redshift_serverless.backend import RedshiftServerless
 from headrace.services.s3.api import build_s3, s3_api
 from headrace.services.s3.backend import S3, S3Objects
 from headrace.services.s3.encryption import KmsKeys
+from headrace.services.s3.fast_path import Admit
 from headrace.services.s3.notification_rules import ServiceTargets
 from headrace.services.tagging.api import build_tagging, build_tagging_api
 from headrace.services.tagging.backend import Tagging
@@ -143,10 +144,10 @@ class Services:
     tagging: Tagging
     athena: Queries
 
-    def apis(self, *, strict: bool) -> list[ServiceApi]:
-        """Return the `ServiceApi` of each service, for the gateway."""
+    def apis(self, *, strict: bool, admit: Admit) -> list[ServiceApi]:
+        """Return the `ServiceApi` of each service, for the gateway. `admit`: see `s3_api`."""
         return [
-            s3_api(self.s3, strict=strict),
+            s3_api(self.s3, strict=strict, admit=admit),
             kinesis_api(self.kinesis),
             lambda_api(self.lambda_, strict=strict),
             firehose_api(self.firehose),

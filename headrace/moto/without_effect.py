@@ -358,9 +358,13 @@ _SEEN: dict[str, dict[str, list[str]]] = {
 def dropped_members() -> Mapping[str, Mapping[str, Mapping[str, FidelityLevel]]]:
     """Return the dropped members' paths by service and operation; the level of each is *ignored*."""
     levels: dict[str, dict[str, dict[str, FidelityLevel]]] = {}
-    for services in (json.loads(DROPPED_FILE.read_text()), json.loads(TRIED_FILE.read_text()), _SEEN):
+    for services in (
+        json.loads(DROPPED_FILE.read_text()),
+        json.loads(TRIED_FILE.read_text()),
+        _SEEN,
+    ):
         for service, operations in services.items():
             table = levels.setdefault(service, {})
             for name, members in operations.items():
-                table.setdefault(name, {}).update(dict.fromkeys(members, "ignored"))
+                table.setdefault(name, {}).update(dict.fromkeys(members, "ignored"))  # pyrefly: ignore[no-matching-overload]
     return levels

@@ -116,7 +116,7 @@ def _declared(column: str, place: Place) -> tuple[str, SqlType]:
     )
     if not match or type_ is None:
         raise SqlError(f"{column.strip()!r} is no column, such as 'price TYPE DOUBLE'", place)
-    return str(match[1]), type_
+    return str(match[1]), type_  # pyrefly: ignore[bad-return]
 
 
 def _text(name: str, argument: Expression, what: str) -> str:

@@ -194,7 +194,7 @@ def role_permissions(request: Request) -> Iterator[RequiredPermission]:
 
 def _role_members(value: Any) -> Iterator[tuple[str, str]]:
     # This runs for every call of a role; most requests have only texts.
-    if isinstance(value, dict | Mapping):
+    if isinstance(value, (dict, Mapping)):
         members = cast("Mapping[str, Any]", value)
         if isinstance(members.get("path"), str) and isinstance(members.get("value"), str):
             members = {members["path"]: members["value"], **members}
@@ -202,9 +202,9 @@ def _role_members(value: Any) -> Iterator[tuple[str, str]]:
             if isinstance(member, str):
                 if name.lower().endswith(_OF_ROLES):
                     yield name, member
-            elif isinstance(member, dict | list | tuple | Mapping):
+            elif isinstance(member, (dict, list, tuple, Mapping)):
                 yield from _role_members(member)
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, (list, tuple)):
         for member in cast("list[Any]", value):
             yield from _role_members(member)
 

@@ -204,7 +204,7 @@ class AsyncQueue:
         function = self._functions.find(event.ref)
         if function is None:
             return {}
-        return function.event_invoke.get(event.qualifier or LATEST, {})
+        return function.event_invoke.get(event.qualifier or LATEST, {})  # pyrefly: ignore[bad-return]
 
     def _finish(self, event: AsyncEvent, condition: str, result: InvokeResult | None) -> None:
         """Send the event's record to its destination, if there is one, and delete the event."""

@@ -10,7 +10,6 @@ Documented: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-pipes.ht
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import math
@@ -419,8 +418,12 @@ class PipeWorker:
         batch = Batch(
             arn=self._pipe.arn, source=self._pipe.source, target=arn, role_arn=self._pipe.role_arn
         )
-        with contextlib.suppress(PipeFailed):
+        try:
             deliver(batch, events, self._parts.control, self._parts.clock.now_ms())
+        except PipeFailed as failure:
+            # The records stay the pipe's: what nobody has is tried again, and the pipe says why it waits.
+            sentence = f"The dead-letter target {arn} did not take what is given up: {failure}"
+            raise PipeFailed(sentence, may_pass=True) from error
 
 
 def _position(kept: str) -> Position:

@@ -31,7 +31,7 @@ from headrace.services.s3.actions import ACTIONS
 from headrace.services.s3.backend import S3
 from headrace.services.s3.encryption import Keys
 from headrace.services.s3.errors import translate
-from headrace.services.s3.fast_path import RawRequests
+from headrace.services.s3.fast_path import Admit, RawRequests
 from headrace.services.s3.files import ObjectFiles
 from headrace.services.s3.history import Histories
 from headrace.services.s3.notification_rules import Targets
@@ -124,8 +124,8 @@ def build_s3(
     )
 
 
-def s3_api(s3: S3, *, strict: bool = False) -> ServiceApi:
-    """Return the service for the gateway."""
+def s3_api(s3: S3, *, strict: bool = False, admit: Admit | None = None) -> ServiceApi:
+    """Return the service for the gateway. `admit`: notes who signed a browser's form, in the form's fields."""
     strictness = Strictness.of("s3", ACTIONS, FIDELITY) if strict else None
     return ServiceApi(
         name="s3",
@@ -135,7 +135,7 @@ def s3_api(s3: S3, *, strict: bool = False) -> ServiceApi:
         profile=PROFILE,
         fidelity=FIDELITY,
         fidelity_notes=FIDELITY_NOTES,
-        raw=RawRequests(s3, ACTIONS, strictness).answer_raw,
+        raw=RawRequests(s3, ACTIONS, strictness, admit).answer_raw,
         may_be_quick=may_be_quick,
         policy_of=s3.policy_of,
         key_of=functools.partial(find_key, s3),

@@ -146,3 +146,61 @@ def test_a_stacks_vpc_link_is_renamed_in_place(tmp_path: Path):
         stacks.update_stack(StackName="s", TemplateBody=template % ("two", ARN))
         stacks.get_waiter("stack_update_complete").wait(StackName="s", WaiterConfig={"Delay": 0})
         assert api.get_vpc_links()["items"] == [{**made, "name": "two"}]
+
+
+@pytest.fixture
+def tested(api: Any) -> Any:
+    """Return a function that tests a new method with an integration; return its status and log's lines."""
+
+    def run(integration: dict[str, Any], **asked: Any) -> tuple[int, list[str]]:
+        made = api.create_rest_api(name="t")
+        place = {
+            "restApiId": made["id"],
+            "resourceId": made["rootResourceId"],
+            "httpMethod": "POST",
+        }
+        api.put_method(**place, authorizationType="AWS_IAM", apiKeyRequired=True)
+        api.put_method_response(**place, statusCode="200")
+        api.put_integration(**place, integrationHttpMethod="POST", **integration)
+        api.put_integration_response(**place, statusCode="200")
+        answer = api.test_invoke_method(**place, **asked)
+        return answer["status"], [line.partition(" : ")[2] for line in answer["log"].splitlines()]
+
+    return run
+
+
+def test_a_test_calls_the_endpoint_without_signature_and_key(tested: Any):
+    service = {
+        "type": "AWS",
+        "uri": "arn:aws:apigateway:us-east-1:kinesis:action/ListStreams",
+        "credentials": "arn:aws:iam::000000000000:user/u",
+    }
+    status, lines = tested(service, body="{}", headers={"X-A": "b"})
+    assert status == 200
+    assert "Method request headers: {X-A=b}" in lines
+    assert "Endpoint request URI: https://kinesis.us-east-1.amazonaws.com/" in lines
+    assert any(
+        line.startswith('Endpoint response body before transformations: {"') for line in lines
+    )
+    assert lines[-1] == "Method completed with status: 200"
+
+
+@pytest.mark.parametrize(
+    ("integration", "status", "cause"),
+    [
+        ({"type": "MOCK"}, 500, "Unable to parse statusCode. It should be an integer."),
+        (
+            {"type": "AWS", "uri": "arn:aws:apigateway:us-east-1:lambda:path/2015-03-31/functions/"
+                "arn:aws:lambda:us-east-1:000000000000:function:none/invocations"},
+            500,
+            "Invalid permissions on Lambda function",
+        ),
+        ({"type": "HTTP", "uri": "http://127.0.0.1:1/"}, 504, "Network error communicating with endpoint"),
+    ],
+)  # fmt: skip
+def test_a_test_tells_why_its_method_fails(
+    tested: Any, integration: dict[str, Any], status: int, cause: str
+):
+    answered, lines = tested(integration, body="{}")
+    assert answered == status
+    assert lines[-2] == f"Execution failed due to configuration error: {cause}"

@@ -87,7 +87,7 @@ class Converter:
         """Return text; an object or a list becomes JSON."""
         if isinstance(value, bool):
             return "true" if value else "false"
-        return json.dumps(value) if isinstance(value, dict | list) else str(value)
+        return json.dumps(value) if isinstance(value, (dict, list)) else str(value)
 
     def number(self, value: Any, shape: Any, path: str) -> Any:
         """Return a number."""
@@ -108,7 +108,7 @@ class Converter:
         """Return bytes."""
         if isinstance(value, str):
             return value.encode()
-        return json.dumps(value).encode() if isinstance(value, dict | list) else value
+        return json.dumps(value).encode() if isinstance(value, (dict, list)) else value
 
 
 _CONVERTERS: dict[str, Callable[[Converter, Any, Any, str], Any]] = {
