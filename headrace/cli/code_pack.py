@@ -14,7 +14,7 @@ import marshal
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -32,9 +32,12 @@ Entry = tuple[str, int, int, int, int]
 
 
 def use_pack(file: Path = FILE) -> None:
-    """Let modules be imported from the pack, unless Python was told to keep bytecode elsewhere or in another form."""
-    if sys.pycache_prefix is None and sys.flags.optimize == 0:
-        sys.meta_path.insert(0, CodePack(file))
+    """Let modules be imported from the pack, unless Python was told to keep bytecode elsewhere or in another form.
+
+    Whoever watches imports sees them first, as without the pack.
+    """
+    if sys.pycache_prefix is None and sys.flags.optimize == 0 and PathFinder in sys.meta_path:
+        sys.meta_path.insert(sys.meta_path.index(PathFinder), CodePack(file))
 
 
 def keep_pack() -> None:
