@@ -31,7 +31,7 @@ from headrace.moto.long_polls import LONG_POLLS, wait_for_messages
 from headrace.moto.memory import MotoMemory, account_of
 from headrace.moto.patches.core import new_request_id
 from headrace.moto.patching import Patches, start_empty
-from headrace.moto.requests.checks import AnswerWithoutMoto, CheckStrictly, Kind
+from headrace.moto.requests.checks import AnswerWithoutMoto, CheckStrictly, Kind, check_required
 from headrace.moto.requests.preparation import (
     PROFILES,
     Preparation,
@@ -302,6 +302,8 @@ class MotoEngine:
         is_for_client: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
         """See `headrace.aws.gateway.dispatch.MotoServices.call`."""
+        if is_for_client:
+            check_required(service, operation, params)
         token = ANSWERS_CLIENT.set(is_for_client)
         try:
             return self._calls.call(service, operation, params, account=account, region=region)
