@@ -40,9 +40,9 @@ def parse_log(name: str, arguments: Sequence[Expression], place: Place) -> Expre
     if name.endswith("COLUMN_LOG_PARSE"):
         return _split(name, arguments, place)
     if len(arguments) != 2:
-        raise SqlError(f"{name} takes a text and a {_what(name)}, not names for columns", place)
+        raise SqlError(f"{name} takes a text and a {_argument_name(name)}, not names for columns", place)
     line, constant = arguments
-    pattern = _text(name, constant, _what(name))
+    pattern = _text(name, constant, _argument_name(name))
     if name == "W3C_LOG_PARSE":
         if pattern.upper() not in _FORMATS:
             raise SqlError(
@@ -62,14 +62,14 @@ def parse_log(name: str, arguments: Sequence[Expression], place: Place) -> Expre
             f"each group of a pattern is a column: 1 to {_MOST_COLUMNS}, not {count}",
             constant.place,
         )
-    found = [
+    fields = [
         Call("REGEXP_EXTRACT", (Literal(pattern, STRING), line, Literal(group, INT)), place=place)
         for group in range(1, count + 1)
     ]
-    return Struct(_names(count), tuple(found), place=place)
+    return Struct(_names(count), tuple(fields), place=place)
 
 
-def _what(name: str) -> str:
+def _argument_name(name: str) -> str:
     return "format" if name == "W3C_LOG_PARSE" else "pattern"
 
 
@@ -93,10 +93,10 @@ def _split(name: str, arguments: Sequence[Expression], place: Place) -> Expressi
             raise SqlError(f"a line has 1 to {_MOST_COLUMNS} columns", columns.place)
         declared = [(one, STRING) for one in _names(columns.value)]
     else:
-        parts = _parts(_text(name, columns, "list"))
+        parts = _split_columns(_text(name, columns, "list"))
         if len(parts) > _MOST_COLUMNS:
             raise SqlError(f"a line has 1 to {_MOST_COLUMNS} columns", columns.place)
-        declared = [_declared(one, columns.place) for one in parts]
+        declared = [_parse_column(one, columns.place) for one in parts]
     values: list[Expression] = []
     for number, (_, type_) in enumerate(declared, 1):
         field = Item(fields, Literal(number, INT), place=place)
@@ -104,12 +104,12 @@ def _split(name: str, arguments: Sequence[Expression], place: Place) -> Expressi
     return Struct(tuple(column for column, _ in declared), tuple(values), place=place)
 
 
-def _parts(columns: str) -> list[str]:
+def _split_columns(columns: str) -> list[str]:
     """Return the parts of a list of columns; the commas of DECIMAL(5, 2) divide none."""
     return [one.replace(";", ",") for one in re2.sub(r"(\(\d+),", r"\1;", columns).split(",")]
 
 
-def _declared(column: str, place: Place) -> tuple[str, SqlType]:
+def _parse_column(column: str, place: Place) -> tuple[str, SqlType]:
     match = re2.fullmatch(_COLUMN, column.strip())
     type_ = match and scalar(
         match[2] or "VARCHAR", tuple(int(one) for one in match.groups()[2:] if one)
