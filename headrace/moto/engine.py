@@ -269,10 +269,8 @@ class MotoEngine:
     def _busy(self) -> str:
         if self._ready.is_set():
             return f"headrace has been busy with another request for {LONGEST_WAIT_S:.0f} s."
-        progress = self._kept.progress
-        return (
-            f"headrace is loading the state of moto's services: {progress.done} of {progress.all}."
-        )
+        of = self._kept.progress
+        return f"headrace is loading the state of moto's services: {of.done} of {of.all}."
 
     # --- requests -----------------------------------------------------------------------------
 
