@@ -22,7 +22,7 @@ FILE_SYSTEM = {
 ARCHIVES = Path(__file__).resolve().parents[2] / ".spark" / "classes"
 _OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _MARK = "HEADRACE_TESTS_JAVA"
-_SETTINGS = "HEADRACE_TESTS_SPARK"
+SETTINGS = "HEADRACE_TESTS_SPARK"
 # To compile a query, to plan it anew while it runs and to explain it at length costs more than to run it on a few
 # hundred rows. Spark takes its settings from Java's properties, where neither a job nor a command line has others.
 FOR_FEW_ROWS = {
@@ -89,7 +89,7 @@ def make_java(folder: Path, real: str, *, makes_archive: bool = False) -> dict[s
     how = _MADE if makes_archive else _USED
     archives, real = shlex.quote(str(ARCHIVES)), shlex.quote(real)
     program.write_text(
-        _JAVA.format(archives=archives, how=how, options=_OPTIONS, real=real, settings=_SETTINGS)
+        _JAVA.format(archives=archives, how=how, options=_OPTIONS, real=real, settings=SETTINGS)
     )
     program.chmod(0o755)
     path = os.environ.get("PATH", os.defpath)
@@ -114,4 +114,4 @@ def compile_little() -> None:
 
 def interpret_queries() -> None:
     """Have all Sparks that this process starts interpret queries, and run them in two partitions: `FOR_FEW_ROWS`."""
-    os.environ[_SETTINGS] = " ".join(f"-D{name}={value}" for name, value in FOR_FEW_ROWS.items())
+    os.environ[SETTINGS] = " ".join(f"-D{name}={value}" for name, value in FOR_FEW_ROWS.items())
