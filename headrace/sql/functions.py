@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
 from typing import Any
 
 import re2
 
 from headrace.sql.conversions import MANY_DIGITS, text
 from headrace.sql.functions_groups import GROUP_FUNCTIONS
+from headrace.sql.functions_json import JSON_FUNCTIONS
 from headrace.sql.functions_text import TEXT_FUNCTIONS, literal_split
 from headrace.sql.functions_times import TIME_FUNCTIONS
 from headrace.sql.operators import distinct
@@ -73,16 +74,39 @@ def _substring(text: str, start: int, length: int | None = None) -> str:
     return text[max(begin, 0) : max(end, 0)]
 
 
+# As far as Spark finds the digits of a half.
+_MOST_OF_HALVES = 17
+
+
 def _round(number: Any, digits: int = 0) -> Any:
-    """Return `number` rounded half up, away from zero as Spark rounds."""
+    """Return `number` rounded, a half upwards as in ksqlDB: -1.5 is -1."""
     if isinstance(number, int) and digits >= 0:
         return number
     if isinstance(number, float) and not math.isfinite(number):
         raise ValueError(number)
+    is_up = number >= 0 or abs(digits) > _MOST_OF_HALVES
+    way = ROUND_HALF_UP if is_up else ROUND_HALF_DOWN
     value = Decimal(str(number)).quantize(
-        Decimal(1).scaleb(-digits), rounding=ROUND_HALF_UP, context=MANY_DIGITS
+        Decimal(1).scaleb(-digits), rounding=way, context=MANY_DIGITS
     )
     return value if isinstance(number, Decimal) else float(value)
+
+
+def _spark_round(number: str, digits: str = "0") -> str:
+    """Return Spark's words of the same; its own round() takes a half away from zero."""
+    count = int(digits.strip("()L"))
+    if not count:
+        # Larger ones have no half.
+        is_small = f"{number} < 0 AND {number} > -{2**52}"
+        return f"CASE WHEN {is_small} THEN floor({number} + 0.5BD) ELSE round({number}) END"
+    if abs(count) > _MOST_OF_HALVES:
+        return f"round({number}, {count})"
+    # As a DECIMAL a number has all its digits, 18 of them after the point: a half has a 5 and zeros.
+    written = f"cast(cast({number} AS DECIMAL(38, 18)) AS STRING)"
+    half = f"[.][0-9]{{{count}}}50*" if count > 0 else f"5{'0' * (-count - 1)}([.]0*)?"
+    rounded, step = f"round({number}, {count})", f"{Decimal(1).scaleb(-count):f}BD"
+    up = f"round({rounded} + {step}, {count})"
+    return f"CASE WHEN {number} < 0 AND {written} RLIKE '{half}$' THEN {up} ELSE {rounded} END"
 
 
 def _round_to_whole(number: Any) -> Any:
@@ -99,7 +123,7 @@ _SPARK_DISTANCE = (
 
 def _radius(unit: str) -> int:
     """Return the Earth's radius in miles or kilometres, as ksqlDB has it."""
-    return 3959 if unit.strip("'").upper().startswith("MI") else 6371
+    return 3959 if unit.upper().startswith("MI") else 6371
 
 
 def _distance(first: float, second: float, third: float, fourth: float, radius: int) -> float:
@@ -304,7 +328,7 @@ _TABLE: tuple[Function, ...] = (
     Function("FLOOR", "N", lambda t: BIGINT if t[0].is_integer else t[0],
              "({0} - {0} + floor({0}))", lambda x: float(math.floor(x)) if isinstance(x, float) else math.floor(x)),
     Function("ROUND", "NI?", _round_type,
-             lambda x, n=None: f"round({x}, {n})" if n else f"round({x})",
+             _spark_round,
              lambda x, n=None: _round_to_whole(x) if n is None else _round(x, n)),
     Function("SQRT", "N", DOUBLE, "sqrt(cast({0} AS DOUBLE))", lambda x: math.sqrt(x) if x >= 0 else math.nan),
     Function("EXP", "N", DOUBLE, "exp(cast({0} AS DOUBLE))", math.exp),
@@ -324,9 +348,9 @@ _TABLE: tuple[Function, ...] = (
     Function("COT", "N", DOUBLE, "(1D / tan(cast({0} AS DOUBLE)))", lambda x: 1 / math.tan(x)),
     Function("ATAN2", "NN", DOUBLE, "atan2({0}, {1})", math.atan2),
     Function("TRUNC", "N", BIGINT, "cast({0} AS BIGINT)", math.trunc),
-    Function("GEO_DISTANCE", "NNNNK?", DOUBLE,
+    Function("GEO_DISTANCE", "NNNNS?", DOUBLE,
              lambda a, b, c, d, unit="'KM'": _SPARK_DISTANCE.format(
-                 *(f"radians({x})" for x in (a, b, c, d)), _radius(unit)),
+                 *(f"radians({x})" for x in (a, b, c, d)), f"if(upper({unit}) LIKE 'MI%', 3959, 6371)"),
              lambda a, b, c, d, unit="KM": _distance(a, b, c, d, _radius(unit))),
     Function("POWER", "NN", DOUBLE, "power({0}, {1})", lambda x, y: float(x) ** float(y)),
     Function("SIGN", "N", INT, "cast(sign({0}) AS INT)", lambda x: (x > 0) - (x < 0)),
@@ -407,6 +431,7 @@ _TABLE: tuple[Function, ...] = (
     Function("AS_VALUE", "*", first, "{0}", lambda value: value),
     *GROUP_FUNCTIONS,
     *TEXT_FUNCTIONS,
+    *JSON_FUNCTIONS,
     *TIME_FUNCTIONS,
 )  # fmt: skip
 
@@ -419,6 +444,8 @@ SYNONYMS = {
     "LENGTH": "LEN",
     "SUBSTR": "SUBSTRING",
     "STDDEV_SAMPLE": "STDDEV_SAMP",
+    # A draft of KSQL had it.
+    "COLLECT_ARRAY": "COLLECT_LIST",
 }
 # What Spark computes over a window of rows in one call.
 SLIDING_FUNCTIONS = frozenset({
@@ -430,33 +457,26 @@ FUNCTIONS = {function.name: function for function in _TABLE}
 NOT_BUILT = {
     "RANDOM": "it gives another value when a micro-batch is repeated",
     "UUID": "it gives another value when a micro-batch is repeated",
+    "CURRENT_ROW_TIMESTAMP": "it is of the rows of an application, in --dialect kinesis-analytics; ROWTIME is a row's",
     **dict.fromkeys(
-        ("CURRENT_TIMESTAMP", "CURRENT_ROW_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP"),
-        "it gives another value when a micro-batch is repeated; use ROWTIME",
+        ("CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP"),
+        "on AWS every row has the moment at which its query began; CURRENT_ROW_TIMESTAMP and ROWTIME are a row's own",
     ),
     **dict.fromkeys(
         ("RANDOM_CUT_FOREST", "RANDOM_CUT_FOREST_WITH_EXPLANATION", "HOTSPOTS"),
         "random cuts give another value when a micro-batch is repeated, and PyPI has no kept library of it (the last "
         "release of rrcf is of 2023); a value far from AVG(x) OVER a sliding window is one that stands out",
     ),
-    "JSON_ARRAY_CONTAINS": "Spark SQL does not compare within JSON; use ARRAY_CONTAINS(JSON_ITEMS(text), 'value')",
-    "JSON_CONCAT": "Spark SQL does not join JSON texts; read their parts with EXTRACTJSONFIELD",
     **dict.fromkeys(
         ("TOP_K_ITEMS_TUMBLING", "COUNT_DISTINCT_ITEMS_TUMBLING"),
-        "it takes a CURSOR; GROUP BY STEP(ROWTIME BY ..) with TOPK or COUNT(DISTINCT ..) says the same",
-    ),
-    **dict.fromkeys(
-        ("SYS_LOG_PARSE", "FIXED_COLUMN_LOG_PARSE"),
-        "it is not built; REGEX_LOG_PARSE makes a column of each group of a pattern, and SUBSTRING one of a place",
+        "it takes a CURSOR: FROM TABLE(name(CURSOR(SELECT STREAM ..), 'column', ..))",
     ),
     "REGEX_REPLACE": "it is REGEX_REPLACE(text, pattern, new, 1, 0) or REGEXP_REPLACE(text, pattern, new): every match",
     # Names that drafts of KSQL had.
-    "AS_LIST": "it is ARRAY[a, b]",
-    "COLLECT_ARRAY": "it is COLLECT_LIST",
     "SUBLIST": "it is SLICE(array, from, to), whose places count from 1",
-    "FETCH_FIELD_FROM_STRUCT": "it is struct->field",
     "GROUP_RANK": "it takes a CURSOR, and Spark ranks no rows of a stream; TOPK gives a window's largest values",
-    **dict.fromkeys(("LAG", "EXP_AVG"), "a sliding window is a whole; MATCH_RECOGNIZE has PREV(x, n)"),
+    "LAG": "a sliding window is a whole; MATCH_RECOGNIZE has PREV(x, n)",
+    "EXP_AVG": "it is of a sliding window of a time: EXP_AVG(x, INTERVAL '10' SECOND) OVER (.. RANGE INTERVAL ..)",
 }  # fmt: skip
 
 

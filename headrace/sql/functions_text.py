@@ -6,22 +6,18 @@ from __future__ import annotations
 
 # A value of SQL is of any type until it is computed; re2 has no types.
 import base64
-import json
 import struct
 
 # A value of SQL is of any type until it is computed.
 import unicodedata
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, Literal
 from urllib.parse import quote_plus, unquote, unquote_plus, urlsplit
 
 import re2
 
-from headrace.sql.conversions import as_json, text
 from headrace.sql.types import (
     BIGINT,
-    BOOLEAN,
     BYTES,
     DOUBLE,
     INT,
@@ -34,66 +30,6 @@ from headrace.sql.types import (
 ENCODINGS = ("hex", "utf8", "ascii", "base64")
 _MASKS = ("'X'", "'x'", "'n'", "'-'")
 _MASK_OF_CATEGORY = {"Lu": 0, "Ll": 1, "Nd": 2}
-# The offset of what `to_json` writes of `named_struct('v', ..)`: {"v": and }.
-_JSON_OPTIONS = (
-    "map('ignoreNullFields', 'false', 'timeZone', 'UTC', "
-    "'timestampFormat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSS')"
-)
-
-
-def read_json(value: str) -> Any:
-    """Return the JSON value with which a text begins, as Jackson reads it; raises ValueError."""
-    start = len(value) - len(value.lstrip(" \t\r\n"))
-    return _DECODER.raw_decode(value, start)[0]
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(name)
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
-
-
-def _is_json(value: str | None) -> bool:
-    try:
-        read_json(value or "")
-    except ValueError:
-        return False
-    return True
-
-
-def write_json(value: Any) -> str:
-    """Return a value as Spark writes its JSON: a DOUBLE as Java does."""
-    if isinstance(value, dict):
-        pairs = (f"{write_json(text(key))}:{write_json(item)}" for key, item in value.items())
-        return "{" + ",".join(pairs) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(write_json, value)) + "]"
-    plain = as_json(value)
-    if isinstance(value, datetime):
-        # ksqlDB names no zone.
-        plain = plain.removesuffix("Z")
-    return text(value) if isinstance(value, float) and isinstance(plain, float) else _dump(plain)
-
-
-# A path of names and of places; $.* and [*] are Spark's own.
-JSON_PATH = r"\$(\.[^.\[*]+|\['[^'*]*'\]|\[[0-9]+\])*"
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def json_text(value: Any) -> str | None:
-    """Return a value within a JSON text as Spark gives it as a STRING."""
-    return value if value is None or isinstance(value, str) else write_json(value)
-
-
-def _read_typed_json(value: str, kind: type) -> Any:
-    result = read_json(value)
-    if not isinstance(result, kind):
-        raise ValueError(value)  # noqa: TRY004 - the text is another one
-    return result
 
 
 def _to_bytes(value: str, encoding: str) -> bytes:
@@ -327,27 +263,6 @@ def _spark_character(code: str) -> str:
     return f"if(typeof({code}) = 'string', {of_text}, {of_number})"
 
 
-def _json_at(text: str, path: str) -> str | None:
-    """Return the value at a JSON path of names and indexes, `$.a.b[0]`, as text."""
-    if not re2.fullmatch(JSON_PATH, path):
-        return None
-    value = read_json(text)
-    for name, quoted, index in re2.findall(r"\.([^.\[]+)|\['([^']*)'\]|\[(\d+)\]", path):
-        if index and not isinstance(value, list):
-            return None
-        value = value[int(index)] if index else value[name or quoted]
-    return json_text(value)
-
-
-def _spark_json_at(text: str, path: str) -> str:
-    # Spark's paths have wildcards too, and a name's brackets; a constant needs no test.
-    found = f"get_json_object({text}, {path})"
-    if path.startswith("'") and re2.fullmatch(JSON_PATH, path[1:-1]):
-        return found
-    pattern = JSON_PATH.replace("\\", "\\\\").replace("'", "\\'")
-    return f"CASE WHEN {path} RLIKE '^{pattern}$' THEN {found} END"
-
-
 TEXT_FUNCTIONS: tuple[Function, ...] = (
     # Text and bytes.
     Function("CHR", "H", STRING, _spark_character, _character),
@@ -379,19 +294,6 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
                  "concat(left({s}, {n}), M(substring({s}, {n} + 1))M)"),
     _mask_function("MASK_KEEP_RIGHT", lambda s, n, *m: _mask(_take_left(s, len(s) - n), *m) + _right(s, n),
                  "concat(M(left({s}, greatest(length({s}) - {n}, 0)))M, right({s}, {n}))"),
-    # JSON.
-    Function("EXTRACTJSONFIELD", "SS", STRING, _spark_json_at, _json_at),
-    Function("IS_JSON_STRING", "S", BOOLEAN,
-             "coalesce(trim({0}) = 'null' OR get_json_object({0}, '$') IS NOT NULL, false)", _is_json, takes_null=True),
-    Function("JSON_ARRAY_LENGTH", "S", INT, "json_array_length({0})", lambda s: len(_read_typed_json(s, list))),
-    Function("JSON_KEYS", "S", array_of(STRING), "json_object_keys({0})", lambda s: list(_read_typed_json(s, dict))),
-    Function("JSON_ITEMS", "S", array_of(STRING), "from_json({0}, 'ARRAY<STRING>')",
-             lambda s: [json_text(item) for item in _read_typed_json(s, list)]),
-    Function("JSON_RECORDS", "S", map_of(STRING, STRING), "from_json({0}, 'MAP<STRING, STRING>')",
-             lambda s: {key: json_text(item) for key, item in _read_typed_json(s, dict).items()}),
-    Function("TO_JSON_STRING", "*", STRING,
-             lambda v: f"regexp_replace(to_json(named_struct('v', {v}), {_JSON_OPTIONS}), '^.{{5}}|.$', '')",
-             write_json, takes_null=True),
     # URLs.
     Function("URL_ENCODE_PARAM", "S", STRING, "url_encode({0})",
              lambda s: quote_plus(s, safe="*-._").replace("~", "%7E")),

@@ -7,8 +7,8 @@ from __future__ import annotations
 import calendar
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import Any, cast
 from zoneinfo import ZoneInfo, available_timezones
 
 from headrace.sql.conversions import (
@@ -57,6 +57,11 @@ def _add(unit: str, count: int, time: Any) -> Any:
     return time.replace(
         year=year, month=month, day=min(time.day, calendar.monthrange(year, month)[1])
     )
+
+
+def _add_to_date(unit: str, count: int, day: date) -> date:
+    """Return the day of the time that much after a day's midnight."""
+    return cast(datetime, _add(unit, count, midnight(day))).date()
 
 
 _MOST_OF_UNIT = {
@@ -179,8 +184,8 @@ TIME_FUNCTIONS: tuple[Function, ...] = (
              lambda t, a, b: _in_zone(_from_zone(t, a), b)),
     Function("TIMESTAMPADD", "UIT", TIMESTAMP, _spark_add(""), _add),
     Function("TIMESTAMPSUB", "UIT", TIMESTAMP, _spark_add("-"), lambda u, n, t: _add(u, -n, t)),
-    Function("DATEADD", "VID", DATE, _spark_add_date(""), _add),
-    Function("DATESUB", "VID", DATE, _spark_add_date("-"), lambda u, n, t: _add(u, -n, t)),
+    Function("DATEADD", "UID", DATE, _spark_add_date(""), _add_to_date),
+    Function("DATESUB", "UID", DATE, _spark_add_date("-"), lambda u, n, d: _add_to_date(u, -n, d)),
     Function("FORMAT_DATE", "DS", STRING, "date_format({0}, {1})", lambda d, f: write(midnight(d), f)),
     Function("PARSE_DATE", "SS", DATE, "to_date({0}, {1})", lambda s, f: read(s, f).date()),
     Function("DATETOSTRING", "IS", STRING, lambda n, f: f"date_format({spark_day(n)}, {f})",

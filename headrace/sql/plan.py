@@ -34,7 +34,7 @@ ROWTIME, WINDOW_START, WINDOW_END = "ROWTIME", "WINDOWSTART", "WINDOWEND"
 # KSQL's of a record: its shard's number, and its sequence number as text, which is longer than a BIGINT.
 ROW_PARTITION, ROW_OFFSET = "ROWPARTITION", "ROWOFFSET"
 # Kinesis Analytics', of a stream that reads Kinesis.
-ARRIVAL = "APPROXIMATE_ARRIVAL_TIME"
+ARRIVAL, PRESENT = "APPROXIMATE_ARRIVAL_TIME", "CURRENT_ROW_TIMESTAMP"
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class Relation:
         timestamp_format: a pattern, for a timestamp that is text.
         is_value: whether a record is not an object of JSON, but the value of its only column besides the key.
         schemas: Avro's, by their versions' UUIDs in Glue; that of records without Glue's header under ''.
+        origin: where the columns come from that the text does not name, in words.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Relation:
     timestamp_format: str = ""
     is_value: bool = False
     schemas: tuple[tuple[str, str], ...] = ()
+    origin: str = ""
     place: Place = field(default=Place(), compare=False)
 
     @property
@@ -394,6 +396,10 @@ def resolve_column(column: Column, scope: Scope) -> tuple[Expression, SqlType]:
     if name.upper() in _OF_RECORDS:
         return _of_record(column, inputs, scope)
     of_stream = [one for one in inputs if one.relation.stream and not one.relation.is_object]
+    if name.upper() == PRESENT and scope.times == TIMESTAMP:
+        # A row's moment of output would be another one when a micro-batch is repeated: its arrival never is.
+        name = ARRIVAL if [*inputs] == of_stream[:1] else ROWTIME
+        return resolve_column(replace(column, name=name), scope)
     if name.upper() == ARRIVAL and scope.times == TIMESTAMP and [*inputs] == of_stream[:1]:
         return replace(column, name=ARRIVAL, relation=inputs[0].alias), TIMESTAMP
     if name == "rowkey":
@@ -443,39 +449,6 @@ def _find_inputs(column: Column, scope: Scope) -> tuple[Input, ...]:
             column.place,
         )
     return inputs
-
-
-def may_be_cast(type_: SqlType, to: SqlType, *, is_inner: bool = False) -> bool:
-    """Return whether values are cast between two types, as ksqlDB casts: of what is made of others, only its like.
-
-    A number is no time: what it counts, a function's name says. Within another value Spark casts, whose TIME is a text.
-    """
-    if is_inner and to == TIME and type_ not in (TIME, NULL):
-        return False
-    if (
-        NULL in (type_, to)
-        or (type_.name == to.name != "STRUCT" and not to.of)
-        or to.name == "STRING"
-    ):
-        return True
-    if not (type_.of or to.of):
-        pair = {type_.name, to.name}
-        of_times = pair == {"TIMESTAMP", "DATE"} or (type_, to) == (TIMESTAMP, TIME)
-        has_numbers = all(one.is_number or one == BOOLEAN for one in (type_, to))
-        return type_ == STRING or has_numbers or of_times
-    if type_.name == to.name == "STRUCT":
-        # By their names at the top; what stands within an ARRAY or a MAP must be cast as it is.
-        pairs = [(type_.field(name), of) for name, of in zip(to.fields, to.of, strict=True)]
-        return all(
-            field is None or may_be_cast(field, of, is_inner=True) for field, of in pairs
-        ) and not (
-            is_inner and [one.lower() for one in type_.fields] != [one.lower() for one in to.fields]
-        )
-    return (
-        type_.name == to.name
-        and len(type_.of) == len(to.of)
-        and all(may_be_cast(*pair, is_inner=True) for pair in zip(type_.of, to.of, strict=True))
-    )
 
 
 def fits(letter: str, type_: SqlType) -> bool:

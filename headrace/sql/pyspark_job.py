@@ -23,11 +23,12 @@ from headrace.sql.plan import (
     JoinPlan,
     QueryPlan,
     Relation,
+    RelationColumn,
     Script,
 )
 from headrace.sql.pyspark_query import Names, QueryWriter, is_with_table
 from headrace.sql.spark_text import SparkText, literal, name, string
-from headrace.sql.statements import Call, Over, walk
+from headrace.sql.statements import Call, Column, Over, walk
 from headrace.sql.types import DATE, STRING, TIME, TIMESTAMP, Function, SqlError, SqlType
 
 # A text of SQL is at most a fiftieth of it.
@@ -365,7 +366,14 @@ def progress_problem(
         before = dict(json.loads(stored))
     except (ValueError, TypeError):
         return f"{name}: {folder}state.json is not what this job writes: {leave}"
-    parts = [one for one in {**state, **before} if before.get(one) != state.get(one)]
+    # A column that the text does not name may be new, or of a type that holds all that it held.
+    wider = (("INT", "BIGINT"), ("INT", "DOUBLE"), ("BIGINT", "DOUBLE"))
+    parts = [
+        one
+        for one in {**state, **before}
+        if before.get(one) != state.get(one)
+        and not ("column " in one and (one not in before or (before[one], state.get(one)) in wider))
+    ]
     changes = [f"{one} was {before.get(one, 'none')}, is {state.get(one, 'none')}" for one in parts]
     if not changes:
         return ""
@@ -376,7 +384,8 @@ def state_of(query: QueryPlan, script: Script) -> dict[str, str]:
     """Return by part, in words, what a query's progress depends on; what is not here may change.
 
     These are what it reads, and, if it keeps something, keys, aggregates, window, joins and the columns of a table.
-    WHERE, HAVING, GRACE PERIOD and a stream's columns may change: rows from then on have the new ones.
+    WHERE, HAVING, GRACE PERIOD and a stream's columns may change: rows from then on have the new ones. Of columns that
+    come from a registry, a catalog or records, those that a query reads must be there, with all that they held.
     """
     return dict(_parts(query, script))
 
@@ -397,6 +406,8 @@ def _parts(query: QueryPlan, script: Script, prefix: str = "") -> Iterator[tuple
     )
     reads = [source.relation for source in query.inputs()]
     yield f"{prefix}input", ", ".join(_input(one, with_time=bool(keeps)) for one in reads)
+    for column, relation in _found_columns(query):
+        yield f"{prefix}column {column.name} of {relation.name}", str(column.type)
     if query.is_of_tables() or query.joins or query.sliding:
         for source in query.inputs():
             columns = (f"{one.name} {one.type}" for one in source.relation.columns)
@@ -437,6 +448,20 @@ def _parts(query: QueryPlan, script: Script, prefix: str = "") -> Iterator[tuple
             f"{prefix}columns",
             ", ".join(f"{one.name} {one.type}{' KEY' * one.is_key}" for one in columns),
         )
+
+
+def _found_columns(query: QueryPlan) -> Iterator[tuple[RelationColumn, Relation]]:
+    """Return the columns that a query reads and that the text does not name: those of a registry may change."""
+    read = {
+        (part.relation, part.name)
+        for expression in query.expressions()
+        for part in walk(expression)
+        if isinstance(part, Column)
+    }
+    for source in query.inputs():
+        for column in source.relation.columns if source.relation.origin else ():
+            if (source.alias, column.name) in read:
+                yield column, source.relation
 
 
 def _input(relation: Relation, *, with_time: bool) -> str:

@@ -119,6 +119,7 @@ def declare_relation(
         timestamp_format=pattern,
         is_value=_is_value(values, columns, format_),
         schemas=schemas if format_ == "AVRO" else (),
+        origin=origin.about,
         place=place,
     )
 

@@ -174,7 +174,7 @@ def common(left: SqlType, right: SqlType) -> SqlType | None:
 
 _LETTERS = {
     "S": "text", "I": "whole", "N": "number", "B": "boolean", "T": "timestamp", "D": "date", "X": "bytes", "A": "array",
-    "M": "map", "C": "array or map", "L": "lambda", "U": "unit", "V": "unit of days", "E": "encoding", "K": "constant",
+    "M": "map", "C": "array or map", "L": "lambda", "U": "unit", "E": "encoding", "K": "constant",
     "F": "field of a time", "G": "unit of a day", "O": "time of day", "H": "text or whole",
     "Y": "text or bytes",
     "*": "any",
@@ -201,7 +201,7 @@ class Function:
     Attributes:
         name: as SQL calls it, in upper case.
         parameters: a letter for each: S text, I whole number, N number, B boolean, T timestamp, D date, X bytes,
-            A array, M map, C array or map, L lambda, U unit of time, V unit of days or more, E encoding, K a constant,
+            A array, M map, C array or map, L lambda, U unit of time, E encoding, K a constant,
             F a field of a time, G a unit of less than a day, O a TIME, H text or a whole number, Y text or bytes,
             * anything; `?` after a letter makes it optional, and a last `+` repeats the letter before.
         result: a type, or a function of the arguments' types.

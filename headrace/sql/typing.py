@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.sql.coercions import as_text, cast_struct, may_be_cast, one_type
 from headrace.sql.conversions import cast, millis, read_time_of_day
 from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SLIDING_FUNCTIONS, find_function, widest
 from headrace.sql.functions_text import ENCODINGS
-from headrace.sql.functions_times import CLOCK_UNITS, DATE_UNITS, FIELDS, UNITS
+from headrace.sql.functions_times import CLOCK_UNITS, FIELDS, UNITS
 from headrace.sql.plan import (
     ROWTIME,
     WINDOW_END,
     WINDOW_START,
     Scope,
     fits,
-    may_be_cast,
     resolve_column,
 )
 from headrace.sql.statements import (
@@ -68,7 +68,7 @@ _LETTERS = {
 }  # fmt: skip
 _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM"})
 _TIMES = (ROWTIME, WINDOW_START, WINDOW_END)
-_WORDS = {"U": UNITS, "V": DATE_UNITS, "E": frozenset(ENCODINGS), "F": FIELDS, "G": CLOCK_UNITS}
+_WORDS = {"U": UNITS, "E": frozenset(ENCODINGS), "F": FIELDS, "G": CLOCK_UNITS}
 _WAYS_TO_TIMES = {
     TIMESTAMP: ": FROM_UNIXTIME takes milliseconds since 1970",
     DATE: ": FROM_DAYS takes days since 1970",
@@ -103,11 +103,7 @@ def resolve(  # noqa: C901 - one case for each kind of expression
             if not may_be_cast(type_, expression.type):
                 way = _WAYS_OF_TIMES.get(type_) or _WAYS_TO_TIMES.get(expression.type, "")
                 raise SqlError(f"{type_} is not cast to {expression.type}{way}", expression.place)
-            if (type_, expression.type, scope.times) == (TIMESTAMP, STRING, BIGINT):
-                # KSQL's text of a time, which is not Spark's.
-                pattern = Literal("yyyy-MM-dd'T'HH:mm:ss.SSS", STRING)
-                return Call("FORMAT_TIMESTAMP", (of, pattern), place=expression.place), STRING
-            return _cast(expression, of, type_), expression.type
+            return _cast(expression, of, type_, scope), expression.type
         case Case():
             return _case(expression, scope)
         case Struct():
@@ -119,7 +115,7 @@ def resolve(  # noqa: C901 - one case for each kind of expression
             return replace(expression, values=values), SqlType("STRUCT", types, expression.names)
         case Array():
             values, types = _all(expression.values, scope)
-            item = _one_type(values, types)
+            values, item = one_type(values, types)
             if item == NULL:
                 raise SqlError("an ARRAY has an item with a type: CAST a NULL", expression.place)
             return replace(expression, values=values), array_of(item)
@@ -127,8 +123,8 @@ def resolve(  # noqa: C901 - one case for each kind of expression
             keys, key_types = _all(expression.keys, scope)
             values, types = _all(expression.values, scope)
             _check_map(expression, key_types, types)
-            type_ = map_of(STRING, _one_type(values, types))
-            return replace(expression, keys=keys, values=values), type_
+            values, item = one_type(values, types)
+            return replace(expression, keys=keys, values=values), map_of(STRING, item)
         case Over():
             return _over(expression, scope)
         case Tick():
@@ -152,22 +148,14 @@ def _check_map(map_: Map, keys: tuple[SqlType, ...], values: tuple[SqlType, ...]
         raise SqlError("a MAP whose values are all NULL has no type: CAST one", map_.place)
 
 
-def _cast(cast: Cast, of: Expression, type_: SqlType) -> Expression:
-    """Return a cast, resolved; a STRUCT as another one goes by the names of its fields, where Spark goes by places."""
-    to = cast.type
-    names = [name.lower() for name in type_.fields]
-    if to.name != "STRUCT" or type_.name != "STRUCT" or names == [one.lower() for one in to.fields]:
-        return replace(cast, of=of)
-    values: list[Expression] = []
-    for name, field_type in zip(to.fields, to.of, strict=True):
-        field: Expression = Literal(None, NULL)
-        if name.lower() in names:
-            field = Field(of, type_.fields[names.index(name.lower())], place=cast.place)
-        values.append(Cast(field, field_type, place=cast.place))
-    is_null = Operation("IS NULL", (of,), place=cast.place)
-    nothing = Cast(Literal(None, NULL), to, place=cast.place)
-    fields = Struct(to.fields, tuple(values), place=cast.place)
-    return Case(((is_null, nothing),), fields, place=cast.place)
+def _cast(cast: Cast, of: Expression, type_: SqlType, scope: Scope) -> Expression:
+    """Return a cast of a resolved value."""
+    if cast.type == STRING and scope.times == BIGINT:
+        return as_text(of, type_)
+    fields = [[name.lower() for name in one.fields] for one in (type_, cast.type)]
+    if cast.type.name == type_.name == "STRUCT" and fields[0] != fields[1]:
+        return cast_struct(of, type_, cast.type, cast.place)
+    return replace(cast, of=of)
 
 
 def _over(over: Over, scope: Scope) -> tuple[Expression, SqlType]:
@@ -193,18 +181,6 @@ def _all(
 ) -> tuple[tuple[Expression, ...], tuple[SqlType, ...]]:
     pairs = [resolve(part, scope) for part in parts]
     return tuple(part for part, _ in pairs), tuple(type_ for _, type_ in pairs)
-
-
-def _one_type(values: tuple[Expression, ...], types: tuple[SqlType, ...]) -> SqlType:
-    """Return the type that all values have in common."""
-    result = NULL
-    for value, type_ in zip(values, types, strict=False):
-        wider = common(result, type_)
-        # A text is compared with a time, and is none.
-        if wider is None or {STRING, wider} == {result, type_} != {STRING}:
-            raise SqlError(f"{type_} does not go with {result}", value.place)
-        result = wider
-    return result
 
 
 def _field(expression: Field, scope: Scope) -> tuple[Expression, SqlType]:
@@ -348,11 +324,13 @@ def _case(expression: Case, scope: Scope) -> tuple[Expression, SqlType]:
     tests = [condition(test, scope, "WHEN") for test, _ in expression.branches]
     # Each part once: what is in a CASE in a CASE would be resolved twice as often at each level.
     results, types = _all(tuple(value for _, value in expression.branches), scope)
-    branches, otherwise = tuple(zip(tests, results, strict=True)), None
     if expression.otherwise is not None:
         otherwise, type_ = resolve(expression.otherwise, scope)
         results, types = (*results, otherwise), (*types, type_)
-    return replace(expression, branches=branches, otherwise=otherwise), _one_type(results, types)
+    results, type_ = one_type(results, types)
+    branches = tuple(zip(tests, results[: len(tests)], strict=True))
+    otherwise = results[-1] if expression.otherwise is not None else None
+    return replace(expression, branches=branches, otherwise=otherwise), type_
 
 
 def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
@@ -391,7 +369,9 @@ def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
         arguments.append(resolved)
         types.append(type_)
     if function.result is widest:
-        _one_type(tuple(arguments), tuple(types))
+        values, common_type = one_type(tuple(arguments), tuple(types))
+        if STRING in types and common_type != STRING:
+            arguments, types = [*values], [common_type] * len(types)
     check_time_pattern(function, arguments)
     check_constants(function.name, arguments)
     check_compared(function, types, call.place)

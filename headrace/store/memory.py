@@ -7,6 +7,8 @@ import gc
 import importlib
 import math
 
+from headrace.core.late_dataclasses import compiled_when_used
+
 # mallopt's parameters, from malloc.h.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -73,7 +75,8 @@ def import_to_stay(module: str) -> None:
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        importlib.import_module(module)
+        with compiled_when_used():
+            importlib.import_module(module)
     finally:
         gc.freeze()
         if was_enabled:

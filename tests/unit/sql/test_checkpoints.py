@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from headrace.sql.analysis import read_script
+from headrace.sql.inference import Schema
 from headrace.sql.plan import KINESIS_ANALYTICS, KSQL
 from headrace.sql.pyspark_job import compile_script, progress_problem, state_of
+from tests.unit.sql.test_origins import Known, analyse
 
 FOLDER = "s3://bucket/progress/q/"
 RELATIONS = """
@@ -129,6 +131,42 @@ def test_a_lost_and_a_foreign_checkpoint_are_said():
     # Not begun, or stopped before the first micro-batch.
     assert progress_problem("q", FOLDER, [], "", now) == ""
     assert progress_problem("q", FOLDER, ["state.json"], stored, now) == ""
+
+
+def registered(**columns: str) -> Known:
+    fields = [{"name": name, "type": type_} for name, type_ in columns.items()]
+    return Known(
+        glue_schema=Schema(
+            "AVRO", (("v", json.dumps({"type": "record", "name": "f", "fields": fields})),)
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "newer", "words"),
+    [
+        ("SELECT *", {"id": "string", "delay": "int", "gate": "string"}, ""),
+        ("SELECT *", {"gate": "string", "id": "string", "delay": "long"}, ""),
+        ("SELECT id", {"id": "string"}, ""),
+        ("SELECT id", {"id": "string", "delay": "string"}, ""),
+        ("SELECT *", {"id": "string"}, "column delay of f was INT, is none"),
+        ("SELECT *", {"id": "string", "late": "int"}, "column delay of f was INT, is none"),
+        ("SELECT id, delay > 5 AS is_late", {"id": "string", "delay": "double"}, ""),
+        ("SELECT id, delay", {"id": "string", "delay": "string"}, "column delay of f was INT, is STRING"),
+    ],
+)  # fmt: skip
+def test_a_newer_version_of_a_schema_goes_on_if_it_holds_what_the_older_one_held(
+    query: str, newer: dict[str, str], words: str
+):
+    text = f"CREATE STREAM f WITH (stream = 'f', schema_name = 'f'); CREATE STREAM q AS {query} FROM f;"
+    older = registered(id="string", delay="int")
+    before, after = (analyse(text, one).script() for one in (older, registered(**newer)))
+    stored, now = (state_of(one.queries[-1], one) for one in (before, after))
+    refusal = progress_problem("q", FOLDER, ["checkpoint", "state.json"], json.dumps(stored), now)
+    assert words in refusal if words else not refusal
+    # What an earlier headrace stored says nothing of columns.
+    earlier = {name: value for name, value in stored.items() if "column " not in name}
+    assert not progress_problem("q", FOLDER, ["checkpoint", "state.json"], json.dumps(earlier), now)
 
 
 def test_a_query_with_a_stream_of_late_rows_goes_on_with_both_of_its_checkpoints():

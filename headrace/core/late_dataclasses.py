@@ -1,0 +1,134 @@
+"""Dataclasses whose functions are compiled when they are first called: most of a cloud's classes are not used in a run.
+
+The standard library compiles up to six functions for each class while its module is imported: 0.6 ms a class, 0.25 s of
+a start (measured: 424 classes). Everything else of a class is made by the standard library at once, and its functions,
+when they are needed, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Any
+
+_standard = dataclasses.dataclass
+_COMPARING = ("__repr__", "__eq__", "__hash__")
+# What a class may define itself; the standard library then keeps it, complains, or makes something else of it.
+_OWN = frozenset(
+    {"__init__", *_COMPARING, "__setattr__", "__delattr__", "__getstate__", "__setstate__"}
+)
+_PACKAGES = ("headrace.", "moto.")
+
+
+@contextlib.contextmanager
+def compiled_when_used() -> Generator[None]:
+    """Let modules that are imported in this context get late dataclasses, where they are of the usual form."""
+    dataclasses.dataclass = _dataclass
+    try:
+        yield
+    finally:
+        dataclasses.dataclass = _standard
+
+
+def _dataclass(cls: Any = None, /, **options: bool) -> Any:
+    """Do what `dataclasses.dataclass` does."""
+    if cls is None:
+        return partial(_dataclass, **options)
+    return late(cls, **options) if _is_usual(cls, options) else _standard(cls, **options)
+
+
+def _is_usual(cls: type, options: dict[str, bool]) -> bool:
+    """Whether a class inherits nothing, and has no function of its own that a dataclass gets."""
+    return (
+        cls.__module__.startswith(_PACKAGES)
+        and cls.__bases__ == (object,)
+        and options.keys() <= {"frozen", "slots", "kw_only"}
+        and "__annotations__" in cls.__dict__
+        and _OWN.isdisjoint(cls.__dict__)
+        # Without a text of its own a class is described by its `__init__`.
+        and bool(cls.__doc__)
+    )
+
+
+def late(
+    cls: type[Any], *, frozen: bool = False, slots: bool = False, kw_only: bool = False
+) -> type[Any]:
+    """Return a class as the dataclass that these options ask for, with functions that compile themselves."""
+    body = cls.__dict__
+    kept = {
+        name: body[name]
+        for name in (
+            "__annotations__",
+            "__doc__",
+            "__module__",
+            "__post_init__",
+            *body["__annotations__"],
+        )
+        if name in body
+    }
+    made = _standard(cls, init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)
+
+    def compile_functions(wanted: Sequence[str]) -> None:
+        init = "__init__" in wanted
+        twin = type(cls.__name__, (), dict(kept))
+        _standard(twin, init=init, repr=not init, eq=not init, frozen=frozen, kw_only=kw_only)
+        for name in wanted:
+            setattr(made, name, twin.__dict__[name])
+
+    # Most classes that are used are only made: what shows and compares them is compiled by itself.
+    for names in (("__init__",), _COMPARING if frozen else _COMPARING[:-1]):
+        for name in names:
+            setattr(made, name, _late_function(made, name, partial(compile_functions, names)))
+    params = made.__dataclass_params__
+    params.init = params.repr = params.eq = True
+    if frozen:
+        params.frozen = True
+        _freeze(made)
+        if slots:
+            made.__getstate__, made.__setstate__ = _values_of, _set_values  # pyrefly: ignore[bad-assignment]
+    else:
+        made.__hash__ = None  # pyrefly: ignore[bad-assignment]
+    return made
+
+
+def _late_function(
+    made: type[Any], name: str, compile_functions: Callable[[], None]
+) -> Callable[..., Any]:
+    """Return a function that puts the compiled functions in the place of itself and its siblings, and calls its own."""
+
+    def function(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        compile_functions()
+        return getattr(made, name)(self, *args, **kwargs)
+
+    return function
+
+
+def _freeze(made: type[Any]) -> None:
+    """Let no field be set or deleted, as `frozen` asks."""
+    fields = frozenset(field.name for field in dataclasses.fields(made))
+
+    def refuse_to_set(self: Any, name: str, value: Any) -> None:
+        if type(self) is made or name in fields:
+            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        super(made, self).__setattr__(name, value)  # pyrefly: ignore[invalid-argument]
+
+    def refuse_to_delete(self: Any, name: str) -> None:
+        if type(self) is made or name in fields:
+            raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+        super(made, self).__delattr__(name)  # pyrefly: ignore[invalid-argument]
+
+    setattr(made, "__setattr__", refuse_to_set)  # noqa: B010
+    setattr(made, "__delattr__", refuse_to_delete)  # noqa: B010
+
+
+def _values_of(self: Any) -> list[Any]:
+    """Return what pickle keeps of an object that has slots and is frozen."""
+    return [getattr(self, field.name) for field in dataclasses.fields(self)]
+
+
+def _set_values(self: Any, values: Sequence[Any]) -> None:
+    """Take back what pickle kept."""
+    for field, value in zip(dataclasses.fields(self), values, strict=True):
+        object.__setattr__(self, field.name, value)

@@ -1,0 +1,153 @@
+"""A late dataclass behaves as the standard library's: over random fields, options, and calls."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.late_dataclasses import compiled_when_used, late
+
+NAMES = ("a", "b", "c")
+FIELDS: dict[str, Callable[[], dict[str, Any]]] = {
+    "plain": dict,
+    "default": lambda: {"default": 7},
+    "factory": lambda: {"default_factory": list},
+    "hidden": lambda: {"default": 8, "repr": False, "compare": False},
+    "not given": lambda: {"default": 9, "init": False},
+    "by name": lambda: {"kw_only": True},
+}
+OPTIONS = st.fixed_dictionaries({name: st.booleans() for name in ("frozen", "slots", "kw_only")})
+CALLS = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 1), max_size=3),
+        st.dictionaries(st.sampled_from((*NAMES, "other")), st.integers(0, 1), max_size=3),
+    ),
+    min_size=2,
+    max_size=4,
+)
+KINDS = st.lists(st.sampled_from(list(FIELDS)), min_size=1, max_size=3)
+
+
+def class_of(kinds: list[str], *, has_post_init: bool) -> type[Any]:
+    """Return a class with a field of each of these kinds, before it is a dataclass."""
+    body: dict[str, Any] = {
+        "__module__": __name__,
+        "__qualname__": "Made",
+        "__doc__": "Some text.",
+        "__annotations__": dict.fromkeys(NAMES[: len(kinds)], "int | list[int]"),
+    }
+    for name, kind in zip(NAMES, kinds, strict=False):
+        if kind != "plain":
+            body[name] = dataclasses.field(**FIELDS[kind]())
+    if has_post_init:
+        body["__post_init__"] = _refuse_two_ones
+    return type("Made", (), body)
+
+
+def _refuse_two_ones(self: Any) -> None:
+    if getattr(self, "a", None) == 1 == getattr(self, "b", None):
+        raise ValueError("two ones")
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """Return what a call gives, or its error."""
+    try:
+        return call()
+    except (TypeError, ValueError, AttributeError) as error:
+        return type(error), str(error)
+
+
+def seen(cls: type[Any], calls: list[Any]) -> list[Any]:
+    """Return all that a user sees of a class: its objects, compared, shown, changed, copied and stored."""
+    objects = [outcome(lambda call=call: cls(*call[0], **call[1])) for call in calls]
+    made = [item for item in objects if isinstance(item, cls)]
+    names = [field.name for field in dataclasses.fields(cls)]
+    seen: list[Any] = [item for item in objects if not isinstance(item, cls)]
+    seen += [[x == y for y in made] for x in made]
+    for item in made:
+        seen += [repr(item), outcome(lambda item=item: hash(item)), dataclasses.asdict(item)]
+        seen += [outcome(lambda item=item: repr(dataclasses.replace(item, a=3)))]
+        seen += [item == 5, repr(copy.copy(item)), copy.deepcopy(item) == item]
+        state = outcome(lambda item=item: item.__reduce_ex__(4)[2])
+        seen.append(state)
+        seen += [outcome(lambda item=item, name=name: setattr(item, name, 4)) for name in names]
+        seen += [outcome(lambda item=item: delattr(item, "a")), outcome(lambda item=item: item.a)]
+    seen += [cls.__match_args__, cls.__name__, cls.__qualname__, cls.__doc__, cls.__module__]
+    seen += [names, repr(cls.__dataclass_params__)]
+    return seen
+
+
+@given(KINDS, st.booleans(), OPTIONS, CALLS)
+def test_is_as_the_standard_librarys(
+    kinds: list[str], has_post_init: bool, options: dict[str, bool], calls: list[Any]
+) -> None:
+    standard_class = outcome(
+        lambda: dataclasses.dataclass(class_of(kinds, has_post_init=has_post_init), **options)
+    )
+    if not isinstance(standard_class, type):
+        # A field without a default after one with: no class of this form exists in headrace.
+        return
+    late_class = late(class_of(kinds, has_post_init=has_post_init), **options)
+    assert seen(late_class, calls) == seen(standard_class, calls)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Point:
+    """Two numbers."""
+
+    x: int
+    y: int = 2
+
+
+def test_what_pickle_kept_of_one_is_read_by_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = pickle.dumps(Point(1))
+    body = {"__module__": __name__, "__qualname__": "Point", "__doc__": "Two numbers.", "y": 2}
+    annotations = {"__annotations__": {"x": "int", "y": "int"}}
+    late_point = late(type("Point", (), {**body, **annotations}), frozen=True, slots=True)
+    standard_point = Point
+    monkeypatch.setattr(sys.modules[__name__], "Point", late_point)
+    assert pickle.loads(kept) == late_point(1)
+    kept = pickle.dumps(late_point(5, 6))
+    monkeypatch.setattr(sys.modules[__name__], "Point", standard_point)
+    assert pickle.loads(kept) == standard_point(5, 6)
+
+
+def test_a_class_may_inherit_from_a_late_one() -> None:
+    base = late(class_of(["plain"], has_post_init=False), frozen=True, slots=True)
+
+    @dataclasses.dataclass(frozen=True, slots=True)
+    class Wider(base):
+        b: int = 2
+
+    assert repr(Wider(1)) == f"{Wider.__qualname__}(a=1, b=2)"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Wider(1).a = 5
+    assert base(1) == base(1)
+
+
+def test_only_modules_that_are_imported_in_the_context_get_late_ones() -> None:
+    with compiled_when_used():
+        of_another_package = dataclasses.dataclass(class_of(["plain"], has_post_init=False))
+    assert of_another_package.__init__.__code__.co_varnames == ("self", "a")
+    assert dataclasses.dataclass.__module__ == "dataclasses"
+
+
+def test_a_cloud_starts_with_late_ones() -> None:
+    program = (
+        "from headrace.store.memory import import_to_stay; import_to_stay('headrace.cloud')\n"
+        "from headrace.services.kinesis.state import Stream\n"
+        "print(Stream.__init__.__module__)"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, text=True
+    )
+    assert printed.stdout == "headrace.core.late_dataclasses\n"
