@@ -444,6 +444,9 @@ SYNONYMS = {
     "LENGTH": "LEN",
     "SUBSTR": "SUBSTRING",
     "STDDEV_SAMPLE": "STDDEV_SAMP",
+    # Kinesis Analytics'.
+    "LOG10": "LOG",
+    "TO_TIMESTAMP": "FROM_UNIXTIME",
     # A draft of KSQL had it.
     "COLLECT_ARRAY": "COLLECT_LIST",
 }
@@ -475,7 +478,7 @@ NOT_BUILT = {
     # Names that drafts of KSQL had.
     "SUBLIST": "it is SLICE(array, from, to), whose places count from 1",
     "GROUP_RANK": "it takes a CURSOR, and Spark ranks no rows of a stream; TOPK gives a window's largest values",
-    "LAG": "a sliding window is a whole; MATCH_RECOGNIZE has PREV(x, n)",
+    "LAG": "it is of a sliding window: LAG(x, 1) OVER (.. ROWS 1 PRECEDING); MATCH_RECOGNIZE has PREV(x, n)",
     "EXP_AVG": "it is of a sliding window of a time: EXP_AVG(x, INTERVAL '10' SECOND) OVER (.. RANGE INTERVAL ..)",
 }  # fmt: skip
 

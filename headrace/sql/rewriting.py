@@ -30,7 +30,7 @@ from headrace.sql.statements import (
     Tick,
     walk,
 )
-from headrace.sql.types import DOUBLE, Place, SqlError
+from headrace.sql.types import DOUBLE, INT, NULL, Place, SqlError
 
 
 def rewrite(
@@ -251,8 +251,8 @@ def over_named(join: Join, frames: dict[str, Frame]) -> RelationName:
     return replace(relation, over=_frame(relation.over, frames, relation.place), alias=alias)
 
 
-# Of intervals in the window of an EXP_AVG: each is a window of Spark's.
-_MOST_INTERVALS = 60
+# Of intervals in the window of an EXP_AVG: each is a window of Spark's; and of rows to look back.
+_MOST_INTERVALS, _MOST_BACK = 60, 1_000
 
 
 def _weigh(over: Over) -> Expression:
@@ -290,6 +290,30 @@ def _weigh(over: Over) -> Expression:
     return Operation("/", (weighed("SUM"), weighed("COUNT")), place=place)
 
 
+def _look_back(over: Over) -> Expression:
+    """Return LAG(value, n, default) over a window: the value of n rows before, if the window has as many."""
+    place = over.place
+    value, *rest = over.call.arguments or (Literal(None, NULL),)
+    count = rest[0] if rest else Literal(1, INT)
+    if (
+        not isinstance(count, Literal)
+        or not isinstance(count.value, int)
+        or not (len(rest) <= 2 and 1 <= count.value <= _MOST_BACK)
+    ):
+        raise SqlError(
+            f"LAG takes a value, a number from 1 to {_MOST_BACK:,}, and a default", place
+        )
+    rows = replace(over.frame, rows=count.value, range_ms=None)
+
+    def has_more(frame: Frame) -> Expression:
+        number = Over(Call("COUNT", (), star=True, place=place), frame, place=place)
+        return Operation(">", (number, count), place=place)
+
+    are_there = Operation("AND", (has_more(rows), has_more(over.frame)), place=place)
+    before = Over(Call("FIRST_VALUE", (value,), place=place), rows, place=place)
+    return Case(((are_there, before),), rest[1] if len(rest) > 1 else None, place=place)
+
+
 def with_frames(item: SelectItem, frames: dict[str, Frame]) -> SelectItem:
     """Return the item with each named window's frame in its place."""
 
@@ -297,6 +321,8 @@ def with_frames(item: SelectItem, frames: dict[str, Frame]) -> SelectItem:
         if not isinstance(part, Over):
             return None
         over = replace(part, frame=_frame(part.frame, frames, part.place))
+        if over.call.name == "LAG":
+            return _look_back(over)
         return _weigh(over) if over.call.name == "EXP_AVG" else over
 
     if item.expression is None:
