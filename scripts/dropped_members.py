@@ -23,7 +23,7 @@ import moto
 from botocore import xform_name
 
 from headrace.aws.calls.operation import service_model
-from headrace.moto.dropped_members import FILE
+from headrace.moto.without_effect import DROPPED_FILE
 from headrace.services.cloudformation.resources.declared_calls import input_of
 from headrace.services.cloudformation.resources.types import DECLARED
 
@@ -146,8 +146,8 @@ def main(arguments: Sequence[str]) -> int:
     """Write the file, or with --check compare it."""
     written = text()
     if "--check" in arguments:
-        return 0 if FILE.read_text() == written else 1
-    FILE.write_text(written)
+        return 0 if DROPPED_FILE.read_text() == written else 1
+    DROPPED_FILE.write_text(written)
     return 0
 
 

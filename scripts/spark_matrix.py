@@ -16,6 +16,7 @@ from pathlib import Path
 
 from cdk.parts.python_packages import requirements_of
 from headrace.core.extras import minor_of
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.emr_releases import releases
 from headrace.spark_submit.environments import (
     CACHE_VARIABLE,
@@ -24,7 +25,6 @@ from headrace.spark_submit.environments import (
     ensure,
     python_for,
 )
-from headrace.spark_submit.errors import JobRefused
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / ".spark"

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.core.extras import format_minor, minor_of
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.emr_releases import UnknownRelease, release_of, releases
 from headrace.spark_submit.environments import python_for
-from headrace.spark_submit.errors import JobRefused
 
 CACHE_VARIABLE = "HEADRACE_PACKAGES_CACHE"
 # The folder into which the archive is unpacked, beside the driver and each executor; see `options`.

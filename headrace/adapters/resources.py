@@ -158,6 +158,8 @@ class ResourceNames:
         """Return the ARN, or None. See `headrace.permissions.requests.table.Find`."""
         if kind in ("key", "object key", "upload key", "key scope"):
             return self._keys(service, kind, name) or None
+        if kind == "definition":
+            return _definition(name)
         look = _LOOKS.get((service, kind))
         if look is None or not name:
             return None
@@ -170,6 +172,19 @@ class ResourceNames:
         except (AwsError, LookupError):
             return None
         return str(resource_arn) if resource_arn else None
+
+
+def _definition(text: str) -> str | None:
+    """Return an API's definition as JSON; None when nobody can read it, which the service itself reports.
+
+    The text is the request's very bytes, so that no encoding is read in two ways.
+    """
+    from headrace.services.apigateway.openapi import BadDefinition, parse_definition
+
+    try:
+        return json.dumps(parse_definition(text.encode(errors="surrogateescape")), default=str)
+    except (BadDefinition, TypeError, ValueError, RecursionError):
+        return None
 
 
 def _consumer(name: str) -> Mapping[str, Any]:

@@ -30,7 +30,7 @@ PRODUCER_OPTIONS: dict[str, Any] = {
 class StreamSink:
     """A sink to one stream. Durability: `safe_lsn` follows Kinesis' acknowledgements."""
 
-    home = None
+    home: str | None = None
 
     def __init__(
         self,

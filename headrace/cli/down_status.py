@@ -103,7 +103,9 @@ def status(data_dir: Path, *, of_all: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({**running, "pipeline": pipeline}))
         return
-    fields = [(name.replace("_", " "), str(running[name])) for name in _AS_THEY_ARE]
+    fields: list[tuple[str, str]] = [
+        (name.replace("_", " "), str(running[name])) for name in _AS_THEY_ARE
+    ]
     # An address or a path that is broken into lines cannot be copied; a list can be.
     lists = {
         "moto": moto_phrase(running),

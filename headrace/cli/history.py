@@ -30,7 +30,7 @@ HISTORY_PREFIX = "headrace-history-"
 )
 def history(data_dir: Path, port: int) -> None:
     """Show the jobs of a data directory in Spark's history server, until Ctrl-C. The cloud need not run."""
-    from headrace.spark_submit.errors import JobRefused
+    from headrace.spark_submit import JobRefused
     from headrace.spark_submit.history import HistoryServer, link_event_logs
 
     usable(data_dir)

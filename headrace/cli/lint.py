@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import glob
 import hashlib
-import os
 from pathlib import Path
 from typing import Any, cast
 
 import click
 
 from headrace.cli.options import client, endpoint_option, explain, fail
+from headrace.core.config import cache_home
 from headrace.core.extras import install_command
 
 _FORMATS = ("default", "quiet", "parseable", "json", "junit", "pretty", "sarif")
@@ -115,10 +115,9 @@ def lint(
 
 def _kept_folder(sources: tuple[Path, ...], stacks: tuple[str, ...]) -> Path:
     """Return where the templates of CDK apps and deployed stacks stay until the next run with the same arguments."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     asked = "\0".join([str(Path.cwd()), *map(str, sources), *stacks])
     name = f"{Path.cwd().name}-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
-    return cache.absolute() / "headrace/lint" / name
+    return cache_home() / "headrace/lint" / name
 
 
 def _check_installed() -> None:

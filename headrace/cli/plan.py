@@ -124,7 +124,8 @@ def _read_prices(path: Path, default: Prices) -> Prices:
                 raise fail(
                     f"{path}: {name} is {'a text' if name == 'source' else 'dollars'}, not {value!r}."
                 )
-        return replace(default, **{"source": str(path), **content})
+        given: dict[str, Any] = {"source": str(path), **content}
+        return replace(default, **given)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise fail(f"{path} is no JSON object of prices: {error}") from error
     except OSError as error:

@@ -9,6 +9,7 @@ import click
 
 from headrace.cli.options import fail, print_table
 from headrace.core.extras import Minor, format_minor, minor_of
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.class_archive import make_archive
 from headrace.spark_submit.emr_releases import UnknownRelease, release_of, releases
 from headrace.spark_submit.environments import (
@@ -20,7 +21,6 @@ from headrace.spark_submit.environments import (
 )
 from headrace.spark_submit.environments import list_complete as made_environments
 from headrace.spark_submit.environments import remove as remove_environment
-from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.making import build_command
 from headrace.spark_submit.sparks import differences, image_pythons, java_for
 

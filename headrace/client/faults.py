@@ -91,7 +91,7 @@ class Faults:
         self._added.append(added["id"])
         return added
 
-    def list(self) -> list[dict[str, Any]]:
+    def list(self) -> list[dict[str, Any]]:  # pyrefly: ignore[not-a-type]
         """Return every rule; `acted` is how often it has acted. Raises FaultError."""
         return self._ask("GET", expected="faults")["faults"]
 

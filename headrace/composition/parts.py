@@ -198,7 +198,7 @@ def build_parts(base: Foundation, *, is_started: Callable[[], bool]) -> Parts:
     decisions = build_decisions(base)
     gateway.ask_first(None if config.iam == "off" else decisions, decisions)
     services = build_services(base, decisions)
-    for api in services.apis(strict=config.strict):
+    for api in services.apis(strict=config.strict, admit=base.gateway.admit):
         gateway.register(api)
     apis = ExecuteApi(
         engine.warm_up, functions=services.lambda_, control=gateway, guard=decisions, clock=clock,
@@ -261,6 +261,7 @@ def _build_connections(
         executions=base.moto.executions,
         queries=services.athena,
         apis=apis.answer_call,
+        test_method=apis.test_method,
         devices=mqtt.broker,
         metrics=base.metrics,
         logs=base.logs,

@@ -40,7 +40,7 @@ from headrace.services.firehose.api import build_firehose, firehose_api
 from headrace.services.firehose.backend import Firehose
 from headrace.services.kinesis.api import build_kinesis, kinesis_api
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.lambda_.api import build_lambda, lambda_api
+from headrace.services.lambda_.api import LambdaPorts, build_lambda, lambda_api
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.opensearch.home import SearchHome
 from headrace.services.pipes.pipes import Pipes, PipeServices, Positions
@@ -55,6 +55,7 @@ from headrace.services.redshift_serverless.backend import RedshiftServerless
 from headrace.services.s3.api import build_s3, s3_api
 from headrace.services.s3.backend import S3, S3Objects
 from headrace.services.s3.encryption import KmsKeys
+from headrace.services.s3.fast_path import Admit
 from headrace.services.s3.notification_rules import ServiceTargets
 from headrace.services.tagging.api import build_tagging, build_tagging_api
 from headrace.services.tagging.backend import Tagging
@@ -143,10 +144,10 @@ class Services:
     tagging: Tagging
     athena: Queries
 
-    def apis(self, *, strict: bool) -> list[ServiceApi]:
-        """Return the `ServiceApi` of each service, for the gateway."""
+    def apis(self, *, strict: bool, admit: Admit) -> list[ServiceApi]:
+        """Return the `ServiceApi` of each service, for the gateway. `admit`: see `s3_api`."""
         return [
-            s3_api(self.s3, strict=strict),
+            s3_api(self.s3, strict=strict, admit=admit),
             kinesis_api(self.kinesis),
             lambda_api(self.lambda_, strict=strict),
             firehose_api(self.firehose),
@@ -330,7 +331,7 @@ def _build_lambda(
     streams: StreamRouter,
     queues: Queues,
 ) -> Lambda:
-    return build_lambda(
+    ports = LambdaPorts(
         data_dir=base.config.data_dir,
         clock=base.clock,
         ids=base.ids,
@@ -351,6 +352,7 @@ def _build_lambda(
         guard=decisions,
         has_principal=base.moto.engine.memory.has_principal,
     )
+    return build_lambda(ports)
 
 
 def _trust_file(base: Foundation) -> Path | None:

@@ -65,4 +65,4 @@ def forbid_location_providers() -> None:
         return None
 
     # pyiceberg has no setting for it.
-    locations._import_location_provider = import_nothing  # noqa: SLF001
+    locations._import_location_provider = import_nothing  # noqa: SLF001  # pyrefly: ignore[bad-assignment]

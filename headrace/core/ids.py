@@ -22,7 +22,7 @@ class Ids:
         """Return a version-4 UUID in its 36-character form."""
         return str(uuid.UUID(bytes=self.bytes(16), version=4))
 
-    def bytes(self, count: int) -> bytes:
+    def bytes(self, count: int) -> bytes:  # pyrefly: ignore[not-a-type]
         """Return `count` random bytes."""
         with self._lock:
             return self._random.getrandbits(count * 8).to_bytes(count, "big")

@@ -87,9 +87,9 @@ def late(
         params.frozen = True
         _freeze(made)
         if slots:
-            made.__getstate__, made.__setstate__ = _values_of, _set_values
+            made.__getstate__, made.__setstate__ = _values_of, _set_values  # pyrefly: ignore[bad-assignment]
     else:
-        made.__hash__ = None
+        made.__hash__ = None  # pyrefly: ignore[bad-assignment]
     return made
 
 
@@ -112,12 +112,12 @@ def _freeze(made: type[Any]) -> None:
     def refuse_to_set(self: Any, name: str, value: Any) -> None:
         if type(self) is made or name in fields:
             raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
-        super(made, self).__setattr__(name, value)
+        super(made, self).__setattr__(name, value)  # pyrefly: ignore[invalid-argument]
 
     def refuse_to_delete(self: Any, name: str) -> None:
         if type(self) is made or name in fields:
             raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
-        super(made, self).__delattr__(name)
+        super(made, self).__delattr__(name)  # pyrefly: ignore[invalid-argument]
 
     setattr(made, "__setattr__", refuse_to_set)  # noqa: B010
     setattr(made, "__delattr__", refuse_to_delete)  # noqa: B010

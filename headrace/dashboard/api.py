@@ -181,7 +181,7 @@ class Dashboard:
         rows: list[dict[str, Any]] = []
         for resource in inventory.resources.values():
             reading = sample.readings.get(resource.id)
-            row = asdict(resource)
+            row: dict[str, Any] = asdict(resource)
             row["reading"] = None if reading is None else reading.row()
             row["spark"] = [point[1:3] for point in sparks[resource.id]]
             row["problem"] = resource.problem or ("" if reading is None else reading.problem)

@@ -40,7 +40,7 @@ _HEADERS = (
 
 
 # What a client's schema or record makes the readers raise.
-_BAD = (*BAD, *(() if message is None else (message.Error,)))
+_BAD: tuple[type[Exception], ...] = (*BAD, *(() if message is None else (message.Error,)))
 
 
 def _avro(schema: str, _: str) -> Callable[[bytes], Any]:
@@ -52,14 +52,14 @@ def _protobuf(schema: str, name: str) -> Callable[[bytes], Any]:
     if descriptor_pb2 is None:
         raise BadRecord(_MISSING)
     files = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(schema, validate=True))
-    pool = descriptor_pool.DescriptorPool()
+    pool = descriptor_pool.DescriptorPool()  # pyrefly: ignore[missing-attribute]
     for one in files.file:
         pool.Add(one)
-    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))  # pyrefly: ignore[missing-attribute]
 
     def read(data: bytes) -> Any:
         value = kind.FromString(data)
-        return json_format.MessageToDict(
+        return json_format.MessageToDict(  # pyrefly: ignore[missing-attribute]
             value, preserving_proto_field_name=True, descriptor_pool=pool
         )
 

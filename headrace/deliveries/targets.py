@@ -195,7 +195,7 @@ def _convert(shape: Any, value: Any, takes_json: bool) -> Any:
         return {name: _convert(shape.value, e, takes_json) for name, e in pairs.items()}
     if kind == "blob" and not isinstance(value, bytes | bytearray):
         return (value if isinstance(value, str) else _json_text(value)).encode()
-    if takes_json and kind == "string" and isinstance(value, Mapping | list):
+    if takes_json and kind == "string" and isinstance(value, (Mapping, list)):
         return _json_text(value)
     if kind == "timestamp" and isinstance(value, str):
         return datetime.fromisoformat(value)

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any, Protocol
 
+from headrace.aws.calls.http import HttpResponse
 from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.ports import (
@@ -53,6 +54,15 @@ def use_clock(*modules: ModuleType) -> None:
         for own in (utcnow, unix_time, unix_time_millis):
             if own.__name__ in names:
                 names[own.__name__] = own
+
+
+class _Answered(threading.local):
+    """moto's answer to this thread's request, before it is stored."""
+
+    response: HttpResponse | None = None
+
+
+ANSWERED = _Answered()
 
 
 class RunningExecutions(Protocol):
@@ -194,6 +204,16 @@ class Apis(Protocol):
         ...
 
 
+class TestMethod(Protocol):
+    """Tests methods of REST APIs, which no stage needs to serve."""
+
+    def __call__(
+        self, api_id: str, resource_id: str, method: str, asked: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return TestInvokeMethod's answer to its parameters. Callers hold no lock."""
+        ...
+
+
 class Handled:
     """What each rule, topic, queue and table has handled since the start, by ARN: matches, messages, items written.
 
@@ -255,6 +275,7 @@ class Connections:
         queries: runs queries.
         devices: IoT's MQTT clients.
         apis: answers requests to APIs.
+        test_method: tests methods of REST APIs.
         metrics: takes what metric filters of log groups count.
         logs: takes what services log of what they do.
         handled: counts what rules, topics, queues and tables handle.
@@ -274,6 +295,7 @@ class Connections:
     queries: QueryRunner | None = None
     devices: Devices | None = None
     apis: Apis | None = None
+    test_method: TestMethod | None = None
     metrics: MetricSink | None = None
     logs: LogSink | None = None
     handled: Handled = field(default_factory=Handled)
@@ -314,7 +336,7 @@ class CurrentCloud:
         self.search, self.warehouses = connections.search, connections.warehouses
         self.storage = connections.storage
         self.executions, self.apis = connections.executions, connections.apis
-        self.queries = connections.queries
+        self.queries, self.test_method = connections.queries, connections.test_method
         self.devices = connections.devices
         self.endpoint_url = connections.endpoint_url
         self.metrics, self.logs = connections.metrics, connections.logs

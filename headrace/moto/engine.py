@@ -11,11 +11,12 @@ called last has it, and another cloud loads its own state again when it is calle
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
@@ -25,12 +26,12 @@ from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.moto.current_cloud import ANSWERS_CLIENT, CURRENT, NOTHING, Connections
-from headrace.moto.in_process import ANSWERED, LONG_POLLS, InProcessCalls, wait_for_messages
+from headrace.moto.current_cloud import ANSWERED, ANSWERS_CLIENT, CURRENT, NOTHING, Connections
+from headrace.moto.long_polls import LONG_POLLS, wait_for_messages
 from headrace.moto.memory import MotoMemory, account_of
 from headrace.moto.patches.core import new_request_id
 from headrace.moto.patching import Patches, start_empty
-from headrace.moto.requests.checks import AnswerWithoutMoto, CheckStrictly, Kind
+from headrace.moto.requests.checks import AnswerWithoutMoto, CheckStrictly, Kind, check_required
 from headrace.moto.requests.preparation import (
     PROFILES,
     Preparation,
@@ -52,6 +53,9 @@ from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, DeliveryRows
 from headrace.moto.storage.storage import Entry, MotoStorage
 from headrace.store.database import Database
+
+if TYPE_CHECKING:
+    from headrace.moto.in_process import InProcessCalls
 
 log = logging.getLogger(__name__)
 
@@ -159,13 +163,16 @@ class MotoEngine:
             answer_without_moto=answer_without_moto,
             check_strictly=check_strictly,
         )
-        self._calls = InProcessCalls(
-            self._answer, ids=ids, clock=clock, endpoint_host=endpoint_host
-        )
         self._connections = NOTHING
         # moto's package, or "outbox" -> functions called when more than its rows may have changed, and once loaded.
         self._listeners: dict[str, list[Callable[[], None]]] = {}
         self.memory = MotoMemory(self.warm_up, self._ready.is_set)
+
+    @functools.cached_property
+    def _calls(self) -> InProcessCalls:
+        from headrace.moto.in_process import InProcessCalls
+
+        return InProcessCalls(self._answer, self._ids, self._clock, self._endpoint_host)
 
     def connect(self, connections: Connections) -> None:
         """Say what moto's services may call; once, before the first request."""
@@ -262,10 +269,8 @@ class MotoEngine:
     def _busy(self) -> str:
         if self._ready.is_set():
             return f"headrace has been busy with another request for {LONGEST_WAIT_S:.0f} s."
-        progress = self._kept.progress
-        return (
-            f"headrace is loading the state of moto's services: {progress.done} of {progress.all}."
-        )
+        of = self._kept.progress
+        return f"headrace is loading the state of moto's services: {of.done} of {of.all}."
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -295,6 +300,8 @@ class MotoEngine:
         is_for_client: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
         """See `headrace.aws.gateway.dispatch.MotoServices.call`."""
+        if is_for_client:
+            check_required(service, operation, params)
         token = ANSWERS_CLIENT.set(is_for_client)
         try:
             return self._calls.call(service, operation, params, account=account, region=region)

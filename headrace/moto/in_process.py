@@ -1,6 +1,6 @@
 """Calls operations of moto's services inside the process, through botocore's clients without a socket.
 
-Runs long polls of SQS and of activities outside moto, which would sleep while it holds the request lock.
+Imported with the first call: botocore's clients are a tenth of what a cloud imports.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
@@ -27,7 +27,7 @@ from headrace.aws.calls.operation import loader, service_model
 from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.moto.current_cloud import CURRENT
+from headrace.moto.current_cloud import ANSWERED
 from headrace.store.database import answer_from, has_note
 
 
@@ -37,7 +37,6 @@ class InProcessCalls:
     def __init__(
         self,
         handle: Callable[[HttpRequest, str], HttpResponse],
-        *,
         ids: Ids,
         clock: Clock,
         endpoint_host: Callable[[], str],
@@ -153,15 +152,6 @@ def _choose_none(**_: Any) -> Any:
     return botocore.UNSIGNED
 
 
-class _Answered(threading.local):
-    """moto's answer to this thread's request, before it is stored."""
-
-    response: HttpResponse | None = None
-
-
-ANSWERED = _Answered()
-
-
 def _answer_so_far(service: str, operation: str) -> dict[str, Any] | None:
     """Return moto's answer to this thread's request as botocore parses it; None for a refusal."""
     from headrace.aws.calls.operation import service_model
@@ -195,49 +185,6 @@ def _client_methods(service: str) -> dict[str, str]:
     from headrace.aws.calls.operation import service_model
 
     return {name: xform_name(name) for name in service_model(service).operation_names}
-
-
-LONG_POLLS = frozenset({("sqs", "ReceiveMessage"), ("stepfunctions", "GetActivityTask")})
-
-
-class LastReceive(threading.local):
-    """What the last ReceiveMessage of this thread requested and got, for the long poll.
-
-    Attributes:
-        wait_s: how long it may wait for a message.
-        found: whether there was one.
-        again_ms: when the next one becomes visible by time.
-    """
-
-    wait_s: float = 0.0
-    found: bool = True
-    again_ms: float | None = None
-
-
-LAST_RECEIVE = LastReceive()
-
-
-def wait_for_messages(receive: Callable[[], HttpResponse], clock: Clock) -> HttpResponse:
-    """Receive repeatedly until there is a message or the client's wait time is over.
-
-    moto parsed the wait time, from the request or the queue, so the protocol does not matter.
-    """
-    deadline_s: float | None = None
-    with CURRENT.listening() as arrived:
-        while True:
-            LAST_RECEIVE.wait_s, LAST_RECEIVE.found, LAST_RECEIVE.again_ms = 0.0, True, None
-            # Before the receive, so that a message that is sent after it ends the wait.
-            arrived.clear()
-            response = receive()
-            if deadline_s is None:
-                deadline_s = clock.monotonic_s() + LAST_RECEIVE.wait_s
-            left_s = deadline_s - clock.monotonic_s()
-            if response.status >= 400 or LAST_RECEIVE.found or left_s <= 0:
-                return response
-            if LAST_RECEIVE.again_ms is not None:
-                # Other messages become visible without an event, by time.
-                left_s = min(left_s, max(0.001, (LAST_RECEIVE.again_ms - clock.now_ms()) / 1000))
-            clock.wait(arrived, left_s)
 
 
 def http_request_of(request: Any) -> HttpRequest:

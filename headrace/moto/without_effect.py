@@ -1,9 +1,14 @@
-"""What moto's services accept and nothing here does: each call answers, and says so.
+"""What moto's services accept and nothing here does: calls that answer and say so, and members that moto drops.
 
 A definition that stacks need (an instance, a schedule, a trail) is stored. Its answer has the sentence in a header, the
 cloud's log has it once, and so have `/_headrace/fidelity`, a stack's report and `headrace lint --local`. What it is
 told to be (logging, ACTIVATED, running) it is shown to be, for clients wait for that and compare it; such an answer has
 the sentence, too. A call that only runs something is refused instead (`headrace.moto.patches.not_run`).
+
+The dropped members are the fidelity tables of moto's services, *ignored* throughout. A member inside another one stands
+with its path, through lists too: `Rules.Action`. `python -m scripts.dropped_members` writes `dropped_members.json`; it
+says how it knows. `tried_members.json` has what makes no difference in moto's memory (`python -m tests.support.made_up`
+writes it).
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
@@ -14,10 +19,12 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from headrace.aws.calls.http import WITHOUT_EFFECT
 from headrace.core.patterns import glob_matches
+from headrace.core.ports import FidelityLevel
 
 log = logging.getLogger(__name__)
 
@@ -330,3 +337,34 @@ def _log_once(row: WithoutEffect) -> None:
     if (row.service, row.sentence) not in _said:
         _said.add((row.service, row.sentence))
         log.warning("%s:%s: %s", row.service, row.operation, row.sentence)
+
+
+DROPPED_FILE = Path(__file__).with_name("dropped_members.json")
+TRIED_FILE = DROPPED_FILE.with_name("tried_members.json")
+# What the examples of tests/api/cloudformation/declared give, and no read shows.
+_SEEN: dict[str, dict[str, list[str]]] = {
+    # moto has no DescribeSubscribersForNotification, and sends nothing.
+    "budgets": {"CreateBudget": ["NotificationsWithSubscribers.Subscribers"]},
+    "cloudfront": {
+        "CreateDistributionWithTags": [
+            "DistributionConfigWithTags.DistributionConfig.Origins.Items.OriginAccessControlId"
+        ]
+    },
+    "dms": {"CreateReplicationSubnetGroup": ["SubnetIds"]},
+}
+
+
+@functools.cache
+def dropped_members() -> Mapping[str, Mapping[str, Mapping[str, FidelityLevel]]]:
+    """Return the dropped members' paths by service and operation; the level of each is *ignored*."""
+    levels: dict[str, dict[str, dict[str, FidelityLevel]]] = {}
+    for services in (
+        json.loads(DROPPED_FILE.read_text()),
+        json.loads(TRIED_FILE.read_text()),
+        _SEEN,
+    ):
+        for service, operations in services.items():
+            table = levels.setdefault(service, {})
+            for name, members in operations.items():
+                table.setdefault(name, {}).update(dict.fromkeys(members, "ignored"))  # pyrefly: ignore[no-matching-overload]
+    return levels

@@ -20,8 +20,7 @@ from typing import Any, cast
 
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from headrace.spark.option_table import Option
-from headrace.spark.option_values import region_of
+from headrace.spark.option_table import Option, region_of
 from headrace.spark.options import InvalidOption
 from headrace.spark.sink import InvalidSchema
 

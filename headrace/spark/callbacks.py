@@ -241,7 +241,7 @@ class OneBatchSource(CallbackSource):
     class Java(CallbackSource.Java):
         """The Java interfaces that Py4J implements for this class."""
 
-        implements = (
+        implements = (  # pyrefly: ignore[bad-override]
             "org.apache.spark.sql.execution.streaming.Source",
             "org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl",
         )

@@ -358,5 +358,5 @@ try:
 
     np: Any = numpy
 except ImportError:  # The JSON parser needs none.
-    np = None
+    np: Any = None
 _LETTERS: Any = None if np is None else _two_letters()

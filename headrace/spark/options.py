@@ -13,8 +13,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from headrace.spark.offsets import Init, TrimHorizon, has_latest
-from headrace.spark.option_table import SINK, SOURCE, Option
-from headrace.spark.option_values import MOST_RECORDS_PER_FETCH, region_of
+from headrace.spark.option_table import MOST_RECORDS_PER_FETCH, SINK, SOURCE, Option, region_of
 
 log = logging.getLogger(__name__)
 

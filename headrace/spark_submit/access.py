@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from headrace.core.ports import JobCredentials, ObjectInfo, ObjectStore, any_credentials
-from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.sparks import Sparks
 
 # The class, and the folder of headrace's classes on each job's class path.

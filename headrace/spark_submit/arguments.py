@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore
-from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit import JobRefused
 
 _FILE_LISTS = frozenset({"--py-files", "--files", "--jars", "--archives"})
 

@@ -33,7 +33,7 @@ timed = stream.withColumn("at", F.timestamp_seconds("number")).withWatermark("at
 counts = timed.groupBy(F.window("at", "5 seconds")).count()
 
 
-def show(frame, number):
+def show(frame, number):  # pyrefly: ignore[implicit-any-parameter, unannotated-return]
     """Have a batch collected."""
     frame.collect()
 

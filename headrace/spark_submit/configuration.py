@@ -14,9 +14,9 @@ from pathlib import Path
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.arguments import Submission, option_values
 from headrace.spark_submit.emr_releases import SparkTraits
-from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.sparks import JobSpark, is_python_setting
 
 # The JVM uses its optimizing compiler ten times later than by default, because most steps end before it pays off.

@@ -31,6 +31,7 @@ from urllib.parse import quote
 
 from headrace.core.clock import Clock
 from headrace.core.extras import minor_of
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.configuration import (
     EventLog,
     build_logging_file,
@@ -38,7 +39,6 @@ from headrace.spark_submit.configuration import (
     properties_file,
 )
 from headrace.spark_submit.emr_releases import traits_of, version_at
-from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job_environment import require_utf8, utf8_environment
 from headrace.spark_submit.logs import failure_cause, tail
 from headrace.spark_submit.process import STOP_GRACE_S, JobProcess

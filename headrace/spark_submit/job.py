@@ -19,8 +19,8 @@ from typing import Generic, Protocol, TypeVar
 
 from headrace.core.clock import Clock
 from headrace.core.workers import Supervisor, Worker, WorkerHandle
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.access import Command
-from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.logs import note_in
 from headrace.spark_submit.process import CANCEL_GRACE_S, POLL_S, STOP_GRACE_S, JobProcess
 

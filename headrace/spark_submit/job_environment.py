@@ -17,8 +17,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.access import MODE_VARIABLE, JobContext
-from headrace.spark_submit.errors import JobRefused
 
 
 def make_folders(folder: Path) -> Path:

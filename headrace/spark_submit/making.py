@@ -31,6 +31,7 @@ from pathlib import Path
 import headrace
 from headrace.core.clock import SystemClock
 from headrace.core.extras import Minor, format_minor, minor_of
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.access import Command
 from headrace.spark_submit.arguments import Submission, job_sources, option_values
 from headrace.spark_submit.class_archive import make_archive
@@ -45,7 +46,6 @@ from headrace.spark_submit.environments import (
     hold_lock,
     python_for,
 )
-from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.logs import CONTROLLER, note
 from headrace.spark_submit.sparks import JobSpark, facts_of, java_for
 
@@ -81,6 +81,21 @@ NOTE_TOO_OLD = "the job names EMR's connector aws-kinesis, which EMR's images ha
 def stand_in(spark: Minor) -> Path:
     """Return the folder for the job's PYTHONPATH that provides `aws-kinesis` for a Spark."""
     return _SPARK / ("connector" if spark >= _FIRST_WITH_SOURCES else "connector35")
+
+
+def with_connector(
+    spark: JobSpark, submission: Submission, properties: Mapping[str, str]
+) -> JobSpark:
+    """Return an image's Spark with headrace's Kinesis source, if the job names a connector that it stands in for."""
+    if spark.environment is None:
+        return spark
+    if names_connector(submission, properties):
+        has_it = spark.release is not None and spark.release.has_kinesis_connector
+        note = NOTE if has_it else NOTE_TOO_OLD
+        spark = replace(spark, connector=has_it, notes=(*spark.notes, note))
+    if names_own_source(submission, spark, properties):
+        spark = replace(spark, connector=True, notes=(*spark.notes, NOTE_OWN))
+    return spark
 
 
 def names_connector(submission: Submission, properties: Mapping[str, str]) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore
-from headrace.spark_submit import making
+from headrace.spark_submit import JobRefused, making
 from headrace.spark_submit.access import CLASSES, JobContext
 from headrace.spark_submit.arguments import (
     Submission,
@@ -28,7 +28,6 @@ from headrace.spark_submit.arguments import (
 from headrace.spark_submit.commands import REFUSAL, REPLACED, names_glue, spark_command
 from headrace.spark_submit.configuration import hadoop_site
 from headrace.spark_submit.environments import ensure, python_for
-from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.making import build_command
 from headrace.spark_submit.node_programs import (
     HADOOP_CLASSES,

@@ -31,6 +31,7 @@ from typing import Any
 
 from headrace.core.extras import format_minor, minor_of
 from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.emr_releases import Release
 from headrace.spark_submit.environments import (
     CACHE_VARIABLE,
@@ -38,7 +39,6 @@ from headrace.spark_submit.environments import (
     find_cached,
     find_python,
 )
-from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.sparks import HOME_VARIABLE, JobSpark
 
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from headrace.spark_submit.node import main; main()"

@@ -290,7 +290,7 @@ class _Avro:
             for one in schema.get("fields", ()):
                 self._note(one["type"], space, level + 1)
             for member in ("items", "values", "type"):
-                if isinstance(schema.get(member), dict | list):
+                if isinstance(schema.get(member), (dict, list)):
                     self._note(schema[member], space, level + 1)
 
     def type_of(self, schema: Any, level: int) -> SqlType:
@@ -302,7 +302,7 @@ class _Avro:
                 return STRING
             return self.type_of(others[0], level)
         kind = schema["type"] if isinstance(schema, dict) else schema
-        if isinstance(kind, dict | list):
+        if isinstance(kind, (dict, list)):
             return self.type_of(kind, level)
         if kind == "record":
             fields = schema["fields"]

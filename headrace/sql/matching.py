@@ -158,7 +158,9 @@ class Matcher:
         rows = [[time, order, text] for time, order, _, text in self._rows]
         pending = [[time, order, text] for time, order, _, text in self._pending]
         start = self._start - self._base
-        state = {"rows": rows, "pending": pending, "start": start, "matches": self._matches}
+        state: dict[Any, Any] = {
+            "rows": rows, "pending": pending, "start": start, "matches": self._matches,
+        }  # fmt: skip
         if self._search is not None:
             state["search"] = self._state_of(self._search)
         return state
@@ -387,7 +389,7 @@ class Matcher:
             path = path[2]
         for of in numbers.values():
             of.reverse()
-        values = []
+        values: list[Any] = []
         for index in self._spec["measures"]:
             kind, variable, column, offset = self._spec["navigations"][index]
             of = numbers.get(variable, [])

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from headrace.sql import conversions
 from headrace.sql.avro import BAD, avro_decoder, avro_encoder
-from headrace.sql.java_numbers import OF_JSON, OF_LINES, read_decimal, read_double, read_whole
+from headrace.sql.conversions import OF_JSON, OF_LINES, read_decimal, read_double, read_whole
 from headrace.sql.operators import moment
 from headrace.sql.plan import Relation
 from headrace.sql.types import SqlType

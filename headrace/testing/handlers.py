@@ -37,7 +37,7 @@ class LambdaContext:
         self.memory_limit_in_mb = str(spec.memory_mib)
         self.log_group_name = spec.log_group
         self.log_stream_name = log_stream
-        self.identity = None
+        self.identity: None = None
         self.client_context = (
             json.loads(invocation.client_context) if invocation.client_context else None
         )

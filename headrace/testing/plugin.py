@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _AWS = "aws"
 # A worker of pytest-xdist sends its denials to the controller under this name.
 _DENIED = "headrace_denied"
-_STATE = pytest.StashKey["_State"]()
+_STATE = pytest.StashKey["_State"]()  # pyrefly: ignore[not-a-type]
 
 
 class _State:

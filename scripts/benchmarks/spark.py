@@ -31,8 +31,8 @@ from headrace.spark.get_records import parse_page, parse_records
 from headrace.spark.offsets import TrimHorizon
 from headrace.spark.options import Options
 from headrace.spark.spool import ShardSpool
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.emr_releases import DEFAULT_LABEL
-from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.sparks import find_spark_home
 from scripts.benchmarks.servers import running
 from scripts.benchmarks.spark_measures import (

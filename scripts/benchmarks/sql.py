@@ -260,7 +260,7 @@ def compare(bench: Bench, records: int, rounds: int, table: Table) -> bool:
 def tests_s(folder: Path) -> tuple[float, float]:
     """Return the seconds, by the clock and of the processor, of `headrace sql test` with 100 queries and tests."""
     queries, cases = folder / "queries.sql", folder / "cases.yaml"
-    lines = [DECLARED.replace("BACKLOG", "flights")]
+    lines: list[str] = [DECLARED.replace("BACKLOG", "flights")]
     texts: list[str] = []
     for number in range(COUNT_CASES):
         lines.append(

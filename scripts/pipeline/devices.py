@@ -60,7 +60,7 @@ class Fleet:
                     f"The device {name} cannot connect to {host}:{port}: {error}"
                 ) from error
             self._devices[name] = device
-            self._selector.register(device.socket(), selectors.EVENT_READ, device)
+            self._selector.register(device.socket(), selectors.EVENT_READ, device)  # pyrefly: ignore[bad-argument-type]
             self._unacknowledged += 1
             if self._unacknowledged >= 50:
                 self._wait()

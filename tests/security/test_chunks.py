@@ -146,3 +146,32 @@ def test_unsigned_chunks_are_refused_where_signed_ones_were_said(tmp_path: Path)
     with pytest.raises(AwsError) as caught:
         read(b"5\r\nhello\r\n0\r\n\r\n", tmp_path)
     assert caught.value.code == "SignatureDoesNotMatch"
+
+
+@pytest.mark.parametrize(
+    ("announced", "trailer", "code"),
+    [
+        ("", "x-amz-tagging:a=b", "MalformedTrailerError"),
+        ("", "x-amz-checksum-crc32:NhCmhg==", "MalformedTrailerError"),
+        ("x-amz-tagging", "x-amz-tagging:a=b", "InvalidRequest"),
+        ("content-type", "content-type:text/html", "InvalidRequest"),
+        (
+            "x-amz-checksum-crc32",
+            "x-amz-checksum-crc32:NhCmhg==\r\nx-amz-acl:public-read",
+            "MalformedTrailerError",
+        ),
+        ("x-amz-checksum-crc32", "x-amz-checksum-crc32:NhCmhg==", ""),
+        ("", "", ""),
+    ],
+)
+def test_a_trailer_is_an_announced_checksum_and_no_parameter(
+    tmp_path: Path, announced: str, trailer: str, code: str
+):
+    text = Body(data=f"5\r\nhello\r\n0\r\n{trailer}\r\n\r\n".encode())
+    given = {"x-amz-trailer": announced} if announced else {}
+    if not code:
+        assert unwrap(text, tmp_path / "bare", given)[0].data == b"hello"
+        return
+    with pytest.raises(AwsError) as caught:
+        unwrap(text, tmp_path / "bare", given)
+    assert caught.value.code == code

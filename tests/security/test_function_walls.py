@@ -287,3 +287,22 @@ def test_a_launcher_that_fails_later_lets_no_function_out(
         failed = lab.lambda_.invoker.invoke("f", b"{}")
         assert json.loads(failed.payload)["errorType"] == "Runtime.InvalidEntrypoint"
         assert lab.lambda_.fidelity_remarks() == []
+
+
+@pytest.mark.usefixtures("unknown_machine")
+def test_a_cloud_without_functions_keeps_no_launcher(tmp_path: Path) -> None:
+    with LambdaLab(tmp_path / "data") as lab:
+        pools = lab.lambda_.pools
+        pools.step()
+        assert pools._walls.are_known
+        assert pools._walls._launcher is None
+        if pools._walls.are_missing:
+            pytest.skip("this machine permits no walls")
+        lab.create("f", "def handler(e, c):\n    return 1\n")
+        pools.step()
+        launcher = pools._walls._launcher
+        assert launcher is not None
+        assert lab.lambda_.invoker.invoke("f", b"{}").payload == b"1"
+        # One that has started processes would take them with it.
+        pools._walls.rest()
+        assert pools._walls._launcher is launcher

@@ -9,8 +9,11 @@ import pytest
 
 from headrace.services.apigateway.invocation import mappings
 from headrace.services.apigateway.invocation.integrations import Refused, parse_proxy_result
-from headrace.services.apigateway.invocation.mappings import Overrides, RequestValues
-from headrace.services.apigateway.invocation.rest_apis import _read_mock_status  # pyright: ignore[reportPrivateUsage]
+from headrace.services.apigateway.invocation.mappings import (
+    Overrides,
+    RequestValues,
+    read_mock_status,
+)
 from headrace.services.apigateway.invocation.service_calls import IntegrationAnswer
 from headrace.services.apigateway.velocity.velocity import TemplateError
 
@@ -71,5 +74,5 @@ def test_a_body_that_is_read_often_is_parsed_once(monkeypatch: pytest.MonkeyPatc
 
 def test_json_of_many_levels_is_a_malformed_answer() -> None:
     deep = b"[" * 100_000
-    assert _read_mock_status(deep.decode()) == ""
+    assert read_mock_status(deep.decode()) == ""
     assert parse_proxy_result(deep, needs_status=True) is None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from botocore.auth import S3SigV4QueryAuth, SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
+from urllib3.filepost import encode_multipart_formdata
 
 from headrace.core.values import iso_seconds_of
 from tests.security.auth_lab import Guarded
@@ -45,6 +48,31 @@ def test_boto3s_presigned_urls_work_until_they_expire(guarded: Guarded, later: L
     assert before <= told <= iso_seconds_of(guarded.clock.now_ms())
     assert "<Expires>" in expired
     assert ("<X-Amz-Expires>60</X-Amz-Expires>" in expired) is (version == "s3v4")
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "status"),
+    [
+        ("127.0.0.1:4566", "/aaa/bbb/secret", 200),
+        ("aaa.localhost:4566", "/bbb/secret", 200),
+        # The same text to sign, with another bucket or key in what is asked for.
+        ("aaa.127.0.0.1:4566", "/bbb/secret", 403),
+        ("bbb.localhost:4566", "/aaa/bbb/secret", 403),
+    ],
+)
+def test_an_old_url_is_good_in_one_bucket_alone(
+    guarded: Guarded, host: str, path: str, status: int
+):
+    s3 = guarded.client("s3", signature_version="s3")
+    for bucket in ("aaa", "bbb"):
+        with suppress(s3.exceptions.BucketAlreadyOwnedByYou):
+            s3.create_bucket(Bucket=bucket)
+    for bucket, key in (("aaa", "bbb/secret"), ("bbb", "secret"), ("bbb", "aaa/bbb/secret")):
+        s3.put_object(Bucket=bucket, Key=key, Body=f"of {bucket}".encode())
+    url = s3.generate_presigned_url("get_object", Params={"Bucket": "aaa", "Key": "bbb/secret"})
+    answer = guarded.ask("GET", f"{path}?{url.partition('?')[2]}", {"host": host})
+    assert answer.status == status
+    assert status == 403 or answer.body == b"of aaa"
 
 
 def test_an_upload_by_a_presigned_url(guarded: Guarded):
@@ -134,6 +162,30 @@ def test_a_url_that_has_expired_is_refused_by_every_cloud(guarded: Guarded, open
     early = open_cloud.ask("GET", path)
     assert (early.status, "Request is not valid yet" in text(early)) == (403, True)
     open_cloud.clock.advance(20 * 60)
+
+
+def test_a_form_of_a_session_that_has_expired_is_refused(open_cloud: Guarded):
+    trust = {"Effect": "Allow", "Principal": {"AWS": "000000000000"}, "Action": "sts:AssumeRole"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    arn = open_cloud.cloud.client("iam").create_role(
+        RoleName="f", AssumeRolePolicyDocument=document
+    )["Role"]["Arn"]
+    keys = open_cloud.cloud.client("sts").assume_role(RoleArn=arn, RoleSessionName="s1")[
+        "Credentials"
+    ]
+    s3 = open_cloud.client("s3", keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"])
+    made = s3.generate_presigned_post("bucket", "form", ExpiresIn=10**6)
+
+    def post(**changed: str) -> str:
+        fields = {**made["fields"], **changed, "file": ("f", b"x")}
+        body, kind = encode_multipart_formdata(fields)
+        answer = open_cloud.ask("POST", "/bucket", {"content-type": kind}, body)
+        return "" if answer.status == 204 else text(answer)
+
+    assert post() == ""
+    open_cloud.clock.advance(7200)
+    assert "<Code>ExpiredToken</Code>" in post()
+    open_cloud.clock.advance(-7200)
 
 
 def test_old_urls_expire_too_and_are_whole_or_none(open_cloud: Guarded):

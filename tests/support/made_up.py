@@ -26,8 +26,8 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import operation_model
 from headrace.aws.gateway.dispatch import Gateway
-from headrace.moto.dropped_members import TRIED_FILE, dropped_members
 from headrace.moto.storage.changes import CHANGES
+from headrace.moto.without_effect import TRIED_FILE, dropped_members
 from headrace.services.iam.answers import moto_tables
 from tests.support.cloud import InProcessCloud
 from tests.support.made_up_values import (

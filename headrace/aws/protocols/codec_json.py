@@ -106,7 +106,7 @@ class ShapeCompiler:
         item = self.compile(shape.member)
 
         def convert(value: Any) -> Any:
-            if not isinstance(value, list | tuple):
+            if not isinstance(value, (list, tuple)):
                 if isinstance(value, dict):
                     raise serialization_error(MAP_NOT_EXPECTED)
                 raise serialization_error("Expected list or null")
@@ -148,7 +148,7 @@ def _kind(value: Any) -> str:
 def _refuse(value: Any, type_name: str) -> AwsError:
     if isinstance(value, Mapping):
         return serialization_error(MAP_NOT_EXPECTED)
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return serialization_error(LIST_NOT_EXPECTED)
     return serialization_error(f"{_kind(value)} can not be converted to {type_name}")
 

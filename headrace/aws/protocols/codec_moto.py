@@ -335,7 +335,7 @@ def _parse(
                 "headers": moto_request.headers,
                 "body": body,
                 "url_path": moto_request.path,
-                "url_params": url_params,
+                "url_params": url_params,  # pyrefly: ignore[bad-assignment]
             }
         )
     except Exception as error:

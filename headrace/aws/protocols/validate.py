@@ -124,7 +124,7 @@ def _show(value: Any) -> str:
         return f"java.nio.HeapByteBuffer[pos=0 lim={len(value)} cap={len(value)}]"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_show(item) for item in cast("list[Any]", value)[:10]) + "]"
     if isinstance(value, Mapping):
         pairs = cast("Mapping[str, Any]", value).items()

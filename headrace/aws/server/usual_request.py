@@ -45,7 +45,7 @@ def _field_of(line: str) -> tuple[str, str] | None:
     name, colon, value = line.partition(":")
     lower = _names.get(name)
     if lower is None and _TOKEN.fullmatch(name) and (lower := name.lower()) not in _UNUSUAL:
-        _keep(_names, name, lower)
+        _keep(_names, name, lower)  # pyrefly: ignore[bad-argument-type]
     if lower is None or lower in _UNUSUAL or not colon or not line.isprintable():
         return None
     field = lower, value.strip(" \t")

@@ -26,6 +26,7 @@ from botocore.auth import HmacV1Auth
 from botocore.utils import normalize_url_path
 
 from headrace.aws.calls.http import HttpRequest
+from headrace.aws.signatures.bucket_hosts import parse_bucket_host
 from headrace.aws.signatures.credential_scopes import SIGV4
 
 UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
@@ -215,7 +216,7 @@ class OldClaim:
 
 
 def strings_to_sign(request: HttpRequest, claim: OldClaim) -> Iterator[str]:
-    """Yield the possible strings to sign: a bucket that is named by the host belongs to the path."""
+    """Yield the possible strings to sign: botocore signs a slash after a bucket alone."""
     headers = dict(request.headers)
     if claim.expires_s is not None:
         # Values that are signed as headers are in the query of a presigned URL.
@@ -230,12 +231,14 @@ def strings_to_sign(request: HttpRequest, claim: OldClaim) -> Iterator[str]:
     start = "\n".join(
         (request.method, headers.get("content-md5", ""), headers.get("content-type", ""), date)
     )
-    for resource in _resources_v2(request):
-        yield f"{start}\n{amazon}{resource}"
+    path, query = _resource_v2(request)
+    yield f"{start}\n{amazon}{path}{query}"
+    if path.count("/") == 1:
+        yield f"{start}\n{amazon}{path}/{query}"
 
 
 def signatures_v2(text: str, secret: str) -> Iterator[str]:
-    """Yield the correct signatures of the strings to sign."""
+    """Yield the correct signatures of a string to sign."""
     for signed in wire_bytes(text):
         yield base64.b64encode(hmac.digest(secret.encode(), signed, "sha1")).decode()
 
@@ -249,7 +252,11 @@ def _parameters(request: HttpRequest) -> list[tuple[str, str]]:
     return [(unquote_plus(name), unquote_plus(value)) for name, _, value in parts]
 
 
-def _resources_v2(request: HttpRequest) -> Iterator[str]:
+def _resource_v2(request: HttpRequest) -> tuple[str, str]:
+    """Return the path, with the bucket that the host names, and the query.
+
+    A signature is good in one bucket alone, however a request with it is written.
+    """
     named = sorted(
         (name, equals + unquote(value))
         for name, equals, value in (part.partition("=") for part in request.query.split("&"))
@@ -257,8 +264,5 @@ def _resources_v2(request: HttpRequest) -> Iterator[str]:
     )
     query = "&".join(name + value for name, value in named)
     query = f"?{query}" if query else ""
-    path = request.path
-    yield path + query
-    labels = request.headers.get("host", "").partition(":")[0].split(".")
-    for count in range(1, len(labels)):
-        yield f"/{'.'.join(labels[:count])}{path}{query}"
+    bucket = parse_bucket_host(request.headers.get("host", ""))
+    return (f"/{bucket}" if bucket else "") + request.path, query

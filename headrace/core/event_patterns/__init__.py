@@ -62,7 +62,7 @@ def matches_payload(
     except (ValueError, RecursionError):
         is_object, is_text = False, True
     else:
-        is_object, is_text = isinstance(decoded, dict), not isinstance(decoded, dict | list)
+        is_object, is_text = isinstance(decoded, dict), not isinstance(decoded, (dict, list))
         payload = decoded if is_object else payload
     event = {**metadata, name: payload}
     return any(
@@ -119,9 +119,9 @@ def _matches(paths: _Paths, value: Any, leaf: list[Any] | None = None) -> bool:
 
 
 def _matches_items(paths: _Paths, items: list[Any], leaf: list[Any] | None) -> bool:
-    inner: list[Any] = [one for one in items if isinstance(one, dict | list)]
+    inner: list[Any] = [one for one in items if isinstance(one, (dict, list))]
     if leaf is not None and any(
-        _accepts(leaf, one) for one in items if not isinstance(one, dict | list)
+        _accepts(leaf, one) for one in items if not isinstance(one, (dict, list))
     ):
         leaf = None  # an item that is no object or list belongs to no element
     if not paths and leaf is None:

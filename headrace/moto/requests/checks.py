@@ -12,8 +12,8 @@ import msgspec
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.calls.operation import Call
-from headrace.aws.protocols import codec_json, codec_moto
+from headrace.aws.calls.operation import Call, protocol_of
+from headrace.aws.protocols import codec_json, codec_moto, rest_types
 from headrace.aws.protocols.validate import Wording, find_missing_member, validate
 from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.aws.signatures.credential_scopes import token_of
@@ -49,6 +49,8 @@ WAITS = re.compile(
     r"|^(Confirm)?ForgotPassword$|^ResendConfirmationCode$"
     # The steps of a rotation function; and the prime numbers of a key, which take seconds (moto/patches/kms_uses).
     r"|^RotateSecret$|^GenerateDataKeyPair"
+    # An API's integration.
+    r"|^TestInvokeMethod$"
 )
 # Requests that free disk space, and are allowed when the disk is full.
 FREES = re.compile(r"^(Delete|BatchDelete|Purge)")
@@ -312,10 +314,14 @@ def check_members(service: str, operation: str, request: HttpRequest) -> None:
         return
     if service in _WHOLE and params is not None:
         validate(service, operation, params, code=_WHOLE[service], wording=_WORDINGS.get(service))
+    if params is not None:
+        check_required(service, operation, params)
+
+
+def check_required(service: str, operation: str, params: Mapping[str, Any]) -> None:
+    """Raise AwsError when a member is not there that the model requires; of services with a known code for it."""
     code = _CODES.get(service)
-    sentence = (
-        find_missing_member(service, operation, params) if code and params is not None else ""
-    )
+    sentence = find_missing_member(service, operation, params) if code else ""
     if sentence:
         raise AwsError(str(code), sentence)
 
@@ -361,6 +367,10 @@ def _read(service: str, operation: str, request: HttpRequest) -> tuple[str, dict
         content_type = request.headers.get("content-type", codec_json.JSON_1_1)
         params = codec_json.decode_input(service, operation, request.body, content_type)
         return operation, params
+    if request.body and protocol_of(service) == "rest-json":
+        name = codec_moto.operation_name(service, request)
+        if name:
+            rest_types.check_types(service, name, request.body)
     # Only rare requests are checked here; moto checks frequent ones, for messages and rows, itself.
     if service not in _CODES or (service != "sts" and changes_rows_only(service, operation)):
         return operation, None

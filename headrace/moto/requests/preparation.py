@@ -120,6 +120,10 @@ def service_of(request: HttpRequest, service: str) -> str:
     return TARGET_TO_SERVICE.get(target.partition(".")[0], service)
 
 
+# What waits for an integration; no other call of a REST service does.
+_TESTED_METHOD = re.compile(r"/restapis/[^/]+/resources/[^/]+/methods/[^/]+")
+
+
 def operation_of(request: HttpRequest) -> str:
     """Return a request's operation; for a REST protocol, a guess by its method."""
     target = request.headers.get("x-amz-target")
@@ -132,6 +136,8 @@ def operation_of(request: HttpRequest) -> str:
         action = parse_qs(text).get("Action") if "Action=" in text else None
         if action:
             return action[0]
+    if request.method == "POST" and _TESTED_METHOD.fullmatch(request.path):
+        return "TestInvokeMethod"
     return "Get" if request.method in ("GET", "HEAD") else request.method.title()
 
 

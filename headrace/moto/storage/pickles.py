@@ -436,7 +436,7 @@ def _drop_added(where: Where, backend: Any, before: Mapping[str, Any]) -> None:
     added = [
         name
         for name, value in vars(backend).items()
-        if isinstance(value, dict | list | set) and value is before.get(name)
+        if isinstance(value, (dict, list, set)) and value is before.get(name)
     ]
     if added:
         _, _, account, region = where

@@ -158,7 +158,7 @@ def _call_class(kind: type, *arguments: Any) -> Any:
             if type(member.value) is type(value) and member.value == value:
                 return member
         raise pickle.UnpicklingError(f"{kind} has no value {value!r}")
-    if issubclass(kind, dict | list | deque):
+    if issubclass(kind, (dict, list, deque)):
         return shell_of(kind, *arguments)
     raise pickle.UnpicklingError(f"{kind} is not called in moto's state")
 
@@ -266,9 +266,9 @@ class _UuidShell(uuid.UUID):
 
     def __setstate__(self, state: object) -> None:
         match state:
-            case {"int": int(number)} if 0 <= number < 1 << 128:
-                object.__setattr__(self, "int", number)
-                object.__setattr__(self, "is_safe", uuid.SafeUUID.unknown)
+            case {"int": int(number)} if 0 <= number < 1 << 128:  # pyrefly: ignore[not-callable]
+                object.__setattr__(self, "int", number)  # pyrefly: ignore[bad-override]
+                object.__setattr__(self, "is_safe", uuid.SafeUUID.unknown)  # pyrefly: ignore[bad-override]
             case _:
                 raise pickle.UnpicklingError("no UUID")
 

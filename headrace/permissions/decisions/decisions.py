@@ -36,7 +36,7 @@ from headrace.permissions.policies.model import (
     Policies,
     Principal,
 )
-from headrace.permissions.requests.accesses import FREE, accesses_of, why_unknown
+from headrace.permissions.requests.accesses import accesses_of, needs_nothing, why_unknown
 from headrace.permissions.requests.keys import (
     FindIn,
     Grants,
@@ -372,7 +372,7 @@ class Decisions:
         find = functools.partial(self._find, account, region)
         with without_note():
             known = accesses_of(service, operation, params, account, region, find)
-        if not known and (service, operation) not in FREE and why_unknown(service, operation):
+        if not known and why_unknown(service, operation) and not needs_nothing(service, operation):
             self.note_unknown(service, operation)
         return known
 

@@ -17,7 +17,7 @@ from typing import Any, cast
 from headrace.core.arn import make_arn
 from headrace.core.system_tags import is_system
 from headrace.permissions.policies.model import Access
-from headrace.permissions.requests import lambda_, others, s3
+from headrace.permissions.requests import apis, lambda_, others, s3
 from headrace.permissions.requests.keys import key_permissions
 from headrace.permissions.requests.lambda_ import kinesis_permissions, lambda_permissions
 from headrace.permissions.requests.table import (
@@ -26,6 +26,8 @@ from headrace.permissions.requests.table import (
     RequiredPermission,
     as_named_and_read,
     find_nothing,
+    is_free,
+    names_no_resource,
     permissions_by_table,
     prefix_of,
 )
@@ -71,21 +73,30 @@ _TAGGING: dict[tuple[str, str], str] = {
 PASSED_TO = {
     "apigateway": "apigateway.amazonaws.com",
     "apigatewayv2": "apigateway.amazonaws.com",
+    "backup": "backup.amazonaws.com",
+    "batch": "batch.amazonaws.com",
     "cloudformation": "cloudformation.amazonaws.com",
     "cloudwatch": "streams.metrics.cloudwatch.amazonaws.com",
+    "codebuild": "codebuild.amazonaws.com",
+    "codedeploy": "codedeploy.amazonaws.com",
+    "ecs": "ecs-tasks.amazonaws.com",
     "emr": "elasticmapreduce.amazonaws.com",
     "emr-serverless": "emr-serverless.amazonaws.com",
     "events": "events.amazonaws.com",
     "firehose": "firehose.amazonaws.com",
     "glue": "glue.amazonaws.com",
+    "iot": "iot.amazonaws.com",
     "kinesis": "kinesis.amazonaws.com",
+    "kinesisanalyticsv2": "kinesisanalytics.amazonaws.com",
     "lambda": "lambda.amazonaws.com",
     "logs": "logs.amazonaws.com",
     "pipes": "pipes.amazonaws.com",
     "s3": "s3.amazonaws.com",
+    "sagemaker": "sagemaker.amazonaws.com",
     "scheduler": "scheduler.amazonaws.com",
     "ssm": "ssm.amazonaws.com",
     "stepfunctions": "states.amazonaws.com",
+    "transfer": "transfer.amazonaws.com",
 }
 # What the names of members that hold roles end with; API Gateway's are `credentials`, also as an update's path.
 _OF_ROLES = ("role", "rolearn", "credentials", "credentialsarn")
@@ -172,7 +183,8 @@ def role_permissions(request: Request) -> Iterator[RequiredPermission]:
     if service is None or (request.service, request.operation) in _NOT_PASSED:
         return
     seen: set[str] = set()
-    for name, value in _role_members(request.parameters):
+    given = (request.parameters, apis.definition_of(request))
+    for name, value in _role_members(given):
         to = _TO_EC2 if name == _PROFILE else service
         arn = _role_arn(request, name, value)
         if arn and arn not in seen:
@@ -182,7 +194,7 @@ def role_permissions(request: Request) -> Iterator[RequiredPermission]:
 
 def _role_members(value: Any) -> Iterator[tuple[str, str]]:
     # This runs for every call of a role; most requests have only texts.
-    if isinstance(value, dict | Mapping):
+    if isinstance(value, (dict, Mapping)):
         members = cast("Mapping[str, Any]", value)
         if isinstance(members.get("path"), str) and isinstance(members.get("value"), str):
             members = {members["path"]: members["value"], **members}
@@ -190,9 +202,9 @@ def _role_members(value: Any) -> Iterator[tuple[str, str]]:
             if isinstance(member, str):
                 if name.lower().endswith(_OF_ROLES):
                     yield name, member
-            elif isinstance(member, dict | list | tuple | Mapping):
+            elif isinstance(member, (dict, list, tuple, Mapping)):
                 yield from _role_members(member)
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, (list, tuple)):
         for member in cast("list[Any]", value):
             yield from _role_members(member)
 
@@ -211,6 +223,7 @@ def _role_arn(request: Request, name: str, value: str) -> str:
 
 
 _RULES: dict[str, Callable[[Request], tuple[RequiredPermission, ...] | None]] = {
+    **dict.fromkeys(apis.SERVICES, apis.api_permissions),
     "kinesis": kinesis_permissions,
     "lambda": lambda_permissions,
     "s3": s3.s3_permissions,
@@ -249,7 +262,7 @@ def accesses_of(
         return ()
     request = Request(service, operation, parameters, account, region, find)
     shared = {"aws:requestedregion": (region,)}
-    # Roles are passed too where it is unknown what else is needed, as for API Gateway.
+    # Roles are passed too where it is unknown what else is needed.
     needed = role_permissions(request) if is_unknown else _list_required_permissions(request)
     return tuple(
         Access(
@@ -264,14 +277,23 @@ def accesses_of(
     )
 
 
+def needs_nothing(service: str, operation: str) -> bool:
+    """Whether AWS asks for no permission at all."""
+    return (service, operation) in FREE or is_free(service, operation)
+
+
 def why_unknown(service: str, operation: str) -> str:
     """Return why it is unknown what an operation needs; empty when it is known."""
     prefix = prefix_of(service)
     if prefix is None:
         return f"No table says which actions {service} needs."
-    if (service, operation) in FREE:
+    if needs_nothing(service, operation):
         return f"AWS lets everybody call {operation}."
+    if names_no_resource(service, operation):
+        return f"A request of {service}'s {operation} does not say which resource it is for."
     if operation.lower() in prefix.actions or (service, operation) in RENAMED:
+        return ""
+    if service in apis.SERVICES:
         return ""
     return f"No source says which action {service}'s {operation} needs."
 

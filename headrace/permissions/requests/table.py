@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
+
+import msgspec
 
 from headrace.core.arn import make_arn, partition_of, s3_path_of
 
@@ -24,7 +25,7 @@ from headrace.core.arn import make_arn, partition_of, s3_path_of
 # UUID) the mapping's function, ("kinesis", "consumer", STREAM_ARN/NAME), (SERVICE, "key", ARN) the customer's key that
 # something is encrypted with; ("kinesis", "queue's stream", ARN of a queue) the stream; ("s3", "key scope", ARN of an
 # object) the bucket, where one key of the bucket's serves for all its objects; ("s3", "upload key", "ARN UPLOAD") the
-# key of an upload.
+# key of an upload. ("apigateway", "definition", TEXT) is the definition of an API as JSON.
 # Of ("s3", "owner", BUCKET) it finds the account. None where there is none.
 Find = Callable[[str, str, str], str | None]
 
@@ -73,7 +74,7 @@ class RequiredPermission:
 
 
 _TABLE = Path(__file__).parents[1] / "authorization.json"
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
+VARIABLE = re.compile(r"\$\{(\w+)\}")
 _OF_EVERY_ARN = ("Partition", "Region", "Account")
 
 
@@ -91,7 +92,7 @@ class ResourceType:
         """Return the ARN with these values, and `*` for missing ones."""
         partition = partition_of(region)
         known = {"Partition": partition, "Region": region, "Account": account, **values}
-        return _VARIABLE.sub(lambda found: known.get(found[1]) or "*", self.form)
+        return VARIABLE.sub(lambda found: known.get(found[1]) or "*", self.form)
 
     def place(self, arn: str, account: str, region: str) -> str:
         """Return an ARN of this type in the partition and Region of a request, and in its account if it names none."""
@@ -129,16 +130,17 @@ class Prefix:
 @functools.cache
 def prefix_of(service: str) -> Prefix | None:
     """Return the prefix of a service (by botocore's name); None when the table does not have the service."""
-    name = _read()["services"].get(service)
+    name = _read().services.get(service)
     return None if name is None else prefix_named(name)
 
 
 @functools.cache
 def prefix_named(name: str) -> Prefix | None:
     """Return the prefix `name` of actions; None when the table does not have it."""
-    prefix = _read()["prefixes"].get(name)
-    if prefix is None:
+    text = _read().prefixes.get(name)
+    if text is None:
         return None
+    prefix: dict[str, Any] = msgspec.json.decode(text)
     actions = {
         action.lower(): Action(
             action,
@@ -153,17 +155,34 @@ def prefix_named(name: str) -> Prefix | None:
 
 def services() -> tuple[str, ...]:
     """Return botocore's names of the services in the table."""
-    return tuple(_read()["services"])
+    return tuple(_read().services)
+
+
+def names_no_resource(service: str, operation: str) -> bool:
+    """Whether an operation's input does not say which resource its action is for."""
+    return operation in _read().unnamed.get(service, ())
+
+
+def is_free(service: str, operation: str) -> bool:
+    """Whether nobody signs an operation, by its model."""
+    return operation in _read().free.get(service, ())
+
+
+class _Table(msgspec.Struct):
+    services: dict[str, str]
+    # Of the prefixes, most stay unread.
+    prefixes: dict[str, msgspec.Raw]
+    unnamed: dict[str, frozenset[str]]
+    free: dict[str, frozenset[str]]
 
 
 @functools.cache
-def _read() -> dict[str, Any]:
-    table: dict[str, Any] = json.loads(_TABLE.read_text())
-    return table
+def _read() -> _Table:
+    return msgspec.json.decode(_TABLE.read_bytes(), type=_Table)
 
 
 def _resource_type(name: str, form: str) -> ResourceType:
-    parts = _VARIABLE.split(form)
+    parts = VARIABLE.split(form)
     row: list[str] = []
     for index, part in enumerate(parts):
         if index % 2 == 0:
@@ -180,11 +199,20 @@ def _resource_type(name: str, form: str) -> ResourceType:
 # The parameters for a variable of an ARN template, when their names differ; by service and resource type.
 _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("athena", "workgroup"): {"WorkGroupName": ("WorkGroup", "WorkGroupName")},
+    ("autoscaling", "autoScalingGroup"): {
+        "GroupFriendlyName": ("AutoScalingGroupName", "AutoScalingGroupNames")
+    },
     ("cloudwatch", "alarm"): {"AlarmName": ("AlarmName", "AlarmNames")},
     ("cloudwatch", "dashboard"): {"DashboardName": ("DashboardName", "DashboardNames")},
     ("cloudwatch", "metric-stream"): {"MetricStreamName": ("Name",)},
     ("dynamodb", "table"): {"TableName": ("TableName", "SourceTableName", "TargetTableName")},
     ("ecr", "repository"): {"RepositoryName": ("repositoryName", "repositoryNames")},
+    ("ecs", "capacity-provider"): {
+        "CapacityProviderName": ("capacityProvider", "capacityProviders", "name")
+    },
+    ("ecs", "cluster"): {"ClusterName": ("cluster", "clusters", "clusterName")},
+    ("ecs", "service"): {"ClusterName": ("cluster",), "ServiceName": ("service", "services", "serviceName")},
+    ("ecs", "task"): {"ClusterName": ("cluster",), "TaskId": ("task", "tasks")},
     ("elasticmapreduce", "cluster"): {"ClusterId": ("ClusterId", "JobFlowId", "JobFlowIds")},
     ("emr-serverless", "session"): {"SessionId": ("sessionId", "resourceId")},
     ("events", "api-destination"): {"ApiDestinationName": ("Name",)},
@@ -201,17 +229,24 @@ _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("iam", "role"): {"RoleNameWithPath": ("RoleName",)},
     ("iam", "server-certificate"): {"CertificateNameWithPath": ("ServerCertificateName",)},
     ("iam", "user"): {"UserNameWithPath": ("UserName",)},
+    ("iot", "cacert"): {"CACertificate": ("certificateId",)},
+    ("iot", "cert"): {"Certificate": ("certificateId",)},
+    ("iot", "provisioningtemplate"): {"ProvisioningTemplate": ("templateName",)},
+    ("iot", "topic"): {"TopicName": ("topic",)},
     ("lambda", "layerVersion"): {"LayerVersion": ("VersionNumber",)},
     ("logs", "log-group"): {
         "LogGroupName": ("logGroupName", "logGroupNames", "logGroupIdentifier", "logGroupIdentifiers")
     },
     ("pipes", "pipe"): {"Name": ("Name",)},
+    ("rds", "cluster"): {"DbClusterInstanceName": ("DBClusterIdentifier",)},
+    ("rds", "db"): {"DbInstanceName": ("DBInstanceIdentifier",)},
     ("redshift", "cluster"): {"ClusterName": ("ClusterIdentifier",)},
     ("redshift-data", "cluster"): {"ClusterName": ("ClusterIdentifier",)},
     # AWS's ARN has the workgroup's id there, which a request does not contain.
     ("redshift-data", "workgroup"): {"WorkgroupId": ("WorkgroupName",)},
     ("scheduler", "schedule"): {"GroupName": ("GroupName",), "ScheduleName": ("Name",)},
     ("scheduler", "schedule-group"): {"GroupName": ("Name",)},
+    ("ses", "identity"): {"IdentityName": ("EmailIdentity", "Identity")},
     ("sns", "topic"): {"TopicName": ("Name",)},
     ("ssm", "document"): {"DocumentName": ("Name", "DocumentName")},
     ("ssm", "parameter"): {"ParameterNameWithoutLeadingSlash": ("Name", "Names", "Path")},
@@ -220,6 +255,7 @@ _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
 }  # fmt: skip
 _DEFAULTS = {
     ("athena", "WorkGroupName"): "primary",
+    ("ecs", "ClusterName"): "default",
     ("events", "EventBusName"): "default",
     ("scheduler", "GroupName"): "default",
 }
@@ -303,12 +339,11 @@ def _values(
     prefix: Prefix, kind: ResourceType, texts: dict[str, list[str]]
 ) -> dict[str, list[str]]:
     """Return the request's value for each variable of the template; an ARN of another type is no value."""
-    names = _NAMES.get((prefix.name, kind.name), {})
     by_variable: dict[str, list[str]] = {}
     for variable in kind.variables:
         values = [
             value
-            for name in names.get(variable, (variable,))
+            for name in names_of(prefix.name, kind.name, variable)
             for value in texts.get(name.lower(), ())
             if not value.startswith("arn:")
         ]
@@ -317,6 +352,11 @@ def _values(
             values = [default]
         by_variable[variable] = [_bare(variable, value) for value in values]
     return by_variable
+
+
+def names_of(prefix: str, kind: str, variable: str) -> tuple[str, ...]:
+    """Return the names of the members that have a variable of a resource's ARN: usually its own, or its plural."""
+    return _NAMES.get((prefix, kind), {}).get(variable, (variable, f"{variable}s"))
 
 
 def _bare(variable: str, value: str) -> str:

@@ -2,7 +2,8 @@
 
 Answers and refusals are as recorded from AWS (LocalStack's apigateway/test_apigateway_api.py and
 test_apigateway_common.py, 2023 and 2024); documented: the filters of GetDocumentationParts and the members of locations
-(docs.aws.amazon.com/apigateway/latest/api/API_GetDocumentationParts.html). ImportDocumentationParts is not there.
+(docs.aws.amazon.com/apigateway/latest/api/API_GetDocumentationParts.html), and what an import brings (recorded in 2025
+and 2026; documented: api-gateway-swagger-extensions-documentation.html).
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportPrivateUsage=false
@@ -32,7 +33,7 @@ def add_documentation(urls: Any) -> None:
         create_documentation_part, get_documentation_part, get_documentation_parts,
         update_documentation_part, delete_documentation_part, create_documentation_version,
         get_documentation_version, get_documentation_versions, update_documentation_version,
-        delete_documentation_version,
+        delete_documentation_version, import_documentation_parts,
     ):  # fmt: skip
         setattr(response, call.__name__, call)
     for kind, name in (("parts", "part_id"), ("versions", "doc_version")):
@@ -81,7 +82,6 @@ _NO_PART = "Invalid Documentation part identifier specified"
 def create_documentation_part(self: Any) -> _Answer:
     """CreateDocumentationPart."""
     from moto.apigateway.exceptions import ValidationException
-    from moto.moto_api._internal import mock_random
 
     location = dict(self._get_param("location") or {})
     if location.get("type") not in _TYPES:
@@ -93,14 +93,75 @@ def create_documentation_part(self: Any) -> _Answer:
     parts = _of_api(self, "parts")
     if any(part["location"] == location for part in parts.values()):
         raise conflict("Documentation part already exists for the specified location")
-    part_id = mock_random.get_random_string(length=6, lower_case=True)
-    part = {
-        "id": part_id,
-        "location": location,
-        "properties": self._get_param("properties") or "",
-    }
-    parts[part_id] = part
+    part = _add_part(parts, location, self._get_param("properties") or "")
     return 201, {"status": 201}, json.dumps(part)
+
+
+def _add_part(
+    parts: dict[str, dict[str, Any]], location: dict[str, Any], properties: str
+) -> dict[str, Any]:
+    from moto.moto_api._internal import mock_random
+
+    part_id = mock_random.get_random_string(length=6, lower_case=True)
+    parts[part_id] = {"id": part_id, "location": location, "properties": properties}
+    return parts[part_id]
+
+
+def import_documentation_parts(self: Any) -> _Answer:
+    """ImportDocumentationParts."""
+    from headrace.services.apigateway.openapi import BadDefinition, read_definition
+
+    parts = _of_api(self, "parts")
+    mode = (self.querystring.get("mode") or ["merge"])[-1]
+    try:
+        imported = _read_parts(read_definition(self.body).members)
+    except BadDefinition as error:
+        raise bad_request("Unable to build importer with provided input.") from error
+    return 200, {}, json.dumps({"ids": _store_parts(parts, imported, mode)})
+
+
+def import_parts(api: Any, definition: Mapping[str, Any], mode: str) -> None:
+    """Keep the parts that the definition of an imported API brings. Raises BadDefinition."""
+    _store_parts(_get_kept(api, "parts"), _read_parts(definition), mode)
+
+
+def _store_parts(
+    parts: dict[str, dict[str, Any]], imported: list[tuple[dict[str, Any], str]], mode: str
+) -> list[str]:
+    if mode == "overwrite":
+        parts.clear()
+    ids: list[str] = []
+    for location, properties in imported:
+        same = [part for part in parts.values() if part["location"] == location]
+        part = same[0] if same else _add_part(parts, location, properties)
+        part["properties"] = properties
+        ids.append(part["id"])
+    return ids
+
+
+# What is at a path: an import puts it at the root without one (recorded).
+_AT_PATHS = frozenset(_TYPES) - {"API", "AUTHORIZER", "MODEL"}
+
+
+def _read_parts(definition: Mapping[str, Any]) -> list[tuple[dict[str, Any], str]]:
+    from headrace.services.apigateway.openapi import BadDefinition, members_of
+
+    listed: Any = members_of(definition, "x-amazon-apigateway-documentation").get(
+        "documentationParts", []
+    )
+    if not isinstance(listed, list):
+        raise BadDefinition("Invalid OpenAPI input: documentationParts is no array.")
+    found: list[tuple[dict[str, Any], str]] = []
+    for one in listed:
+        location = dict(members_of(one, "location")) if isinstance(one, dict) else {}
+        if location.get("type") not in _TYPES:
+            raise BadDefinition("Invalid OpenAPI input: a documentation part has no place.")
+        if location["type"] in _AT_PATHS:
+            location = {"path": "/", **location}
+        properties = one.get("properties", "")
+        text = properties if isinstance(properties, str) else json.dumps(properties)
+        found.append((location, text))
+    return found
 
 
 def get_documentation_part(self: Any) -> _Answer:

@@ -347,16 +347,7 @@ def read_definition(body: str | bytes, base_path_rule: str = "ignore") -> Defini
         base_path_rule: the parameter `basepath`: whether the definition's base path is left out (`ignore`), put before
             every path (`prepend`), or put before without its first part (`split`).
     """
-    try:
-        try:
-            value: Any = parse_json(body)
-        except ValueError:
-            value = safe_load(body)
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
-        # A bound of `safe_load`; bad syntax has a class of its own.
-        if type(error) is yaml.YAMLError:
-            raise BadDefinition(f"Unable to parse API definition: {error}") from error
-        raise BadDefinition("Invalid OpenAPI input.") from error
+    value = parse_definition(body)
     if not isinstance(value, dict):
         raise BadDefinition("Invalid OpenAPI input.")
     document = cast("Members", value)
@@ -367,6 +358,20 @@ def read_definition(body: str | bytes, base_path_rule: str = "ignore") -> Defini
     if not members_of(document, "info").get("title"):
         raise BadDefinition("Invalid OpenAPI input: info.title is missing.")
     return Definition(document, is_swagger, _base_path(definition, base_path_rule))
+
+
+def parse_definition(body: str | bytes) -> Any:
+    """Return the value of a text in JSON or YAML. Raises BadDefinition."""
+    try:
+        try:
+            return parse_json(body)
+        except ValueError:
+            return safe_load(body)
+    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
+        # A bound of `safe_load`; bad syntax has a class of its own.
+        if type(error) is yaml.YAMLError:
+            raise BadDefinition(f"Unable to parse API definition: {error}") from error
+        raise BadDefinition("Invalid OpenAPI input.") from error
 
 
 def _base_path(definition: Definition, rule: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any, cast
 from moto.apigateway.exceptions import ApiGatewayException, BadRequestException
 from moto.apigateway.models import OpenAPIValidationError, validate
 
+from headrace.services.apigateway.documentation import import_parts
 from headrace.services.apigateway.openapi import (
     AUTHORIZER,
     BadDefinition,
@@ -159,6 +160,7 @@ class _Import:
         self._gateway_responses()
         for operation in self._definition.operations():
             self._method(operation)
+        import_parts(self._api, self._definition.members, query.get("mode", "merge"))
 
     # --- the API ------------------------------------------------------------------------------
 

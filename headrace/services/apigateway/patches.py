@@ -20,7 +20,14 @@ from types import ModuleType
 from typing import Any, cast
 from urllib.parse import unquote
 
-from headrace.services.apigateway import refusals, rest_answers, rest_stages, updates
+from headrace.services.apigateway import (
+    parameter_mappings,
+    refusals,
+    rest_answers,
+    rest_stages,
+    updates,
+    vpc_links,
+)
 
 _TEXTS = {"/name": "name", "/description": "description", "/apiKeySource": "api_key_source"}
 _TYPES, _ENDPOINTS = "/endpointConfiguration/types", "/endpointConfiguration/vpcEndpointIds"
@@ -176,6 +183,7 @@ def patch_responses(module: Any) -> None:
     rest_answers.patch_responses(response)
     updates.patch_responses(response)
     rest_stages.patch_responses(response)
+    vpc_links.patch_responses(response)
     response.create_rest_api = _import_after(response.create_rest_api)
     response.import_rest_api = response.create_rest_api
     response.put_rest_api = _put_api
@@ -183,6 +191,11 @@ def patch_responses(module: Any) -> None:
     response.get_resources = _without_methods(response.get_resources)
     for name, change in (("get_tags", _get), ("tag_resource", _tag), ("untag_resource", _untag)):
         setattr(response, name, _of_any(getattr(response, name), change))
+    for name, check in (
+        ("put_integration", parameter_mappings.check_request),
+        ("put_integration_response", parameter_mappings.check_response),
+    ):
+        setattr(response, name, refusals.check_first(getattr(response, name), check))
     # The last change, so that what is refused is changed by nothing.
     refusals.patch_responses(response)
 
@@ -313,7 +326,7 @@ def patch_member_responses(response: Any) -> None:
     """Keep the parameters that moto's responses do not read."""
     response.create_rest_api = _with_media_types(response.create_rest_api)
     response.put_integration_response = _keep_no_templates(response.put_integration_response)
-    response.put_integration = _with_cache_keys(response.put_integration)
+    response.put_integration = _with_dropped(response.put_integration)
 
 
 # --- APIs -------------------------------------------------------------------------------------
@@ -376,9 +389,10 @@ def _with_models(init: Any) -> Any:
 def _with_defaults(add: Any) -> Any:
     @functools.wraps(add)
     def add_integration(
-        self: Any, method_type: str, integration_type: str, *args: Any, **named: Any
+        self: Any, method_type: str, integration_type: str, uri: str, *args: Any, **named: Any
     ) -> Any:
-        integration = add(self, method_type, integration_type, *args, **named)
+        refusals.check_service(integration_type, uri, named.get("credentials"))
+        integration = add(self, method_type, integration_type, uri, *args, **named)
         integration.cache_namespace = integration.cache_namespace or self.id
         integration.timeout_in_millis = int(integration.timeout_in_millis or _TIMEOUT_MS)
         integration.passthrough_behaviour = integration.passthrough_behaviour or "WHEN_NO_MATCH"
@@ -391,13 +405,14 @@ def _with_defaults(add: Any) -> Any:
     return add_integration
 
 
-def _with_cache_keys(put: Any) -> Any:
+def _with_dropped(put: Any) -> Any:
     @functools.wraps(put)
     def put_integration(self: Any) -> Any:
         status, headers, _ = put(self)
         _, _, api_id, _, resource_id, _, method, *_ = self.path.split("/")
         integration = self.backend.get_integration(api_id, resource_id, method)
         integration.cache_key_parameters = list(self._get_param("cacheKeyParameters") or [])
+        integration.connection_id = self._get_param("connectionId")
         return status, headers, json.dumps(integration.to_json())
 
     return put_integration
@@ -447,6 +462,8 @@ def _without_empty(to_json: Any) -> Any:
                 shown.pop(name, None)
         if getattr(self, "has_no_templates", False) and not self.response_templates:
             shown["responseTemplates"] = {}
+        if getattr(self, "connection_id", None):
+            shown["connectionId"] = self.connection_id
         if getattr(self, "selection_pattern", None) == "":
             shown["selectionPattern"] = ""
         return shown

@@ -60,10 +60,12 @@ def patch_models(backend: Any) -> None:
 def patch_responses(response: Any) -> None:
     """Check calls before moto answers them."""
     for operation, check in _CHECKS.items():
-        setattr(response, operation, _check_first(getattr(response, operation), check))
+        setattr(response, operation, check_first(getattr(response, operation), check))
 
 
-def _check_first(answer: Any, check: Callable[[Any], None]) -> Any:
+def check_first(answer: Any, check: Callable[[Any], None]) -> Any:
+    """Return a call of moto's that is checked before it is answered."""
+
     @functools.wraps(answer)
     def checked(self: Any) -> Any:
         check(self)
@@ -185,6 +187,13 @@ def _wrong_status(response: Any) -> list[str]:
 
 def _check_status(response: Any) -> None:
     _check_constraints(_wrong_status(response))
+
+
+def _need_method_response(response: Any) -> None:
+    _check_status(response)
+    _, api_id, _, resource_id, _, method, _, code = names_of(response)
+    if response.backend.get_method_response(api_id, resource_id, method, code) is None:
+        raise not_found("Invalid Response status code specified")
 
 
 def _need_integration_of(response: Any) -> None:
@@ -356,6 +365,23 @@ def _check_new_integration(response: Any) -> None:
         )
 
 
+def check_service(kind: str, uri: str, credentials: str | None) -> None:
+    """Refuse a call of a service other than Lambda without a role, and a proxy of other services.
+
+    Observed: github.com/hashicorp/terraform-provider-aws/issues/7916; moto refuses both for S3 alone.
+    """
+    from moto.apigateway.exceptions import AwsProxyNotAllowed, RoleNotSpecified
+
+    if kind not in ("AWS", "AWS_PROXY"):
+        return
+    service = uri.split(":", 5)[4] if uri.count(":") >= 5 else ""
+    service = service.rpartition(".")[2]
+    if kind == "AWS_PROXY" and service not in ("lambda", "firehose"):
+        raise AwsProxyNotAllowed
+    if service != "lambda" and not credentials:
+        raise RoleNotSpecified
+
+
 def _need_integration(response: Any) -> None:
     _, api_id, _, resource_id, _, method, *_ = names_of(response)
     found = response.backend.get_method(api_id, resource_id, method)
@@ -436,11 +462,11 @@ _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "create_rest_api": _check_new_api,
     "delete_integration": _need_integration,
     "delete_integration_response": _check_deleted_response,
-    "delete_method_response": _check_status,
+    "delete_method_response": _need_method_response,
     "delete_rest_api": _need_api,
     "get_integration": _need_integration,
     "get_integration_response": _need_integration_of,
-    "get_method_response": _check_status,
+    "get_method_response": _need_method_response,
     "put_integration": _check_new_integration,
     "put_integration_response": _need_integration_of,
     "put_method": _check_new_method,

@@ -14,6 +14,8 @@ import functools
 import json
 from typing import Any
 
+from headrace.aws.calls.errors import AwsError
+from headrace.moto.current_cloud import CURRENT
 from headrace.services.apigateway.refusals import names_of, not_found
 
 
@@ -23,11 +25,21 @@ def patch_responses(response: Any) -> None:
         setattr(response, name, _with_status(getattr(response, name)))
     response.delete_gateway_response = _with_status(response.delete_gateway_response)
     response.delete_rest_api = _delete_api(response.delete_rest_api)
+    response.test_invoke_method = _test_method
     response.update_api_key = _without_value(response.update_api_key)
     for name in ("get_rest_apis", "get_usage_plans", "get_api_keys"):
         setattr(response, name, _list_without_empty_tags(getattr(response, name)))
     for name in ("get_usage_plan", "update_usage_plan", "get_api_key", "update_api_key"):
         setattr(response, name, _with_tags(getattr(response, name)))
+
+
+def _test_method(self: Any) -> Any:
+    _, api_id, _, resource_id, _, method = names_of(self)
+    self.backend.get_method(api_id, resource_id, method)
+    if CURRENT.test_method is None:
+        raise AwsError("ServiceUnavailable", "headrace is starting or stopping", 503)
+    asked = json.loads(self.body or "{}")
+    return 200, {}, json.dumps(CURRENT.test_method(api_id, resource_id, method, asked))
 
 
 def _with_status(call: Any) -> Any:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from headrace.services.apigateway import refusals, rest_answers
+from headrace.services.apigateway import parameter_mappings, refusals, rest_answers
 
 
 def _flag(value: str) -> bool:
@@ -82,6 +82,7 @@ _KINDS = {
         (*_METHOD, "integration"),
         {
             "/cacheNamespace": ("cache_namespace", str),
+            "/connectionId": ("connection_id", str),
             "/connectionType": ("connection_type", str),
             "/contentHandling": ("content_handling", str),
             "/credentials": ("credentials", str),
@@ -152,6 +153,8 @@ def _updating(name: str, kind: _Kind) -> Callable[[Any], Any]:
         for patch_operation in operations:
             _check(kind, patch_operation)
         _check_result(self.backend.get_rest_api(api_id), kind, updated, operations)
+        if "integration" in kind.place:
+            _check_mappings(self.backend.get_method(api_id, *names[:2]), kind, names, operations)
         for patch_operation in operations:
             _apply(updated, kind, patch_operation)
         if kind.place == _METHOD and updated.authorization_type in ("NONE", "AWS_IAM"):
@@ -265,6 +268,26 @@ def _check_result(api: Any, kind: _Kind, updated: Any, operations: list[dict[str
             refusals.check_validator(api, values.get("/requestValidatorId"))
         case _:
             return
+
+
+def _check_mappings(
+    method: Any, kind: _Kind, names: list[str], operations: list[dict[str, Any]]
+) -> None:
+    """Refuse new mappings and templates that AWS refuses when an integration or its response is made."""
+    side, declared = "request", method.request_parameters or ()
+    if "responses" in kind.place:
+        found = method.method_responses.get(names[-1])
+        side, declared = "response", () if found is None else found.response_parameters or ()
+    new = [
+        (*_split(kind, one["path"]), one.get("value"))
+        for one in operations
+        if one["op"] != "remove"
+    ]
+    mappings = {name: value for path, name, value in new if path == f"/{side}Parameters"}
+    parameter_mappings.check_mappings(side, mappings, declared)
+    parameter_mappings.check_media_types(
+        [name for path, name, _ in new if path == f"/{side}Templates"]
+    )
 
 
 def _check_parent(api: Any, parent_id: str | None) -> None:

@@ -32,7 +32,7 @@ def render(value: Any) -> str | None:
         return text if value.tzinfo is None else f"{text} UTC"
     if isinstance(value, bytes | bytearray):
         return " ".join(f"{byte:02x}" for byte in value)
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         items = cast("Sequence[Any]", value)
         return f"[{', '.join(_inner(item) for item in items)}]"
     if isinstance(value, dict):

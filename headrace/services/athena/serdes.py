@@ -138,7 +138,7 @@ def _json_value(hive: HiveType, value: Any) -> Any:
         if isinstance(value, str):
             return value
         return msgspec.json.encode(value).decode()
-    if isinstance(value, list | dict):
+    if isinstance(value, (list, dict)):
         raise ValueError(f"a value of type {hive.name} is an object or an array")  # noqa: TRY004 - the data's
     if hive.name == "boolean" and isinstance(value, bool):
         return value

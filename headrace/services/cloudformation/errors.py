@@ -54,6 +54,9 @@ NUMBER_CHARACTERS = 40
 log = logging.getLogger(__name__)
 
 
+TOO_DEEP = f"Template format error: the template is nested more than {NESTED} levels deep"
+
+
 class TemplateError(Exception):
     """The template, or a value given to it, is wrong; the message is AWS's sentence."""
 

@@ -200,7 +200,7 @@ def read_tags(context: Context, arn: str) -> list[dict[str, str]]:
 
 
 def _is_unlike(known: Any, value: Any) -> bool:
-    return isinstance(known, dict | list) and isinstance(value, str)
+    return isinstance(known, (dict, list)) and isinstance(value, str)
 
 
 def _outline(kind: Type, types: ObjectTypes, depth: int) -> Any:

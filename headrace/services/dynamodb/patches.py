@@ -84,7 +84,7 @@ def patch() -> None:
     module: Any = models
     module.copy = Copies
     module = responses
-    module.copy = NoCopies
+    module.copy = NoCopies  # pyrefly: ignore[bad-assignment]
     handler: Any = DynamoHandler
     for name in ("put_item", "update_item", "delete_item"):
         setattr(handler, name, _with_legacy(getattr(handler, name)))

@@ -191,7 +191,7 @@ def _take(left: int, part: Any) -> int:
             raise NotPlain
         for name, inner in part.items():
             left = _take(left - len(name), inner)
-    elif isinstance(part, list | set):
+    elif isinstance(part, (list, set)):
         for inner in part:
             left = _take(left, inner)
     if left < 0:

@@ -37,9 +37,9 @@ from headrace.services.emr.state import (
     StepState,
 )
 from headrace.services.emr.step_runs import Ports, StepRun, script_command
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.access import Command, JobContext
 from headrace.spark_submit.arguments import fetch
-from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job import SupervisedJob
 from headrace.spark_submit.job_environment import job_environment, make_folders
 from headrace.spark_submit.logs import JobLogs, LogPlace, log_location

@@ -33,6 +33,7 @@ from headrace.services.emr.step_logs import (
     runner_arguments,
     spark_submission,
 )
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.access import CLASSES, Command, JobContext
 from headrace.spark_submit.arguments import (
     Submission,
@@ -44,7 +45,6 @@ from headrace.spark_submit.arguments import (
 )
 from headrace.spark_submit.commands import spark_command
 from headrace.spark_submit.configuration import hadoop_site
-from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job import Cancellation, JobEnd, SupervisedJob
 from headrace.spark_submit.job_environment import (
     job_environment,

@@ -28,6 +28,7 @@ from headrace.services.emr_serverless.state import (
     JobState,
     Store,
 )
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.access import Command, JobContext
 from headrace.spark_submit.arguments import (
     Submission,
@@ -36,7 +37,6 @@ from headrace.spark_submit.arguments import (
     with_file_options,
 )
 from headrace.spark_submit.commands import spark_command
-from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job import Cancellation, JobEnd, SupervisedJob
 from headrace.spark_submit.job_environment import job_environment, make_folders
 from headrace.spark_submit.logs import (

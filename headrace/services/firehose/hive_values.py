@@ -57,7 +57,7 @@ def build_text_converter(reading: JsonReadOptions) -> Convert:
     def convert(value: Any) -> str:
         if isinstance(value, str):
             return value
-        if isinstance(value, dict | list):
+        if isinstance(value, (dict, list)):
             if reading.hive:
                 raise WrongValue(_NOT_PLAIN)
             return _write_json(_lower_keys(value) if reading.lowers_keys else value)
@@ -120,7 +120,7 @@ def build_decimal_converter(scale: int, reading: JsonReadOptions) -> Convert:
 
     def convert(value: Any) -> Decimal:
         _refuse_text_in_hive(value, reading)
-        if isinstance(value, bool | dict | list):
+        if isinstance(value, (bool, dict, list)):
             raise _refuse_input(value)
         try:
             return Decimal(str(value)).quantize(Decimal(1).scaleb(-scale))

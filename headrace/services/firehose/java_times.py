@@ -16,6 +16,7 @@ _RUN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z'\[\]{}#]+|[\[\]]")
 _MOST_LETTERS = 19
 # The modified Julian day 0, as a day of Python's.
 _DAY_0_OF_JULIAN = date(1858, 11, 17).toordinal()
+_LAST_DAY = date.max.toordinal()
 _HOUR_NS, _SECOND_NS = 3_600_000_000_000, 1_000_000_000
 
 _Format = Callable[[datetime, int], str]
@@ -92,24 +93,29 @@ def _quarter_name(at: datetime, style: str) -> str:
     return {"short": f"Q{quarter}", "full": f"{ordinal} quarter", "narrow": str(quarter)}[style]
 
 
-def _sunday_before(day: date) -> date:
-    """Return the Sunday that begins a day's week."""
-    return day - timedelta(days=day.isoweekday() % 7)
+def _sunday_before(day: date) -> int:
+    """Return the ordinal of the Sunday that begins a day's week, which may lie before the first day of all."""
+    return day.toordinal() - day.isoweekday() % 7
 
 
 def _week_year(at: datetime) -> int:
     """Return the year of a week: the one in which its Saturday lies, as the week of January 1 is the first."""
-    return (_sunday_before(at.date()) + timedelta(days=6)).year
+    saturday = _sunday_before(at.date()) + 6
+    return date.fromordinal(saturday).year if saturday <= _LAST_DAY else date.max.year + 1
 
 
 def _week(at: datetime) -> int:
-    first = _sunday_before(date(_week_year(at), 1, 1))
-    return (_sunday_before(at.date()) - first).days // 7 + 1
+    year = _week_year(at)
+    return 1 if year > date.max.year else _weeks_since(date(year, 1, 1), at)
 
 
 def _week_of_month(at: datetime) -> int:
-    first = _sunday_before(at.date().replace(day=1))
-    return (_sunday_before(at.date()) - first).days // 7 + 1
+    return _weeks_since(at.date().replace(day=1), at)
+
+
+def _weeks_since(first: date, at: datetime) -> int:
+    """Return the number of a week, that of the day `first` being 1."""
+    return (_sunday_before(at.date()) - _sunday_before(first)) // 7 + 1
 
 
 def _nanos_of_day(at: datetime) -> int:

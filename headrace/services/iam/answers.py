@@ -18,8 +18,7 @@ from headrace.aws.protocols.validate import validate
 from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.ports import FidelityLevel
 from headrace.moto import principals
-from headrace.moto.dropped_members import dropped_members
-from headrace.moto.without_effect import ROWS
+from headrace.moto.without_effect import ROWS, dropped_members
 from headrace.permissions.policies.document import UnreadableDocument
 from headrace.permissions.policies.model import NamedPolicy, Policies, Principal
 from headrace.permissions.policies.simulate import (

@@ -275,7 +275,7 @@ def refusal_of(request: HttpRequest) -> HttpResponse | None:
 def _old_json(request: HttpRequest) -> HttpResponse:
     """Answer in AWS's first JSON protocol, which has no operations any more."""
     try:
-        is_read = not request.body or isinstance(msgspec.json.decode(request.body), dict | list)
+        is_read = not request.body or isinstance(msgspec.json.decode(request.body), (dict, list))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         is_read = False
     prefix = "com.amazon.coral.service#"

@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from headrace.core.config import LayerFolder
+from headrace.core.config import LayerFolder, cache_home
 from headrace.core.patterns import glob_matches
 from headrace.core.workers import WorkerHandle
 from headrace.services.lambda_.errors import invalid_parameter
@@ -179,8 +179,7 @@ def refuse_foreign(arn: str, cause: str = "headrace has no layers of other accou
 
 def _cache_folder() -> Path:
     own = os.environ.get(CACHE_VARIABLE)
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return Path(own or Path(shared or Path.home() / ".cache") / "headrace/layers").absolute()
+    return Path(own).absolute() if own else cache_home() / "headrace/layers"
 
 
 def _make(requirement: str, target: Path, arn: str) -> None:

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 
 from headrace.aws.protocols.validate import validate
 from headrace.core.arn import make_arn
-from headrace.services.lambda_.errors import invalid_parameter, not_found
-from headrace.services.lambda_.wording import WORDING
+from headrace.services.lambda_.errors import WORDING, invalid_parameter, not_found
 
 LATEST = "$LATEST"
 

@@ -170,7 +170,7 @@ def _is_allowed(function: Function, alias: str, auth_type: str, signer: Signer |
         return True
     # IAM counts the function's own policy too.
     arn = function.ref.replace_qualifier(alias or None).qualified_arn
-    keys = {name: (value,) for name, value in context.items()}
+    keys: dict[str, tuple[str, ...]] = {name: (value,) for name, value in context.items()}
     return not signer.denial(INVOKE_URL, arn, keys)
 
 

@@ -282,7 +282,7 @@ class _JsonParser(_Scanner):
                 event = parse_json(message)
             except ValueError:
                 return None
-            if not isinstance(event, dict | list) or not test(event):
+            if not isinstance(event, (dict, list)) or not test(event):
                 return None
             return {
                 selector: text

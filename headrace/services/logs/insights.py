@@ -418,7 +418,7 @@ def _add_members(row: Row, value: Any, name: str, level: int) -> None:
     """Add the members of a JSON object by their paths: `a.b.0`."""
     if len(row) >= _MOST_FIELDS or level > 20:
         return
-    if isinstance(value, dict | list):
+    if isinstance(value, (dict, list)):
         items = (
             cast("Any", value).items()
             if isinstance(value, dict)

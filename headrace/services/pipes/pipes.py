@@ -10,7 +10,6 @@ Documented: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-pipes.ht
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import math
@@ -412,15 +411,16 @@ class PipeWorker:
     def _give_up(
         self, events: list[dict[str, Any]], settings: dict[str, Any], error: PipeFailed
     ) -> None:
-        arn = str((settings.get("DeadLetterConfig") or {}).get("Arn", ""))
-        log.warning("%s gives up %d records: %s", self._pipe.arn, len(events), error)
+        pipe, arn = self._pipe, str((settings.get("DeadLetterConfig") or {}).get("Arn", ""))
+        log.warning("%s gives up %d records: %s", pipe.arn, len(events), error)
         if not arn:
             return
-        batch = Batch(
-            arn=self._pipe.arn, source=self._pipe.source, target=arn, role_arn=self._pipe.role_arn
-        )
-        with contextlib.suppress(PipeFailed):
+        batch = Batch(arn=pipe.arn, source=pipe.source, target=arn, role_arn=pipe.role_arn)
+        try:
             deliver(batch, events, self._parts.control, self._parts.clock.now_ms())
+        except PipeFailed as failure:  # what nobody has is tried again
+            why = f"The dead-letter target {arn} did not take what is given up: {failure}"
+            raise PipeFailed(why, may_pass=True) from error
 
 
 def _position(kept: str) -> Position:

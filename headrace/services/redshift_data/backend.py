@@ -226,7 +226,7 @@ class RedshiftData:
             target.kind, target.name, account=call.account, region=call.region
         )
         database = request.get("ConnectedDatabase") or request.get("Database") or spec.database
-        return self.warehouses.open(spec, database, login, may_read=self.may_read)
+        return self.warehouses.open(spec, database, login, may_read=self.may_read)  # pyrefly: ignore[bad-argument-type]
 
     def may_read(self, role: str, action: str, resource: str) -> str:
         """Return why a COPY's role may not do the action, empty if it may. The role must also trust Redshift."""

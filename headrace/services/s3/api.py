@@ -1,6 +1,14 @@
-"""Builds S3 from its parts, and describes it to the gateway and the cloud.
+"""Builds S3 from its parts, describes it to the gateway and the cloud, and says what it accepts without acting on it.
 
 Finds the KMS key of a bucket, an object or a multipart upload.
+
+More differences from AWS: objects are plain files and not encrypted, so an ETag is the MD5 of the bytes even with KMS
+or customer-provided keys. ACLs are stored and returned, but never allow or refuse a request; policies refuse requests
+only with `--iam enforce`. Signatures of requests are checked only with `--auth`. A bucket's replication, logging,
+metrics, analytics, inventory and tiering configurations are stored but have no effect. Websites are served at
+`bucket.s3-website.localhost`. Browsers' forms are accepted without verifying their signatures. A key that cannot be a
+file's path, or whose path is a folder of another key (`a` beside `a/b`), is an object for every API client, but Spark,
+which reads the files, does not see it.
 """
 
 from __future__ import annotations
@@ -17,13 +25,13 @@ from headrace.core.arn import bucket_arn, s3_path_of
 from headrace.core.clock import Clock
 from headrace.core.config import Durability
 from headrace.core.ids import Ids
-from headrace.core.ports import Guard, PrincipalCheck, accept_principal
+from headrace.core.ports import FidelityLevel, Guard, PrincipalCheck, accept_principal
+from headrace.moto.without_effect import S3_ROWS
 from headrace.services.s3.actions import ACTIONS
 from headrace.services.s3.backend import S3
 from headrace.services.s3.encryption import Keys
 from headrace.services.s3.errors import translate
-from headrace.services.s3.fast_path import RawRequests
-from headrace.services.s3.fidelity import FIDELITY, FIDELITY_NOTES
+from headrace.services.s3.fast_path import Admit, RawRequests
 from headrace.services.s3.files import ObjectFiles
 from headrace.services.s3.history import Histories
 from headrace.services.s3.notification_rules import Targets
@@ -116,8 +124,8 @@ def build_s3(
     )
 
 
-def s3_api(s3: S3, *, strict: bool = False) -> ServiceApi:
-    """Return the service for the gateway."""
+def s3_api(s3: S3, *, strict: bool = False, admit: Admit | None = None) -> ServiceApi:
+    """Return the service for the gateway. `admit`: notes who signed a browser's form, in the form's fields."""
     strictness = Strictness.of("s3", ACTIONS, FIDELITY) if strict else None
     return ServiceApi(
         name="s3",
@@ -127,8 +135,109 @@ def s3_api(s3: S3, *, strict: bool = False) -> ServiceApi:
         profile=PROFILE,
         fidelity=FIDELITY,
         fidelity_notes=FIDELITY_NOTES,
-        raw=RawRequests(s3, ACTIONS, strictness).answer_raw,
+        raw=RawRequests(s3, ACTIONS, strictness, admit).answer_raw,
         may_be_quick=may_be_quick,
         policy_of=s3.policy_of,
         key_of=functools.partial(find_key, s3),
     )
+
+
+_GRANTS: dict[str, FidelityLevel] = {
+    "ACL": "stored",
+    "GrantFullControl": "stored",
+    "GrantRead": "stored",
+    "GrantReadACP": "stored",
+    "GrantWriteACP": "stored",
+}
+_WRITES: dict[str, FidelityLevel] = {
+    **_GRANTS,
+    "ServerSideEncryption": "stored",
+    "SSEKMSKeyId": "stored",
+    "SSEKMSEncryptionContext": "ignored",
+    "BucketKeyEnabled": "stored",
+    "ObjectLockEventHold": "ignored",
+    "ObjectLockEventHoldDurationDays": "ignored",
+    "ObjectLockEventHoldDurationYears": "ignored",
+}
+_ACLS: dict[str, FidelityLevel] = {
+    **_GRANTS,
+    "GrantWrite": "stored",
+    "AccessControlPolicy": "stored",
+}
+# The operations that have RequestPayer: headrace charges nobody.
+_PAYING = (
+    "AbortMultipartUpload",
+    "CompleteMultipartUpload",
+    "CopyObject",
+    "CreateMultipartUpload",
+    "DeleteObject",
+    "DeleteObjects",
+    "GetBucketAccelerateConfiguration",
+    "GetObject",
+    "GetObjectAcl",
+    "GetObjectAttributes",
+    "GetObjectLegalHold",
+    "GetObjectRetention",
+    "GetObjectTagging",
+    "HeadObject",
+    "ListMultipartUploads",
+    "ListObjectVersions",
+    "ListObjects",
+    "ListObjectsV2",
+    "ListParts",
+    "PutObject",
+    "PutObjectAcl",
+    "PutObjectLegalHold",
+    "PutObjectLockConfiguration",
+    "PutObjectRetention",
+    "PutObjectTagging",
+    "RestoreObject",
+    "UploadPart",
+    "UploadPartCopy",
+)
+# headrace cannot compute these checksums. CompleteMultipartUpload ignores them; UploadPart and PutObject refuse them.
+_XXHASH: dict[str, FidelityLevel] = {
+    "ChecksumXXHASH64": "ignored",
+    "ChecksumXXHASH3": "ignored",
+    "ChecksumXXHASH128": "ignored",
+}
+
+_OWN: dict[str, dict[str, FidelityLevel]] = {
+    "AbortMultipartUpload": {"IfMatchInitiatedTime": "ignored"},
+    "CompleteMultipartUpload": _XXHASH,
+    "CopyObject": {**_WRITES, "AnnotationDirective": "ignored"},
+    "CreateBucket": {**_GRANTS, "GrantWrite": "stored", "BucketNamespace": "ignored"},
+    "CreateMultipartUpload": _WRITES,
+    "DeleteObject": {"MFA": "ignored"},
+    "DeleteObjects": {"MFA": "ignored"},
+    "ListObjectVersions": {"OptionalObjectAttributes": "ignored"},
+    "ListObjects": {"OptionalObjectAttributes": "ignored"},
+    "ListObjectsV2": {"OptionalObjectAttributes": "ignored"},
+    "PutBucketAccelerateConfiguration": {"AccelerateConfiguration": "stored"},
+    "PutBucketAcl": _ACLS,
+    "PutBucketEncryption": {"ServerSideEncryptionConfiguration": "stored"},
+    "PutBucketAnalyticsConfiguration": {"AnalyticsConfiguration": "stored"},
+    "PutBucketIntelligentTieringConfiguration": {"IntelligentTieringConfiguration": "stored"},
+    "PutBucketInventoryConfiguration": {"InventoryConfiguration": "stored"},
+    "PutBucketMetricsConfiguration": {"MetricsConfiguration": "stored"},
+    "PutBucketLogging": {"BucketLoggingStatus": "stored"},
+    "PutBucketPolicy": {"ConfirmRemoveSelfBucketAccess": "ignored"},
+    "PutBucketReplication": {"ReplicationConfiguration": "stored", "Token": "ignored"},
+    "PutBucketRequestPayment": {"RequestPaymentConfiguration": "stored"},
+    "PutBucketVersioning": {"VersioningConfiguration.MFADelete": "stored", "MFA": "ignored"},
+    "PutObject": {**_WRITES, "WriteOffsetBytes": "ignored"},
+    "PutObjectAcl": _ACLS,
+    "PutObjectLockConfiguration": {"Token": "ignored"},
+    "PutPublicAccessBlock": {"PublicAccessBlockConfiguration": "stored"},
+    "RestoreObject": {"RestoreRequest.Tier": "ignored", "RestoreRequest.OutputLocation": "ignored"},
+}
+
+FIDELITY_NOTES = {f"{row.operation}.{row.member}": row.sentence for row in S3_ROWS}
+
+FIDELITY: dict[str, dict[str, FidelityLevel]] = {
+    name: {
+        **_OWN.get(name, {}),
+        **({"RequestPayer": "ignored"} if name in _PAYING else {}),
+    }
+    for name in sorted({*_OWN, *_PAYING})
+}

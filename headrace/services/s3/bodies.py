@@ -105,7 +105,7 @@ def unwrap(
 ) -> tuple[Body, dict[str, str]]:
     """Return the decoded body and the trailers. If `body` is a file, the decoded body is in the file `temporary`.
 
-    Raises AwsError IncompleteBody, MalformedTrailerError and, if `signatures` are given, SignatureDoesNotMatch.
+    Raises AwsError IncompleteBody, InvalidRequest, MalformedTrailerError; with `signatures`, SignatureDoesNotMatch.
     """
     if body.file is None:
         target = io.BytesIO()
@@ -118,14 +118,25 @@ def unwrap(
     announced = headers.get("x-amz-decoded-content-length", "")
     if announced and announced != str(bare.size_bytes):
         raise _incomplete()
-    for name in headers.get("x-amz-trailer", "").lower().split(","):
-        if name.strip() and name.strip() not in trailers:
-            raise AwsError(
-                "MalformedTrailerError",
-                "The request contained trailing data that was not well-formed or did not conform to our published"
-                " schema.",
-            )
+    _check_trailers(headers.get("x-amz-trailer", ""), trailers)
     return bare, trailers
+
+
+def _check_trailers(announced: str, trailers: Mapping[str, str]) -> None:
+    """Refuse other trailers than the announced checksums: as parameters, nobody has signed or been asked about them.
+
+    Both refusals are observed by others: github.com/versity/versitygw/issues/1161 and 1691.
+    """
+    names = {name.strip() for name in announced.lower().split(",")} - {""}
+    if not names <= set(checksums.CHECKSUM_HEADER.values()):
+        raise AwsError(
+            "InvalidRequest", "The value specified in the x-amz-trailer header is not supported"
+        )
+    if names != set(trailers):
+        raise AwsError(
+            "MalformedTrailerError",
+            "The request contained trailing data that was not well-formed or did not conform to our published schema.",
+        )
 
 
 def _copy(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
+from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse, Scope
 from headrace.aws.calls.operation import Action, Call, operation_name
 from headrace.aws.protocols import codec_moto
 from headrace.aws.protocols.owned_service import Strictness
+from headrace.aws.signatures.bucket_hosts import parse_website_host
 from headrace.core.arn import bucket_arn, is_account_id
 from headrace.moto.without_effect import say_in_header
 from headrace.services.s3 import (
@@ -40,7 +41,6 @@ from headrace.services.s3.routing import (
     check_key,
     parse_part_number,
     parse_target,
-    parse_website_host,
 )
 from headrace.services.s3.state import EmptyAnswer
 
@@ -164,15 +164,23 @@ _OWN_STATUS = {
 }
 _EXPECTED_OWNERS = ("x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner")
 HOST_ID = "headrace"
+# Notes who signed a request to a service, in `request.signer`; returns a wrong one's refusal.
+Admit = Callable[[HttpRequest, str], HttpResponse | None]
 
 
 class RawRequests:
     """Answers every request to S3. Thread-safe."""
 
     def __init__(
-        self, s3: S3, actions: Sequence[Action], strictness: Strictness | None = None
+        self,
+        s3: S3,
+        actions: Sequence[Action],
+        strictness: Strictness | None = None,
+        admit: Admit | None = None,
     ) -> None:
+        """`admit`: see `s3_api`."""
         self._s3 = s3
+        self._admit = admit
         self._strictness = strictness
         self._actions = {operation_name(action): action for action in actions}
 
@@ -201,6 +209,18 @@ class RawRequests:
         if "origin" in request.headers and request.method != "OPTIONS":
             response.headers += website.answer_headers(self._s3, request)
         return response
+
+    def _admit_form(
+        self, request: HttpRequest, scope: Scope, params: Mapping[str, object]
+    ) -> HttpResponse | None:
+        if self._admit is None or request.call is None:
+            return None
+        request.scope = scope
+        refusal = self._admit(request, "s3")
+        if refusal is None and request.signer is not None:
+            request.call.permit = request.signer.permit
+            ask(self._s3, request.call, "PutObject", params)
+        return refusal
 
     def _answer_website(self, request: HttpRequest, bucket: str) -> HttpResponse:
         def get(target: Target) -> HttpResponse:
@@ -235,7 +255,8 @@ class RawRequests:
         self._check_owners(target)
         if request.method == "POST" and post_form.is_upload(request, target):
             assert request.call is not None
-            return post_form.answer(self._s3, request, target, request.call.now_ms)
+            now_ms = request.call.now_ms
+            return post_form.answer(self._s3, request, target, now_ms, self._admit_form)
         if target.key and not any(name in query for name in _SUBRESOURCES):
             uploading = "uploadId" in query
             if request.method == "GET" and not uploading:

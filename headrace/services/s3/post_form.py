@@ -2,7 +2,8 @@
 
 Source: https://docs.aws.amazon.com/AmazonS3/latest/API/RESTObjectPOST.html (documented), and the recordings that
 the comment on the policies of forms names. Without `--auth` a signature must be present but is not verified, as for
-presigned URLs. With `--auth` forms are refused, because headrace cannot verify a signature in a body.
+presigned URLs; whom it names is asked for permission, and a session must be valid. With `--auth` forms are refused,
+because headrace cannot verify a signature in a body.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import binascii
 import contextlib
 import io
 import json
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +23,8 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 from headrace.aws.calls.errors import AwsError, build_malformed_xml
-from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse, Scope
+from headrace.aws.signatures.credential_scopes import SIGV4
 from headrace.services.s3 import encryption, lifecycle, limits
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
@@ -216,13 +218,19 @@ class _Form:
     body: Body
 
 
+# Takes a form's signer for the caller who writes the object of these parameters; returns or raises the refusal.
+AdmitForm = Callable[[HttpRequest, Scope, Mapping[str, object]], HttpResponse | None]
+
+
 def is_upload(request: HttpRequest, target: Target) -> bool:
     """Whether a POST is an upload with a form."""
     return bool(target.bucket) and not target.key and not request.query
 
 
-def answer(s3: S3, request: HttpRequest, target: Target, now_ms: int) -> HttpResponse:
-    """Store the file in a form. Raises AwsError, BucketNotFound."""
+def answer(
+    s3: S3, request: HttpRequest, target: Target, now_ms: int, admit: AdmitForm
+) -> HttpResponse:
+    """Store the file in a form, or return the refusal of its signer. Raises AwsError, BucketNotFound."""
     content_type = target.headers.get("content-type", "")
     if not content_type.startswith(_FORM):
         raise AwsError(
@@ -246,11 +254,26 @@ def answer(s3: S3, request: HttpRequest, target: Target, now_ms: int) -> HttpRes
             named = {**fields, "bucket": target.bucket, "key": key}
             sizes = check(fields["policy"], named | {"key": fields["key"]}, now_ms)
         check_size(form.body.size_bytes, sizes)
-        tags = _convert_tags(fields.get("tagging"))
-        stored = s3.write(
-            target.bucket, key, form.body, {**_build_params(fields), **tags}, event=CREATED_POST
-        )
+        params = _build_params(fields) | _convert_tags(fields.get("tagging"))
+        if "policy" in fields:
+            named = {"Bucket": target.bucket, "Key": key, **params}
+            if (refusal := admit(request, _scope_of(fields), named)) is not None:
+                return refusal
+        stored = s3.write(target.bucket, key, form.body, params, event=CREATED_POST)
     return _answer(s3, request, target, stored, fields)
+
+
+def _scope_of(fields: Mapping[str, str]) -> Scope:
+    """Return who signed a form, as it says, in either version's fields."""
+    key, date, region, *_ = (*fields.get("x-amz-credential", "").split("/"), "", "")
+    return Scope(
+        key or fields.get("awsaccesskeyid", ""),
+        region,
+        "s3",
+        date,
+        SIGV4,
+        fields.get("x-amz-security-token", ""),
+    )
 
 
 # --- reading --------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from urllib.parse import quote, unquote
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest
+from headrace.aws.signatures.bucket_hosts import parse_bucket_host
 from headrace.services.s3 import limits
 from headrace.services.s3.errors import invalid_argument, invalid_bucket_name, key_too_long
 
@@ -39,18 +40,6 @@ def check_key(*names: str) -> None:
             raise AwsError("InvalidURI", "Couldn't parse the specified URI.") from error
         if size > limits.KEY_BYTES:
             raise key_too_long(name)
-
-
-# Hosts that start with a bucket's name: bucket.s3.eu-west-1.amazonaws.com, bucket.localhost.
-_AWS_HOST = re.compile(r"(?:(.+)\.)?s3(?:[.-][a-z0-9]+)*\.amazonaws\.com(?:\.cn)?")
-_LOCAL_HOST = re.compile(r"(.+?)\.localhost(?:\..+)?")
-# The longest host name (RFC 1035). A longer one is ignored.
-_MOST_HOST_CHARACTERS = 255
-# The hosts of websites: bucket.s3-website-us-east-1.amazonaws.com, bucket.s3-website.localhost.
-_WEBSITE_HOST = re.compile(
-    r"(.+)\.s3-website(?:[.-][a-z0-9-]+)?\.(?:localhost(?:\..+)?|amazonaws\.com(?:\.cn)?)"
-)
-_LOCAL_ENDPOINT = re.compile(r"(?:(.+)\.)?s3(?:\.[a-z0-9-]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,32 +75,6 @@ def parse_target(request: HttpRequest) -> Target:
         if name.lower().startswith("x-amz-") and not name.startswith("X-Amz-")
     }
     return Target(bucket, key, query, {**headers, **request.headers})
-
-
-def parse_website_host(host: str) -> str:
-    """Return the bucket in a Host header of a website, or "" when the header is none."""
-    if "s3-website" not in host or len(host) > _MOST_HOST_CHARACTERS:
-        return ""
-    match = _WEBSITE_HOST.fullmatch(host.partition(":")[0].lower())
-    return "" if match is None else match[1]
-
-
-def parse_bucket_host(host: str) -> str:
-    """Return the bucket in a Host header, or "" when the header names none."""
-    if len(host) > _MOST_HOST_CHARACTERS:
-        return ""
-    name = host.partition(":")[0].lower()
-    website = parse_website_host(name)
-    if website:
-        return website
-    match = _AWS_HOST.fullmatch(name)
-    if match is not None:
-        return match[1] or ""
-    match = _LOCAL_HOST.fullmatch(name)
-    if match is None:
-        return ""
-    endpoint = _LOCAL_ENDPOINT.fullmatch(match[1])
-    return (endpoint[1] or "") if endpoint is not None else match[1]
 
 
 def parse_part_number(text: str) -> int:

@@ -86,7 +86,7 @@ class Uploads:
             raise no_such_upload(upload_id)
         return _upload(rows[0])
 
-    def list(self, bucket: str, prefix: str = "") -> list[Upload]:
+    def list(self, bucket: str, prefix: str = "") -> list[Upload]:  # pyrefly: ignore[not-a-type]
         """Return a bucket's uploads, sorted by key, then by id."""
         rows = self._database.query(
             "SELECT id, bucket, key, initiated_ms, params FROM s3_uploads"

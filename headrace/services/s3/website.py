@@ -32,6 +32,7 @@ from headrace.aws.shapes.s3 import (
     RoutingRule,
     WebsiteConfiguration,
 )
+from headrace.aws.signatures.bucket_hosts import parse_bucket_host
 from headrace.services.s3 import limits
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import (
@@ -40,7 +41,7 @@ from headrace.services.s3.errors import (
     no_such_bucket,
     not_allowed,
 )
-from headrace.services.s3.routing import Target, parse_bucket_host, parse_target
+from headrace.services.s3.routing import Target, parse_target
 
 CORS_NAME = "BucketCors"
 _METHODS = ("GET", "PUT", "POST", "DELETE", "HEAD")

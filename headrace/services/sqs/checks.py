@@ -23,7 +23,8 @@ _LONGEST_WAIT_S = 20
 # Documented: API_SendMessage, MessageGroupId and MessageDeduplicationId.
 _MARK = re.compile(r"[A-Za-z0-9!-/:-@\[-`{-~]{1,128}")
 # Documented: API_SendMessage, MessageBody.
-_NOT_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# The characters that are left out, since Python compiles a set of all others in 4 ms.
+_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _MARKS = ("MessageGroupId", "MessageDeduplicationId")
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from headrace.core.arn import is_account_id, partition_of
 from headrace.moto.current_cloud import CURRENT, use_clock
-from headrace.moto.in_process import LAST_RECEIVE
+from headrace.moto.long_polls import LAST_RECEIVE
 from headrace.moto.other_accounts import patch_queues
 from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.permissions.policies.document import as_list

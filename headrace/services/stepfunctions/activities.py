@@ -17,7 +17,7 @@ from typing import Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.in_process import LAST_RECEIVE
+from headrace.moto.long_polls import LAST_RECEIVE
 
 
 def patch(response: Any, backend: Any) -> None:

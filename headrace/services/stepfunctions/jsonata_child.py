@@ -237,7 +237,7 @@ _BRANCHES = (
 
 def _roots(node: Any) -> Iterator[str]:
     """Return each name at the start of a path, and `$states.` with the name that follows."""
-    if isinstance(node, list | tuple):
+    if isinstance(node, (list, tuple)):
         for child in cast("list[Any]", node):
             yield from _roots(child)
         return

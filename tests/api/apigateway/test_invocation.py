@@ -103,7 +103,8 @@ class Lab:
         self.rest.put_integration(**place, integrationHttpMethod="POST", **integration)
         if integration["type"] != "AWS_PROXY":
             for status, members in responses.items():
-                self.rest.put_method_response(**place, statusCode=status)
+                shown = dict.fromkeys(members.get("responseParameters", {}), False)
+                self.rest.put_method_response(**place, statusCode=status, responseParameters=shown)
                 self.rest.put_integration_response(**place, statusCode=status, **members)
 
     def deploy(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.services.emr.actions import ACTIONS
-from headrace.services.emr.fidelity import FIDELITY
+from headrace.services.emr.api import FIDELITY
 from tests.support.cloud import InProcessCloud
 from tests.support.emr import cluster_request
 from tests.support.read_back import Case, Read, check, never_given, not_read_back, overlooked

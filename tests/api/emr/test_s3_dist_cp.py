@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.node_programs import copy_files, parse_copy
 from tests.api.emr.conftest import Lab
 

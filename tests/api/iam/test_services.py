@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from urllib3.filepost import encode_multipart_formdata
 
 from headrace.adapters.job_credentials import RoleCredentials
 from headrace.aws.calls.http import HttpRequest
@@ -373,3 +374,25 @@ def test_a_call_in_cbor_needs_the_permission_too(cloud: InProcessCloud):
     ]
     denied = [b"AccessDenied" in body for body in bodies if isinstance(body, bytes)]
     assert denied == [False, True]
+
+
+def test_a_browsers_form_is_of_whom_its_fields_name(cloud: InProcessCloud):
+    cloud.client("s3").create_bucket(Bucket="forms")
+    make_role(cloud, "putter", allow("s3:PutObject", "arn:aws:s3:::forms/in/*"))
+    presigned = as_role(cloud, "putter", "s3").generate_presigned_post
+
+    def post(key: str, **changed: str) -> tuple[int, bytes]:
+        conditions = [["starts-with", "$tagging", ""]]
+        tagging = {"tagging": changed.pop("tagging")} if "tagging" in changed else {}
+        made = presigned("forms", key, Fields=tagging, Conditions=conditions)
+        fields = {**made["fields"], **changed, "file": ("f", b"x")}
+        body, kind = encode_multipart_formdata(fields)
+        headers = {"content-type": kind, "host": "localhost:4566"}
+        answer = cloud.handle(HttpRequest("POST", "/forms", "", headers, body))
+        return answer.status, bytes(answer.body)  # type: ignore[arg-type]
+
+    assert post("in/a")[0] == 204
+    assert post("out/a")[0] == 403
+    tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>"
+    status, body = post("in/b", tagging=tags)
+    assert (status, b"s3:PutObjectTagging" in body) == (403, True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.services.lambda_.actions import ACTIONS
-from headrace.services.lambda_.fidelity import FIDELITY
+from headrace.services.lambda_.api import FIDELITY
 from tests.api.lambda_.read_back_cases import (
     CASES,
     FUNCTION,

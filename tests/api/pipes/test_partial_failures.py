@@ -120,3 +120,27 @@ def test_a_stream_goes_on_behind_what_is_given_up(cloud: InProcessCloud):
     )  # fmt: skip
     given_up = [json.loads(one) for one in bodies(cloud, dead)]
     assert [base64.b64decode(one["data"]) for one in given_up] == [b"bad"]
+
+
+def test_what_is_given_up_waits_until_its_queue_is_there(
+    cloud: InProcessCloud, caplog: pytest.LogCaptureFixture
+):
+    dead_arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:late"
+    kinesis: Any = cloud.client("kinesis")
+    kinesis.create_stream(StreamName="w", ShardCount=1)
+    for data in (b"bad", b"good"):
+        kinesis.put_record(StreamName="w", Data=data, PartitionKey="a")
+    parameters = {
+        "StartingPosition": "TRIM_HORIZON",
+        "MaximumRetryAttempts": 0,
+        "DeadLetterConfig": {"Arn": dead_arn},
+    }
+    cloud.client("pipes").create_pipe(
+        Name="w", RoleArn=ROLE, Target=FUNCTION, Source=f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/w",
+        SourceParameters={"KinesisStreamParameters": parameters},
+    )  # fmt: skip
+    sentence = f"The dead-letter target {dead_arn} did not take what is given up"
+    wait_until(lambda: sentence in caplog.text, within_s=60, what="the sentence")
+    dead, _ = make_queue(cloud, "late")
+    given_up = [json.loads(one) for one in bodies(cloud, dead)]
+    assert [base64.b64decode(one["data"]) for one in given_up] == [b"bad"]

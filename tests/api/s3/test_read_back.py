@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.services.s3.actions import ACTIONS
-from headrace.services.s3.fidelity import FIDELITY
+from headrace.services.s3.api import FIDELITY
 from tests.api.s3.read_back_cases import (
     CASES,
     SENT,

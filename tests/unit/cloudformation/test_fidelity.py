@@ -8,7 +8,7 @@ import pytest
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import operation_model, operation_name, service_model
-from headrace.moto.dropped_members import dropped_members
+from headrace.moto.without_effect import dropped_members
 from headrace.services.cloudformation.actions import ACTIONS
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.fidelity import FIDELITY, fidelity_of

@@ -10,7 +10,7 @@ import botocore.session
 import pytest
 
 from headrace.services.emr import actions
-from headrace.services.emr.fidelity import FIDELITY
+from headrace.services.emr.api import FIDELITY
 
 MODEL: Any = botocore.session.get_session().get_service_model("emr")
 OPERATIONS = [action.__headrace_operation__ for action in actions.ACTIONS]

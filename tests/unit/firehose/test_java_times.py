@@ -43,10 +43,15 @@ def test_patterns(pattern: str, expected: str):
         ((2026, 1, 4), "2026 02 2"),
         ((2024, 12, 31), "2025 01 5"),
         ((2027, 1, 1), "2027 01 1"),
+        ((1, 1, 1), "0001 01 1"),  # its Sunday is before the first day of all
     ],
 )
 def test_a_week_belongs_to_the_year_of_its_saturday(day: tuple[int, int, int], expected: str):
     assert format_java_time("YYYY ww W", datetime(*day, 12, tzinfo=UTC)) == expected
+
+
+def test_the_last_week_of_all_belongs_to_the_year_after():
+    assert format_java_time("ww W", datetime(9999, 12, 31, tzinfo=UTC)) == "01 5"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any, cast
 import headrace.services.lambda_ as package
 from headrace.aws.calls.operation import operation_model, operation_name
 from headrace.services.lambda_.actions import ACTIONS
-from headrace.services.lambda_.fidelity import FIDELITY
+from headrace.services.lambda_.api import FIDELITY
 
 BUILT = sorted(map(operation_name, ACTIONS))
 SOURCE = "".join(

@@ -14,15 +14,15 @@ from headrace.aws.calls.http import HttpRequest
 from headrace.moto import without_effect
 from headrace.services.cloudcontrol.api import FIDELITY as CLOUDCONTROL
 from headrace.services.cloudformation.fidelity import FIDELITY as CLOUDFORMATION
-from headrace.services.emr.fidelity import FIDELITY as EMR
+from headrace.services.emr.api import FIDELITY as EMR
 from headrace.services.emr_serverless.api import FIDELITY as EMR_SERVERLESS
 from headrace.services.firehose.fidelity import FIDELITY as FIREHOSE
 from headrace.services.iam.answers import moto_tables
 from headrace.services.kinesis.api import FIDELITY as KINESIS
-from headrace.services.lambda_.fidelity import FIDELITY as LAMBDA
+from headrace.services.lambda_.api import FIDELITY as LAMBDA
 from headrace.services.redshift_data.api import FIDELITY as REDSHIFT_DATA
 from headrace.services.redshift_serverless.api import FIDELITY as REDSHIFT_SERVERLESS
-from headrace.services.s3.fidelity import FIDELITY as S3
+from headrace.services.s3.api import FIDELITY as S3
 from headrace.services.tagging.api import FIDELITY as TAGGING
 from tests.support.cloud import InProcessCloud
 

@@ -44,7 +44,54 @@ TABLE = arn("dynamodb", "table/t")
 GROUP = arn("logs", "log-group:/aws/lambda/f:log-stream:")
 
 
+API = f"arn:aws:apigateway:{REGION}::"
+
+
 CASES = [
+    of(
+        "apigateway:PutIntegration",
+        {"restApiId": "a", "resourceId": "r", "httpMethod": "GET", "credentials": ROLE},
+        ("apigateway:PUT", f"{API}/restapis/a/resources/r/methods/GET/integration"),
+        ("iam:PassRole", ROLE),
+    ),
+    of(
+        "apigateway:CreateRestApi",
+        {"name": "a", "policy": "{}", "tags": {"Team": "x"}},
+        ("apigateway:POST", f"{API}/restapis"),
+        ("apigateway:UpdateRestApiPolicy", f"{API}/restapis"),
+        ("apigateway:PUT", f"{API}/tags/arn%3Aaws%3Aapigateway%3A{REGION}%3A%3A%2Frestapis%2F*"),
+    ),
+    of(
+        "apigateway:CreateRestApi",
+        {"name": "a", "tags": {"aws:cloudformation:stack-name": "x"}},
+        ("apigateway:POST", f"{API}/restapis"),
+    ),
+    of(
+        "apigateway:UpdateRestApi",
+        {"restApiId": "a", "patchOperations": [{"op": "replace", "path": "/policy", "value": ""}]},
+        ("apigateway:PATCH", f"{API}/restapis/a"),
+        ("apigateway:UpdateRestApiPolicy", f"{API}/restapis/a"),
+    ),
+    of(
+        "apigateway:TagResource",
+        {"resourceArn": f"{API}/restapis/a", "tags": {"Team": "x"}},
+        ("apigateway:PUT", f"{API}/tags/arn%3Aaws%3Aapigateway%3A{REGION}%3A%3A%2Frestapis%2Fa"),
+    ),
+    of("apigatewayv2:GetRoutes", {"ApiId": "a"}, ("apigateway:GET", f"{API}/apis/a/routes")),
+    of(
+        "cognito-idp:AdminCreateUser",
+        {"UserPoolId": "p"},
+        ("cognito-idp:AdminCreateUser", arn("cognito-idp", "userpool/p")),
+    ),
+    of("cognito-idp:SignUp", {"ClientId": "c"}),
+    of("ecs:DescribeTasks", {"tasks": ["t"]}, ("ecs:DescribeTasks", arn("ecs", "task/default/t"))),
+    of(
+        "ec2:StartInstances",
+        {"InstanceIds": ["i-1", "i-2"]},
+        ("ec2:StartInstances", arn("ec2", "instance/i-1")),
+        ("ec2:StartInstances", arn("ec2", "instance/i-2")),
+    ),
+    of("iot-data:Publish", {"topic": "a/b"}, ("iot:Publish", arn("iot", "topic/a/b"))),
     of("kinesis:PutRecords", {"StreamName": "flights"}, ("kinesis:PutRecords", STREAM)),
     of(
         "kinesis:PutRecords",
@@ -397,5 +444,5 @@ CASES = [
         ("sts:AssumeRole", ROLE),
         ("sts:TagSession", ROLE),
     ),
-    of("organizations:ListRoots", {}),
+    of("guardduty:ListDetectors", {}),
 ]

@@ -9,7 +9,7 @@ from typing import Any, cast
 import headrace.services.s3 as package
 from headrace.aws.calls.operation import operation_model, operation_name
 from headrace.services.s3.actions import ACTIONS
-from headrace.services.s3.fidelity import FIDELITY
+from headrace.services.s3.api import FIDELITY
 
 BUILT = sorted(map(operation_name, ACTIONS))
 SOURCE = "".join(

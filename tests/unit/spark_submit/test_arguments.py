@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.access import CLASSES
 from headrace.spark_submit.arguments import deploy_mode, local_submission, parse_submission
 from headrace.spark_submit.commands import spark_arguments
 from headrace.spark_submit.configuration import properties_file, spark_properties
 from headrace.spark_submit.emr_releases import traits_of
-from headrace.spark_submit.errors import JobRefused
 
 
 def local(uri: str) -> str:

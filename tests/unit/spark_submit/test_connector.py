@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import headrace
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.arguments import Submission
 from headrace.spark_submit.emr_releases import releases
 from headrace.spark_submit.environments import CACHE_VARIABLE, Environment, find_cached
-from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.making import (
     is_made,
     make_packages,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.arguments import (
     expanded_by_yarn,
     file_items,
@@ -15,7 +16,6 @@ from headrace.spark_submit.arguments import (
     with_file_options,
 )
 from headrace.spark_submit.commands import driver_environment, place_files
-from headrace.spark_submit.errors import JobRefused
 
 
 def path_of(work: Path, *options: str, environment: dict[str, str] | None = None) -> list[str]:

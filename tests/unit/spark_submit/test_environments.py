@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark_submit import environments
+from headrace.spark_submit import JobRefused, environments
 from headrace.spark_submit.environments import (
     CACHE_VARIABLE,
     REUSE_VARIABLE,
@@ -26,7 +26,6 @@ from headrace.spark_submit.environments import (
     python_for,
     remove,
 )
-from headrace.spark_submit.errors import JobRefused
 from tests.support.server import wait_until
 from tests.support.spark_environments import HERE, make_donor, make_python
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.arguments import parse_submission
 from headrace.spark_submit.commands import NOTE, check_catalog
-from headrace.spark_submit.errors import JobRefused
 
 FACTORY = "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory"
 HIVE_SITE = {"hive.metastore.client.factory.class": FACTORY}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace.core.clock import SystemClock
-from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.history import HistoryOnDemand, HistoryServer, link_event_logs
 from tests.support.history_home import make_event_log, make_history_home
 from tests.support.server import wait_until

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit import JobRefused
 from headrace.spark_submit.node_programs import (
     NodeSpec,
     parse_copy,

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark_submit import job_environment
+from headrace.spark_submit import JobRefused, job_environment
 from headrace.spark_submit.configuration import in_ascii, properties_file, ui_logging
-from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job_environment import require_utf8, utf8_environment
 
 FOLDER = Path("/Jöb 作业 😀")

@@ -210,7 +210,7 @@ def _claims_as_text(claims: Mapping[str, Any]) -> dict[str, str]:
         name: f"[{' '.join(map(str, cast('list[Any]', value)))}]"
         if isinstance(value, list)
         else json.dumps(value)
-        if isinstance(value, bool | dict)
+        if isinstance(value, (bool, dict))
         else str(value)
         for name, value in claims.items()
     }

@@ -14,7 +14,9 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from collections.abc import Mapping
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol, cast
@@ -44,6 +46,20 @@ _OF_THE_CONNECTION = frozenset(
 )
 
 
+class CallLog:
+    """What is told of the call of an endpoint: nothing, unless a method is tested."""
+
+    def add_request(self, uri: str, headers: Mapping[str, str], body: bytes) -> None:
+        """Tell that the endpoint is called."""
+
+    def add_answer(self, headers: Sequence[tuple[str, str]], body: bytes) -> None:
+        """Tell what the endpoint answered."""
+
+
+NO_LOG = CallLog()
+INVALID_ADDRESS = "Invalid endpoint address"
+
+
 def forward(
     method: str,
     uri: str,
@@ -52,6 +68,7 @@ def forward(
     query: Mapping[str, str],
     headers: Mapping[str, str],
     body: bytes,
+    told: CallLog = NO_LOG,
 ) -> tuple[int, list[tuple[str, str]], bytes]:
     """Return the endpoint's status, headers and body. Raises Refused when it does not answer."""
     for name, value in path.items():
@@ -62,16 +79,36 @@ def forward(
     kept = {
         name: value for name, value in headers.items() if name.lower() not in _OF_THE_CONNECTION
     }
+    told.add_request(uri, kept, body)
     try:
         status, answered, answer = exchange(method, uri, body, kept, within_s=WITHIN_S)
     except TimeoutError as error:
         raise Refused(504, "Endpoint request timed out", "IntegrationTimeoutException") from error
     except (AwsError, OSError, ValueError) as error:
-        raise Refused(502, "Internal server error", "InternalServerErrorException") from error
-    return (
-        status,
-        [header for header in answered if header[0].lower() not in _OF_THE_CONNECTION],
-        answer,
+        raise _unreachable(error) from error
+    shown = [header for header in answered if header[0].lower() not in _OF_THE_CONNECTION]
+    told.add_answer(shown, answer)
+    return status, shown, answer
+
+
+def _unreachable(error: Exception) -> Refused:
+    """Return the refusal for an endpoint without an address, or one that does not answer.
+
+    Recorded of TestInvokeMethod in 2025; the second sentence is observed by users of REST APIs.
+    """
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, OSError) and not isinstance(reason, socket.gaierror | ssl.SSLError):
+        return Refused(
+            504,
+            "Network error communicating with endpoint",
+            "InternalServerErrorException",
+            response_type="INTEGRATION_FAILURE",
+        )
+    return Refused(
+        500,
+        "Internal server error",
+        "InternalServerErrorException",
+        cause=INVALID_ADDRESS,
     )
 
 
@@ -86,6 +123,7 @@ class Refused(Exception):
         kind: the error's type, as its header has it.
         response_type: the type of the gateway response; "" for the one of the kind.
         details: what is wrong with a body.
+        cause: what is wrong with the configuration, as logs tell it.
     """
 
     def __init__(
@@ -96,10 +134,12 @@ class Refused(Exception):
         *,
         response_type: str = "",
         details: str = "",
+        cause: str = "",
     ) -> None:
         super().__init__(message)
         self.status, self.message, self.kind = status, message, kind
         self.response_type, self.details = response_type or _RESPONSE_TYPES.get(kind, ""), details
+        self.cause = cause
 
 
 # Documented: apigateway/latest/developerguide/supported-gateway-response-types.html.

@@ -347,6 +347,21 @@ def text_at(value: Any, path: str, budget: Budget | None = None) -> str | None:
     )
 
 
+# Names without quotes are taken: the Serverless Framework writes `{statusCode:200}` (observed by others).
+_STATUS_CODE = re.compile(r"""\s*\{\s*['"]?statusCode['"]?\s*:\s*['"]?(\d{3})""")
+
+
+def read_mock_status(body: str) -> str:
+    """Return the status that a mock's request asks for; empty without one."""
+    try:
+        asked = parse_json(body)
+    except ValueError:
+        written = _STATUS_CODE.match(body)
+        return "" if written is None else written[1]
+    status = text_at(asked, "statusCode") if isinstance(asked, dict) else None
+    return status if status and status.isascii() and status.isdecimal() else ""
+
+
 def parse_body(text: str) -> Any:
     """Return a body's JSON: an empty object for an empty body, the text itself when it is not JSON."""
     if not text:

@@ -8,16 +8,14 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from headrace.aws.calls.http import HttpResponse
 from headrace.core.arn import make_arn
 from headrace.core.ports import FunctionNotFound, FunctionThrottled
-from headrace.core.values import parse_json
 from headrace.services.apigateway.invocation import integrations, mappings, service_calls
 from headrace.services.apigateway.invocation.apis import (
     UNSIGNED,
@@ -60,18 +58,9 @@ log = logging.getLogger(__name__)
 
 SESSION = "BackplaneAssumeRoleSession"
 
-# Names without quotes are taken: the Serverless Framework writes `{statusCode:200}` (observed by others).
-_STATUS_CODE = re.compile(r"""\s*\{\s*['"]?statusCode['"]?\s*:\s*['"]?(\d{3})""")
 
-
-def _read_mock_status(body: str) -> str:
-    """Return the status that a mock's request asks for; empty without one."""
-    try:
-        asked = parse_json(body)
-    except ValueError:
-        written = _STATUS_CODE.match(body)
-        return "" if written is None else written[1]
-    return str(text_at(asked, "statusCode")) if isinstance(asked, dict) else ""
+def _misconfigured(cause: str, status: int = 500) -> Refused:
+    return Refused(status, "Internal server error", "InternalServerErrorException", cause=cause)
 
 
 class RestRequest:
@@ -87,6 +76,8 @@ class RestRequest:
         self._full_path, self._domain = path, visit.domain
         self._request_id, self.now_ms = visit.request_id, visit.now_ms
         self._caller = visit.caller
+        self._told = integrations.NO_LOG
+        self._failure = ""  # why the method failed, as a test of it tells
         # What is known of the request when it is refused.
         self._seen = RequestValues(
             path={},
@@ -105,12 +96,17 @@ class RestRequest:
 
     def answer(self) -> HttpResponse:
         """Answer the request; never raises."""
+        return self._answer_by(self._answer)
+
+    def _answer_by(self, serve: Callable[[], HttpResponse]) -> HttpResponse:
         try:
-            return self._answer()
+            return serve()
         except Refused as refused:
+            self._failure = refused.cause or str(refused.message)
             return mappings.gateway_response(self.api.responses, refused, self._seen)
         except TemplateError as error:
             log.warning("API %s: a mapping template cannot be filled: %s", self.api.id, error)
+            self._failure = f"Unable to transform request: {error}"
             return refusal(500, "Internal server error", "InternalServerErrorException")
         except FunctionThrottled:
             return refusal(429, "Too Many Requests", "TooManyRequestsException")
@@ -145,6 +141,17 @@ class RestRequest:
         method = methods.get(request.method) or methods.get("ANY")
         if method is None:
             raise missing
+        return self._serve(stage, (resource_id, resource_path), parameters, method)
+
+    def _serve(
+        self,
+        stage: Mapping[str, Any],
+        resource: tuple[str, str],
+        parameters: dict[str, str],
+        method: dict[str, Any],
+    ) -> HttpResponse:
+        """Answer by the method of a resource, of which the id and the path are given."""
+        resource_id, resource_path = resource
         is_signed = method["authorizationType"] == "AWS_IAM"
         context = self._context(stage, resource_id, resource_path, is_signed=is_signed)
         event = self._event(stage, resource_path, parameters, context)
@@ -157,7 +164,7 @@ class RestRequest:
         )
         if authorized := self._authorize(method, event):
             context["authorizer"] = event["requestContext"]["authorizer"] = authorized
-        check_request(method, api.models, self._seen)
+        check_request(method, self.api.models, self._seen)
         integration: Mapping[str, Any] | None = method.get("integration")
         if integration is None:
             raise Refused(500, "No integration defined for method", "InternalServerErrorException")
@@ -326,7 +333,7 @@ class RestRequest:
         )
         if function is None or not may:
             log.warning("API %s may not invoke %s for %s", api.id, function or uri, source)
-            raise Refused(500, "Internal server error", "InternalServerErrorException")
+            raise _misconfigured("Invalid permissions on Lambda function")
         return function
 
     def _proxy(self, integration: Mapping[str, Any], event: dict[str, Any]) -> HttpResponse:
@@ -341,10 +348,13 @@ class RestRequest:
             )
         variables = members(event["stageVariables"])
         function = self._function(mappings.with_variables(str(integration["uri"]), variables))
+        body = json.dumps(event).encode()
+        self._told.add_request(self._invocation(function), {}, body)
         try:
-            result = self._functions.invoke(function, json.dumps(event).encode())
+            result = self._functions.invoke(function, body)
         except FunctionNotFound as error:
-            raise Refused(500, "Internal server error", "InternalServerErrorException") from error
+            raise _misconfigured("Invalid permissions on Lambda function") from error
+        self._told.add_answer([], result.payload)
         # Documented: a Base64 body becomes bytes if the first type that the client accepts is a binary one
         # (docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-payload-encodings-workflow.html).
         decodes = self._is_binary("accept")
@@ -354,7 +364,7 @@ class RestRequest:
             else parse_proxy_result(result.payload, needs_status=True, decodes=decodes)
         )
         if answer_of_proxy is None:
-            raise Refused(502, "Internal server error", "InternalServerErrorException")
+            raise _misconfigured("Malformed Lambda proxy response", status=502)
         return answer_of_proxy
 
     def _integrate(
@@ -368,9 +378,9 @@ class RestRequest:
         if body is None:
             raise Refused(415, "Unsupported Media Type", "UnsupportedMediaTypeException")
         if kind == "MOCK":
-            status = _read_mock_status(body)
+            status = mappings.read_mock_status(body)
             if not status:
-                raise Refused(500, "Internal server error", "InternalServerErrorException")
+                raise _misconfigured("Unable to parse statusCode. It should be an integer.")
             answered, outcome = IntegrationAnswer(int(status), {}, b""), status
         elif kind == "AWS":
             answered, outcome = self._call(
@@ -392,7 +402,10 @@ class RestRequest:
             integration, answered, outcome, seen, overrides, self._names_binary
         )
         if response is None:
-            raise Refused(500, "Internal server error", "InternalServerErrorException")
+            raise _misconfigured(
+                "No match for output mapping and no default endpoint response mapping configured."
+                f" Endpoint Response Status Code: {answered.status}"
+            )
         return answer(*response)
 
     def _pass_on(self, integration: Mapping[str, Any], seen: RequestValues) -> HttpResponse:
@@ -420,7 +433,12 @@ class RestRequest:
             query={**query, **parameters["querystring"]},
             headers={"content-type": kind, **headers, **parameters["header"]},
             body=body,
+            told=self._told,
         )
+
+    def _invocation(self, function: str) -> str:
+        path = f"/2015-03-31/functions/{function}/invocations"
+        return f"https://lambda.{self.api.region}.amazonaws.com{path}"
 
     def _call(
         self, integration: Mapping[str, Any], seen: RequestValues, overrides: Overrides, body: bytes
@@ -435,12 +453,12 @@ class RestRequest:
             if parameters["header"].get("x-amz-invocation-type") == "Event":
                 self._functions.invoke_later(function, body)
                 return IntegrationAnswer(202, {}, b""), "202"
+            self._told.add_request(self._invocation(function), {}, body)
             try:
                 result = self._functions.invoke(function, body or b"{}")
             except FunctionNotFound as error:
-                raise Refused(
-                    500, "Internal server error", "InternalServerErrorException"
-                ) from error
+                raise _misconfigured("Invalid permissions on Lambda function") from error
+            self._told.add_answer([], result.payload)
             failed = text_at(
                 mappings.parse_body(result.payload.decode(errors="replace")), "errorMessage"
             )
@@ -448,7 +466,7 @@ class RestRequest:
             return IntegrationAnswer(200, {}, result.payload), outcome
         target = service_calls.parse_uri(uri)
         if target is None:
-            raise Refused(500, "Internal server error", "InternalServerErrorException")
+            raise _misconfigured(integrations.INVALID_ADDRESS)
         region, service, action, rest = target
         headers = {
             "content-type": seen.header.get("content-type", "application/json"),
@@ -469,5 +487,10 @@ class RestRequest:
         acting = integrations.acting_as(
             self._guard, integration.get("credentials"), SESSION, source
         )
+        address = (
+            f"https://{service}.{region}.amazonaws.com/{'' if action == 'action' else sent.target}"
+        )
+        self._told.add_request(address, headers, body)
         answered = service_calls.call(self._control, sent, account=self.api.account, acting=acting)
+        self._told.add_answer([*answered.headers.items()], answered.body)
         return answered, str(answered.status)

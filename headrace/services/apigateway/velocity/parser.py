@@ -141,7 +141,7 @@ class ExpressionReader(ABC):
             return self._unary()
         self._deeper()
         left = self._expression(level + 1)
-        while (operator := self._operator(level)) is not None:
+        while (operator := self._operator(level)) is not None:  # pyrefly: ignore[non-convergent-recursion]
             left = (operator, left, self._expression(level + 1))
         self._depth -= 1
         return left

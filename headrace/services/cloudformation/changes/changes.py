@@ -145,7 +145,7 @@ class ResourceChanges:
             self._missing_export = ""
             properties = _evaluate_resource(name, definition, self._scope)
             size.add(properties)
-            if self._missing_export and not self.warning:
+            if self._missing_export and not self.warning:  # pyrefly: ignore[redundant-condition]
                 self.warning = _INCOMPLETE.format(name, f"No export named {self._missing_export}")
             if not self.warning and _joins_unknown(definition.get("Properties"), self._scope):
                 self.warning = _INCOMPLETE.format(

@@ -121,7 +121,7 @@ def _physical_id(
         except _CallNotNoted:
             there = kind.made and kind.made(_repeat_names(context, begun), properties)
             if there:
-                return there
+                return there  # pyrefly: ignore[bad-return]
     # If no answer contains the id, it is the name; or nothing reads it, as for a policy inside a role.
     return kind.name_of(properties) or next(iter(begun.names), "") or context.generate_name(64)
 

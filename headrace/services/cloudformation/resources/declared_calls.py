@@ -15,8 +15,7 @@ from typing import Any, cast
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import service_model
 from headrace.core.values import iso_of
-from headrace.moto.dropped_members import dropped_members
-from headrace.moto.without_effect import rows_of
+from headrace.moto.without_effect import dropped_members, rows_of
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import value_at
 from headrace.services.cloudformation.resources.declaration import (

@@ -224,7 +224,7 @@ _NO_STRING = (
 
 def output_text(value: Any) -> str:
     """Return an output's value, now that it is known, as text. Raises TemplateError."""
-    if isinstance(value, list | dict):  # such as an attribute that is a list
+    if isinstance(value, (list, dict)):  # such as an attribute that is a list
         raise TemplateError(f"{_NO_STRING}.")
     return scalar(value)
 
@@ -337,7 +337,7 @@ def equals(arguments: list[Any], context: TemplateContext) -> bool:
 
 def _loosely(value: Any) -> Any:
     # CloudFormation compares strings: 1 equals "1", true equals "true".
-    return cast("Any", value) if isinstance(value, dict | list) else scalar(value)
+    return cast("Any", value) if isinstance(value, (dict, list)) else scalar(value)
 
 
 def negate(arguments: list[Any], context: TemplateContext) -> bool:
@@ -374,7 +374,7 @@ def encode_base64(text: Any, context: TemplateContext) -> Any:
     """Fn::Base64."""
     if is_unknown(text):
         return UNKNOWN
-    if isinstance(text, dict | list):
+    if isinstance(text, (dict, list)):
         raise string_typed("Fn::Base64")
     data = scalar(text).encode("utf-8", "surrogatepass")
     context.allowance.take(len(data) * 4 // 3)
@@ -383,7 +383,7 @@ def encode_base64(text: Any, context: TemplateContext) -> Any:
 
 def get_azs(region: Any, context: TemplateContext) -> list[str]:
     """Fn::GetAZs."""
-    if isinstance(region, dict | list):
+    if isinstance(region, (dict, list)):
         raise string_typed("Fn::GetAZs")
     region = region or context.names["AWS::Region"]
     # The zones of another region are not known to the account's region: AWS returns none (measured by others, 2026).

@@ -83,7 +83,7 @@ def _attributes(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Yield each Fn::GetAtt in a value with its path."""
     if isinstance(value, dict):
         for key, item in cast("dict[str, Any]", value).items():
-            if key == "Fn::GetAtt" and isinstance(item, str | list):
+            if key == "Fn::GetAtt" and isinstance(item, (str, list)):
                 yield f"{path}/{key}", cast("Any", item)
             else:
                 yield from _attributes(f"{path}/{key}", item)

@@ -299,7 +299,7 @@ def scalar(item: Any) -> str:
     """Return a value as text, as it appears inside another text. Raises TemplateError."""
     if isinstance(item, bool):
         return "true" if item else "false"
-    if isinstance(item, dict | list):
+    if isinstance(item, (dict, list)):
         raise TemplateError("Template error: every Fn::Join value must be a string")
     # Assumed: inside a text, AWS::NoValue becomes an empty text.
     return "" if item is NO_VALUE else str(item)

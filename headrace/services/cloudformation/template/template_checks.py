@@ -180,7 +180,7 @@ def _check_mappings(template: Template) -> None:
                         " characters."
                     )
                 plain = [value] if not isinstance(value, list) else cast("list[Any]", value)
-                if any(isinstance(item, dict | list) for item in plain):
+                if any(isinstance(item, (dict, list)) for item in plain):
                     raise TemplateError(
                         "Template format error: Every Mappings attribute must be a String or a List."
                     )
@@ -275,7 +275,7 @@ def _check_outputs(template: Template) -> None:
             raise TemplateError(
                 "Template format error: Every Outputs member must contain a Value object"
             )
-        if isinstance(as_mapping(output).get("Description"), dict | list):
+        if isinstance(as_mapping(output).get("Description"), (dict, list)):
             # The sentence's form is assumed.
             raise TemplateError("Template format error: Description must be a string.")
         if "Export" in as_mapping(output):

@@ -284,7 +284,7 @@ def check_managed(policy: shapes.ManagedScalingPolicy, *, fleets: bool) -> None:
             "MinimumCapacityUnits must be at least 1 and not greater than MaximumCapacityUnits."
         )
     for name in ("MaximumOnDemandCapacityUnits", "MaximumCoreCapacityUnits"):
-        if (limits.get(name) or 0) > most:
+        if (limits.get(name) or 0) > most:  # pyrefly: ignore[unsupported-operation]
             raise invalid_request(f"{name} must not be greater than MaximumCapacityUnits.")
     if (limits["UnitType"] == "InstanceFleetUnits") is not fleets:
         kind = "fleets" if fleets else "groups"

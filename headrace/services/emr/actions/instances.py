@@ -105,7 +105,7 @@ def _of_fleets(cluster: Cluster, request: shapes.ListInstancesInput) -> Iterator
             ("SPOT", "TargetSpotCapacity"),
         ):
             weight = (config or {}).get("WeightedCapacity") or 1
-            for number in range(math.ceil((fleet.get(target) or 0) / weight)):
+            for number in range(math.ceil((fleet.get(target) or 0) / weight)):  # pyrefly: ignore[unsupported-operation]
                 yield present(
                     {
                         **_instance(cluster, fleet, config or {}, f"{found_id}/{market}", number),

@@ -18,8 +18,7 @@ from headrace.services.emr.actions.common import (
     page,
     tag_list,
 )
-from headrace.services.emr.app_uis import PersistentUi
-from headrace.services.emr.backend import Emr
+from headrace.services.emr.backend import Emr, PersistentUi
 from headrace.services.emr.errors import (
     CLUSTERS_PER_PAGE,
     check_tag_keys,

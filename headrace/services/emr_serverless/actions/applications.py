@@ -83,7 +83,7 @@ def _check_scheduler(scheduler: shapes.SchedulerConfiguration) -> None:
     """Raise AwsError for values outside the documented ranges; the sentence is assumed."""
     ranges = {"maxConcurrentRuns": CONCURRENT_RUNS, "queueTimeoutMinutes": QUEUE_TIMEOUT_MINUTES}
     for name, (least, most) in ranges.items():
-        if not least <= scheduler.get(name, least) <= most:
+        if not least <= scheduler.get(name, least) <= most:  # pyrefly: ignore[unsupported-operation]
             raise validation(f"{name} must be between {least} and {most}.")
 
 

@@ -32,7 +32,7 @@ from headrace.services.emr_serverless.state import (
     JobRun,
     JobState,
 )
-from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit import JobRefused
 
 _CANCELLABLE = (JobState.SUBMITTED, JobState.QUEUED, JobState.SCHEDULED, JobState.RUNNING)
 

@@ -319,7 +319,7 @@ class _Written(io.BytesIO):
         """Discard a file that was not closed."""
         super().close()
 
-    def __exit__(self, exctype: Any, excinst: Any, exctb: Any) -> None:
+    def __exit__(self, exctype: Any, excinst: Any, exctb: Any) -> None:  # pyrefly: ignore[bad-override-param-name]
         if exctype is not None:
             # An exception interrupted the writing: discard the file.
             super().close()

@@ -135,7 +135,7 @@ def _parse_document(module: Any, payload: Any) -> dict[str, Any]:
         raise refuse("Invalid JSON")
     state: Any = document.get("state")
     for name in ("desired", "reported") if isinstance(state, dict) else ():
-        if not isinstance(state.get(name), dict | None):
+        if not isinstance(state.get(name), (dict, type(None))):
             raise refuse(f"{name.capitalize()} node must be an object")
     return document
 

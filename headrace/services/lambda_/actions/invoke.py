@@ -181,7 +181,7 @@ def _render_side(config: DestinationConfig, side: str) -> str:
     settings = config.get(side)
     if settings is None:
         return f"{name}=null"
-    return f"{name}={side}(destination={settings.get('Destination', 'null')})"
+    return f"{name}={side}(destination={settings.get('Destination', 'null')})"  # pyrefly: ignore[missing-attribute]
 
 
 def _is_function(lambda_: Lambda, arn: str) -> bool:

@@ -320,6 +320,9 @@ class Pools:
             # Find out about walls before the first invocation, so that headrace logs at once if there are none.
             with contextlib.suppress(NotStarted):
                 self._walls.view()
+            if not self._functions.any():
+                # The launcher takes 12 MB.
+                self._walls.rest()
         kept: set[tuple[str, str]] = set()
         for function in self._functions.list_provisioned():
             if not self._stopped:

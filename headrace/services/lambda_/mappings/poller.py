@@ -413,7 +413,7 @@ def _describe_outcome(mapping: Mapping, record: StreamRecord | None, nodes: list
 
 
 def _build_tree(node: Node, nodes: list[Node], only: set[int] | None = None) -> dict[str, Any]:
-    shown = asdict(node)
+    shown: dict[str, Any] = asdict(node)
     del shown["parent"]
     shown["parts"] = [
         _build_tree(part, nodes, only)

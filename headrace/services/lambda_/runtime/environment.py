@@ -17,9 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.aws.signatures.access_keys import Credentials
-from headrace.services.lambda_.errors import invalid_parameter
+from headrace.services.lambda_.errors import (
+    KNOWN_RUNTIMES,
+    LAYER_RUNTIMES,
+    RUNTIMES,
+    invalid_parameter,
+)
 from headrace.services.lambda_.runtime.sdk_modules import find_sdk_folder
-from headrace.services.lambda_.wording import KNOWN_RUNTIMES, LAYER_RUNTIMES, RUNTIMES
 
 HERE = Path(__file__).parent
 PYTHON_CLIENT = HERE / "python_client.py"

@@ -86,6 +86,7 @@ class Namespaces:
         self._lock = threading.Lock()
         self._launcher: _Launcher | None = None
         self._view: VisibleFiles | None = None
+        self._has_started = False
         self._is_closed = False
 
     @property
@@ -108,6 +109,12 @@ class Namespaces:
             if self._launcher is None:
                 self._start_launcher()
             return self._view
+
+    def rest(self) -> None:
+        """End a launcher that has started no process: the next one starts when a function needs it."""
+        with self._lock:
+            if not self._has_started:
+                self._close_launcher()
 
     def _start_launcher(self) -> None:
         """Start the launcher. If the machine refuses the first one, functions run without walls. Raises NotStarted."""
@@ -147,6 +154,7 @@ class Namespaces:
                         self._start_launcher()
                     if self._launcher is None:
                         raise NotStarted("headrace is stopping")
+                    self._has_started = True
                     return self._launcher.start(order)
                 except (EOFError, BrokenPipeError, ConnectionError) as error:
                     # Somebody has killed the launcher, and with it all functions.

@@ -139,7 +139,7 @@ def _build_list(kind: ConfigurationKind) -> Action:
     def list_all(s3: S3, call: Call, request: NamesBucket) -> Mapping[str, object]:
         kept: dict[str, Any] = s3.bucket(request["Bucket"]).configurations.get(kind.member, {})
         token = request.get("ContinuationToken")
-        after = "" if token is None else _decode_token(token)
+        after = "" if token is None else _decode_token(token)  # pyrefly: ignore[bad-argument-type]
         names = sorted(name for name in kept if name > after)
         page = names[:LISTED_CONFIGURATIONS_PAGE]
         answer: dict[str, object] = {"IsTruncated": len(page) < len(names)}

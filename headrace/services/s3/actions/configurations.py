@@ -289,7 +289,7 @@ def _build_put(row: Configuration) -> Action:
     def put(s3: S3, call: Call, request: NamesBucket) -> Mapping[str, object] | None:
         if row.member == "Policy":
             # Before the lock: whom it names, IAM knows, which may be deleting somebody and wait for this lock.
-            check_policy(s3, call, str(request["Bucket"]), request.get("Policy", ""))
+            check_policy(s3, call, str(request["Bucket"]), request.get("Policy", ""))  # pyrefly: ignore[bad-argument-type]
         with s3.lock:
             bucket = s3.bucket(request["Bucket"])
             value = cast("Any", request.get(row.member, {}))
@@ -309,7 +309,7 @@ def _build_put(row: Configuration) -> Action:
             if row.name == "BucketReplication":
                 kept = check_replication(s3, call, value, bucket)
             if row.name == lifecycle.NAME:
-                sized = add_minimum_size(value, request.get(lifecycle.SIZES))
+                sized = add_minimum_size(value, request.get(lifecycle.SIZES))  # pyrefly: ignore[bad-argument-type]
                 kept, answer = sized, {lifecycle.SIZES: sized["TransitionDefaultMinimumObjectSize"]}
             # Dates in lifecycle rules become text.
             bucket.configurations[row.name] = json.loads(json.dumps(kept, default=str))

@@ -115,6 +115,9 @@ _MAPPING = {"domainName": "DomainName", "basePath": _base_path}
 _MAPPING_PATHS = {"RestApiId": "/restapiId", "Stage": "/stage"}
 
 
+_LINK_PATHS = {"Name": "/name", "Description": "/description"}
+
+
 _API = {"restApiId": "@id"}
 _IMPORT = {
     **_API,
@@ -413,6 +416,13 @@ DECLARED = [
         "apigateway",
         create=[Call("CreateVpcLink")],
         id="@answer.id",
+        update=[
+            Call(
+                "UpdateVpcLink",
+                {"vpcLinkId": "@id", "patchOperations": patches_of(_LINK_PATHS)},
+                only=(),
+            )
+        ],
         delete=[Call("DeleteVpcLink", {"vpcLinkId": "@id"})],
         attributes={"VpcLinkId": "@id"},
     ),
