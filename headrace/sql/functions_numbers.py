@@ -38,7 +38,12 @@ def _round(number: Any, digits: int = 0) -> Any:
     value = Decimal(str(number)).quantize(
         Decimal(1).scaleb(-digits), rounding=way, context=MANY_DIGITS
     )
-    return value if isinstance(number, Decimal) else float(value)
+    return _plain(value, number)
+
+
+def _plain(value: Decimal, like: Any) -> Any:
+    """Return a number of the type that another one has; 0 has no sign, as in Spark's results of these."""
+    return type(like)(MANY_DIGITS.add(value, 0))
 
 
 def _spark_round(number: str, digits: str = "0") -> str:
@@ -63,7 +68,7 @@ def _trunc(number: Any, digits: int | None = None) -> Any:
     if digits is None:
         return math.trunc(number)
     cut = Decimal(str(number)).quantize(Decimal(1).scaleb(-digits), ROUND_DOWN, MANY_DIGITS)
-    return type(number)(cut)
+    return _plain(cut, number)
 
 
 def _spark_trunc(number: str, digits: str | None = None) -> str:
@@ -72,10 +77,10 @@ def _spark_trunc(number: str, digits: str | None = None) -> str:
     count = int(digits.strip("()L"))
     if count <= 0:
         return f"({number} - {number} % {10**-count}BD)"
-    # Of numbers without such digits as they are.
     written = f"cast(cast({number} AS DECIMAL(38, 18)) AS STRING)"
     cut = f"regexp_extract({written}, '^-?[0-9]+[.][0-9]{{{min(count, 18)}}}', 0)"
-    return f"coalesce({cut}, cast({number} AS STRING))"
+    # What is too large for a DECIMAL has no such digits.
+    return f"coalesce(cast({cut} AS DECIMAL(38, 18)), {number})"
 
 
 def _round_to_whole(number: Any) -> Any:

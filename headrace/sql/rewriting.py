@@ -149,34 +149,13 @@ def _count_distinct(outer: Select, inner: Select) -> Select:
     values = [item.expression for item in inner.items if item.expression is not None]
     row = Struct(tuple(f"c{n}" for n in range(len(values))), tuple(values), place=place)
 
-    def change(part: Expression) -> Expression | None:
-        function = find_function(part.name) if isinstance(part, Call) else None
-        if not isinstance(part, Call) or function is None or function.kind != "aggregate":
-            return None
-        if part.star or (part.name == "COUNT" and not part.arguments):
-            return replace(part, star=False, distinct=True, arguments=(row,))
-        arguments = tuple(_moved(one, names, alias) for one in part.arguments)
-        if part.distinct or part.name in ("MIN", "MAX"):
-            return replace(part, arguments=arguments)
-        if part.name != "COUNT":
-            raise SqlError(
-                f"{part.name} of a SELECT DISTINCT in FROM is not built: COUNT, MIN and MAX are",
-                part.place,
-            )
-        is_null = Operation("IS NULL", arguments, place=part.place)
-        given = Case(
-            ((Operation("NOT", (is_null,), place=part.place), row),), None, place=part.place
-        )
-        return replace(part, distinct=True, arguments=(given,))
-
     def moved(expression: Expression) -> Expression:
-        def change_or_move(part: Expression) -> Expression | None:
-            changed = change(part)
-            if changed is None and isinstance(part, Column):
+        def change(part: Expression) -> Expression | None:
+            if isinstance(part, Column):
                 return _moved(part, names, alias)
-            return changed
+            return _counted(part, row, lambda one: _moved(one, names, alias))
 
-        return rewrite(expression, change_or_move)
+        return rewrite(expression, change)
 
     if any(item.expression is None for item in outer.items):
         raise SqlError("GROUP BY goes without *", outer.place)
@@ -202,6 +181,28 @@ def _count_distinct(outer: Select, inner: Select) -> Select:
         group_by=tuple(map(moved, outer.group_by)),
         having=None if outer.having is None else moved(outer.having),
     )
+
+
+def _counted(
+    part: Expression, row: Expression, moved: Callable[[Expression], Expression]
+) -> Expression | None:
+    """Return an aggregate's call over distinct rows, of which `row` is one; None for what is none."""
+    function = find_function(part.name) if isinstance(part, Call) else None
+    if not isinstance(part, Call) or function is None or function.kind != "aggregate":
+        return None
+    if part.star or (part.name == "COUNT" and not part.arguments):
+        return replace(part, star=False, distinct=True, arguments=(row,))
+    arguments = tuple(map(moved, part.arguments))
+    if part.distinct or part.name in ("MIN", "MAX"):
+        return replace(part, arguments=arguments)
+    if part.name != "COUNT":
+        raise SqlError(
+            f"{part.name} of a SELECT DISTINCT in FROM is not built: COUNT, MIN and MAX are",
+            part.place,
+        )
+    is_there = Operation("NOT", (Operation("IS NULL", arguments),), place=part.place)
+    given = Case(((is_there, row),), None, place=part.place)
+    return replace(part, distinct=True, arguments=(given,))
 
 
 def _named_values(select: Select) -> dict[str, Expression]:
