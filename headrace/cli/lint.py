@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -97,7 +98,7 @@ def lint(
         try:
             for source in sources or (() if stacks else (Path(),)):
                 pairs = dict(_pair(one) for one in context)
-                files += templates_of(source, scratch, region=region, context=pairs)
+                files += templates_of(source, scratch, region=region, context=pairs, say=_say)
             for name in stacks:
                 cloud = client("cloudformation", endpoint_url=endpoint_url, region=region, aws=aws)
                 files.append(_fetch_deployed(template_of_stack, cloud, name, scratch))
@@ -111,6 +112,12 @@ def lint(
             for value in values:
                 arguments += [option, value]
         _run(list(dict.fromkeys(files)), arguments, only_streaming=only_streaming, local=local)
+
+
+def _say(line: str) -> None:
+    """Print a line for whoever waits at a terminal."""
+    if sys.stderr.isatty():
+        click.echo(line, err=True)
 
 
 def _kept_folder(sources: tuple[Path, ...], stacks: tuple[str, ...]) -> Path:

@@ -34,6 +34,9 @@ from headrace.services.pipes.execution_log import ExecutionLog
 SESSION = "headrace-pipes"
 # Targets that get a whole batch; the others get each event.
 _WHOLE = ("lambda", "states")
+_TARGETS = frozenset(
+    {"events", "execute-api", "firehose", "kinesis", "lambda", "logs", "sns", "sqs", "states"}
+)
 _EMPTY: dict[str, Any] = {}
 
 
@@ -51,6 +54,22 @@ class PartlyFailed(PipeFailed):
     def __init__(self, message: str, failed: frozenset[str]) -> None:
         super().__init__(message, may_pass=True)
         self.failed = failed
+
+
+def check_target(arn: str, region: str) -> None:
+    """Refuse a pipe to where headrace delivers nothing, or to another Region. Raises AwsError."""
+    parts = arn.split(":", 5)
+    if len(parts) < 6:
+        return
+    if parts[2] not in _TARGETS:
+        raise AwsError(
+            "NotImplemented", f"headrace's pipes do not deliver to {parts[2]}: {arn}", 501
+        )
+    if parts[3] not in ("", region):
+        # Documented: a pipe's source and target are in its Region. The sentence is assumed.
+        raise AwsError(
+            "ValidationException", f"The target {arn} is not in the pipe's Region {region}."
+        )
 
 
 def id_of(event: Any) -> str:
