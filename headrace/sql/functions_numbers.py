@@ -79,8 +79,8 @@ def _spark_trunc(number: str, digits: str | None = None) -> str:
         return f"({number} - {number} % {10**-count}BD)"
     written = f"cast(cast({number} AS DECIMAL(38, 18)) AS STRING)"
     cut = f"regexp_extract({written}, '^-?[0-9]+[.][0-9]{{{min(count, 18)}}}', 0)"
-    # What is too large for a DECIMAL has no such digits.
-    return f"coalesce(cast({cut} AS DECIMAL(38, 18)), {number})"
+    # What is too large for a DECIMAL has no such digits, and of what is too small they are 0.
+    return f"coalesce(cast({cut} AS DECIMAL(38, 18)), if(abs({number}) < 1, 0, {number}))"
 
 
 def _round_to_whole(number: Any) -> Any:
