@@ -27,6 +27,7 @@ import click
 from headrace.cli.options import data_dir_option, fail, usable
 from headrace.cli.running_cloud import LOCK_FILE
 from headrace.core.clock import SystemClock
+from headrace.core.config import home_folder
 from headrace.services.firehose.state import DeliveryStreams
 from headrace.services.kinesis.state import Stream
 from headrace.services.opensearch.home import FILE as INDEXES_FILE
@@ -50,7 +51,7 @@ def reset(data_dir: Path, *, yes: bool) -> None:
     if not (data_dir / STATE_FILE).is_file():
         raise fail(f"There is no data of a cloud in {data_dir}; name its folder with --data-dir.")
     resolved = data_dir.resolve()
-    for protected in (Path.cwd(), Path.home()):
+    for protected in (Path.cwd(), home_folder()):
         if protected.resolve().is_relative_to(resolved):
             raise fail(
                 f"{data_dir} has {protected} in it, which is not a cloud's data; remove it yourself."

@@ -32,6 +32,7 @@ from headrace.cli.running_cloud import (
     STOP_WITHIN_S,
     find_region,
     health,
+    health_at,
     held_data_dirs,
     missing_cloud,
     moto_phrase,
@@ -82,18 +83,14 @@ def down(data_dir: Path) -> None:
 @click.command()
 @data_dir_option
 @click.option("--all", "of_all", is_flag=True, help="List every cloud of this user that runs here.")
+@click.option("--endpoint-url", help="Show the cloud at this URL, whatever its data directory.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
-def status(data_dir: Path, *, of_all: bool, as_json: bool) -> None:
-    """Show the cloud that runs on the data directory; exit 1 when none does."""
+def status(data_dir: Path, endpoint_url: str | None, *, of_all: bool, as_json: bool) -> None:
+    """Show the cloud that runs on the data directory, or at a URL; exit 1 when none does."""
     if of_all:
         _print_all(as_json=as_json)
         return
-    usable(data_dir)
-    running = health(data_dir)
-    if running is None:
-        raise fail(missing_cloud(data_dir))
-    # A cloud with --auth answers this only to requests with a key.
-    running.setdefault("data_dir", str(data_dir.absolute()))
+    running = _find_running(data_dir, endpoint_url)
     pipeline: dict[str, Any]
     try:
         pipeline = read_pipeline(running["endpoint_url"])
@@ -120,6 +117,21 @@ def status(data_dir: Path, *, of_all: bool, as_json: bool) -> None:
     for label, text in fields:
         click.echo(f"{label:<{label_width}}{text}")
     print_losses(running)
+
+
+def _find_running(data_dir: Path, endpoint_url: str | None) -> dict[str, Any]:
+    """Return the health page of a cloud. Raises ClickException where none runs."""
+    if endpoint_url is None:
+        usable(data_dir)
+        running = health(data_dir)
+        if running is None:
+            raise fail(missing_cloud(data_dir))
+        # A cloud with --auth answers this only to requests with a key.
+        return {"data_dir": str(data_dir.absolute()), **running}
+    running = health_at(endpoint_url.rstrip("/"))
+    if "pid" not in running:
+        raise fail(f"No headrace answers at {endpoint_url}.")
+    return {"data_dir": "unknown", **running, "endpoint_url": endpoint_url.rstrip("/")}
 
 
 def _print_all(*, as_json: bool) -> None:

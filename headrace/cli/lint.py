@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import glob
 import hashlib
-import os
+import sys
 from pathlib import Path
 from typing import Any, cast
 
 import click
 
 from headrace.cli.options import client, endpoint_option, explain, fail
+from headrace.core.config import cache_home
 from headrace.core.extras import install_command
 
 _FORMATS = ("default", "quiet", "parseable", "json", "junit", "pretty", "sarif")
@@ -97,7 +98,7 @@ def lint(
         try:
             for source in sources or (() if stacks else (Path(),)):
                 pairs = dict(_pair(one) for one in context)
-                files += templates_of(source, scratch, region=region, context=pairs)
+                files += templates_of(source, scratch, region=region, context=pairs, say=_say)
             for name in stacks:
                 cloud = client("cloudformation", endpoint_url=endpoint_url, region=region, aws=aws)
                 files.append(_fetch_deployed(template_of_stack, cloud, name, scratch))
@@ -113,12 +114,17 @@ def lint(
         _run(list(dict.fromkeys(files)), arguments, only_streaming=only_streaming, local=local)
 
 
+def _say(line: str) -> None:
+    """Print a line for whoever waits at a terminal."""
+    if sys.stderr.isatty():
+        click.echo(line, err=True)
+
+
 def _kept_folder(sources: tuple[Path, ...], stacks: tuple[str, ...]) -> Path:
     """Return where the templates of CDK apps and deployed stacks stay until the next run with the same arguments."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     asked = "\0".join([str(Path.cwd()), *map(str, sources), *stacks])
     name = f"{Path.cwd().name}-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
-    return cache.absolute() / "headrace/lint" / name
+    return cache_home() / "headrace/lint" / name
 
 
 def _check_installed() -> None:

@@ -179,30 +179,35 @@ class Settled:
     done_spool_ids: list[int] = field(default_factory=list[int])
 
 
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """When a request is sent, and when a record that is refused again and again fails (None: never)."""
+
+    linger_s: float
+    max_records: int
+    max_bytes: int
+    give_up_after_s: float | None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_records <= MOST_RECORDS:
+            raise ValueError(f"max_records is between 1 and {MOST_RECORDS}, not {self.max_records}")
+        if self.linger_s < 0:
+            raise ValueError("linger_ms is not negative")
+
+
 class Dispatch:
     """The way of records from the lanes into requests, and from answers to their receipts."""
 
-    def __init__(
-        self,
-        lanes: Lanes,
-        *,
-        linger_s: float,
-        max_records: int,
-        max_bytes: int,
-        give_up_after_s: float | None,
-        chance: random.Random,
-    ) -> None:
-        self._lanes, self._linger_s, self._chance = lanes, linger_s, chance
-        self._max_records, self._max_bytes = max_records, max_bytes
-        self._give_up_after_s = give_up_after_s
+    def __init__(self, lanes: Lanes, limits: RequestLimits, chance: random.Random) -> None:
+        self._lanes, self._limits, self._chance = lanes, limits, chance
         self._turn = 0
 
     def take(self, now_s: float, *, is_hurried: bool) -> tuple[Request | None, float | None]:
         """Return a request that is due, or else when to look again (None: when called); `is_hurried`: do not linger."""
         lanes = self._lanes
         # Without aggregates, a chunk is a whole request.
-        is_full = is_hurried or lanes.ready_bytes >= self._max_bytes
-        is_full |= lanes.ready_chunks >= (self._max_records if lanes.aggregated else 1)
+        is_full = is_hurried or lanes.ready_bytes >= self._limits.max_bytes
+        is_full |= lanes.ready_chunks >= (self._limits.max_records if lanes.aggregated else 1)
         request = Request([], lanes.aggregated)
         wake_s: float | None = None
         # Another lane is the first each time, so that none starves.
@@ -211,7 +216,9 @@ class Dispatch:
             since_s = lane.since_s()
             if since_s is None or (lanes.ordered and (lane.in_flight or lane.blocked_by)):
                 continue
-            due_s = now_s if is_full and (lane.ready or is_hurried) else since_s + self._linger_s
+            due_s = (
+                now_s if is_full and (lane.ready or is_hurried) else since_s + self._limits.linger_s
+            )
             due_s = max(due_s, lane.paused_until_s)
             if due_s <= now_s:
                 if not lane.ready:
@@ -219,15 +226,15 @@ class Dispatch:
                 limit_s = self._take_from(lane, request, now_s)
                 if limit_s is None and self._is_full(request):
                     break
-                due_s = now_s + self._linger_s if limit_s is None else limit_s
+                due_s = now_s + self._limits.linger_s if limit_s is None else limit_s
             wake_s = due_s if wake_s is None else min(wake_s, due_s)
         return (request, None) if request.chunks else (None, wake_s)
 
     def _is_full(self, request: Request) -> bool:
         return (
             request.is_sealed
-            or request.entries >= self._max_records
-            or request.bytes_ >= self._max_bytes
+            or request.entries >= self._limits.max_records
+            or request.bytes_ >= self._limits.max_bytes
         )
 
     def _take_from(self, lane: Lane, request: Request, now_s: float) -> float | None:
@@ -235,12 +242,16 @@ class Dispatch:
         lanes = self._lanes
         while lane.ready and not self._is_full(request):
             chunk = lane.ready[0]
-            if request.chunks and request.bytes_ + chunk.bytes_ > self._max_bytes:
+            if request.chunks and request.bytes_ + chunk.bytes_ > self._limits.max_bytes:
                 request.is_sealed = True
                 return None
             if lane is lanes.alone and request.chunks:
                 return now_s
-            most = 1 if lanes.aggregated else min(self._max_records - request.entries, len(chunk))
+            most = (
+                1
+                if lanes.aggregated
+                else min(self._limits.max_records - request.entries, len(chunk))
+            )
             if lane.rate is not None:
                 sizes = [chunk.bytes_] if lanes.aggregated else sizes_of(chunk)[:most]
                 most = lane.rate.take(sizes, now_s)
@@ -423,7 +434,10 @@ class Dispatch:
     ) -> None:
         """Send a chunk again, after a pause, or fail it if it is too old."""
         chunk.attempts += 1
-        if self._give_up_after_s is not None and now_s - chunk.put_s >= self._give_up_after_s:
+        if (
+            self._limits.give_up_after_s is not None
+            and now_s - chunk.put_s >= self._limits.give_up_after_s
+        ):
             error = PutError(
                 "RecordExpired",
                 f"the record was tried {chunk.attempts} times: {reason}",

@@ -66,6 +66,28 @@ class ConsumerGroup:
 
     Thread-safe, but for the loop, which is one thread's; `run` (headrace.client.processing) processes shards in
     parallel.
+
+    Args:
+        application: workers with the same name share the stream; the lease table has this name too.
+        stream: its name or ARN.
+        start: where shards without a checkpoint begin, when the application is new.
+        worker_id: this worker; a new one with the id of one that died goes on at once. Default: made up.
+        store: the leases; default: DynamoDB. `MemoryLeaseStore` and `FileLeaseStore` need none.
+        checkpoint: `auto`: a batch is processed when the loop asks for the next; `manual`: when
+            `batch.checkpoint()` says so.
+        checkpoint_every_s: how often checkpoints are written: what is read twice at most after a crash.
+        failover_s: after how long a worker that is silent loses its shards.
+        shard_sync_s: how often the leader compares leases and shards.
+        max_records: of a request.
+        idle_s: how long to wait at the end of a shard; AWS allows five requests per second and shard.
+        fetchers: how many threads fetch.
+        fan_out: read by enhanced fan-out, as a registered consumer of this name (True: the application's).
+        session: as for boto3.
+        region: as for boto3.
+        endpoint_url: as for boto3.
+        clock: for tests.
+        streams: for tests.
+        make_wire: for tests.
     """
 
     def __init__(
@@ -91,30 +113,7 @@ class ConsumerGroup:
         streams: Streams | None = None,
         make_wire: Callable[[], Any] | None = None,
     ) -> None:
-        """Take the application's name, which is its lease table's, and the stream's name or ARN. This sends nothing.
-
-        Args:
-            application: workers with the same name share the stream.
-            stream: the stream.
-            start: where shards without a checkpoint begin, when the application is new.
-            worker_id: this worker; a new one with the id of one that died goes on at once. Default: made up.
-            store: the leases; default: DynamoDB. `MemoryLeaseStore` and `FileLeaseStore` need none.
-            checkpoint: `auto`: a batch is processed when the loop asks for the next; `manual`: when
-                `batch.checkpoint()` says so.
-            checkpoint_every_s: how often checkpoints are written: what is read twice at most after a crash.
-            failover_s: after how long a worker that is silent loses its shards.
-            shard_sync_s: how often the leader compares leases and shards.
-            max_records: of a request.
-            idle_s: how long to wait at the end of a shard; AWS allows five requests per second and shard.
-            fetchers: how many threads fetch.
-            fan_out: read by enhanced fan-out, as a registered consumer of this name (True: the application's).
-            session: as for boto3.
-            region: as for boto3.
-            endpoint_url: as for boto3.
-            clock: for tests.
-            streams: for tests.
-            make_wire: for tests.
-        """
+        """Take the settings. This sends nothing."""
         if fetchers < 1 or not 1 <= max_records <= MOST_RECORDS:
             raise ValueError(f"fetchers is at least 1, max_records between 1 and {MOST_RECORDS}")
         self.application, self.stream = application, stream
@@ -122,28 +121,15 @@ class ConsumerGroup:
         self._streams = streams or Streams(self._access, stream)
         self._make_wire = make_wire or self._new_wire
         self._clock = clock or SystemClock()
-        self._is_manual, self._every_s, self._idle_s = (
-            checkpoint == "manual",
-            checkpoint_every_s,
-            idle_s,
-        )
+        self._is_manual = checkpoint == "manual"
+        self._every_s, self._idle_s = checkpoint_every_s, idle_s
         self._failover_s, self._max_records, self._fetchers = failover_s, max_records, fetchers
         self._start_at = start if isinstance(start, datetime) else None
         self._fan_out = application if fan_out is True else fan_out or None
         self._consumer_arn: str | None = None
         self.worker_id = worker_id or f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._store = store or DynamoDbLeaseStore(application, access=self._access)
-        self._coordinator = Coordinator(
-            self._store,
-            self._streams,
-            self,
-            worker_id=self.worker_id,
-            initial=Checkpoint(AT_TIMESTAMP if isinstance(start, datetime) else start),
-            initial_filter=_filter_of(start),
-            clock=self._clock,
-            failover_s=failover_s,
-            shard_sync_s=shard_sync_s,
-        )
+        self._coordinator = self._new_coordinator(start, shard_sync_s)
         self._lock = threading.Lock()
         self._to_fetch = threading.Condition(self._lock)
         self._to_process = threading.Condition(self._lock)
@@ -153,6 +139,21 @@ class ConsumerGroup:
         self._is_started = self._is_closed = self._must_hurry = False
         self._threads: list[threading.Thread] = []
         self._chance = random.Random()
+
+    def _new_coordinator(
+        self, start: Literal["TRIM_HORIZON", "LATEST"] | datetime, shard_sync_s: float
+    ) -> Coordinator:
+        return Coordinator(
+            self._store,
+            self._streams,
+            self,
+            worker_id=self.worker_id,
+            initial=Checkpoint(AT_TIMESTAMP if isinstance(start, datetime) else start),
+            initial_filter=_filter_of(start),
+            clock=self._clock,
+            failover_s=self._failover_s,
+            shard_sync_s=shard_sync_s,
+        )
 
     # The face.
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 
 from headrace.client.access import AwsAccess
 from headrace.client.clock import Clock, SystemClock
-from headrace.client.dispatch import MOST_RECORDS, Dispatch
+from headrace.client.dispatch import MOST_RECORDS, Dispatch, RequestLimits
 from headrace.client.hash_keys import Streams
 from headrace.client.lanes import Lane, Lanes, Spool
 from headrace.client.receipts import (
@@ -51,7 +51,39 @@ class Producer:
 
     Durability: a record is in the stream once its receipt is done without an error; until then it is in memory alone,
     or, with `spool`, in a journal from which the next producer with the same path puts it. Records may be put twice
-    after a lost answer, as with every producer of Kinesis.
+    after a lost answer, as with every producer of Kinesis. A new producer sends nothing: the first put finds a stream
+    missing.
+
+    Args:
+        stream: its name or ARN.
+        aggregate: put many records of a shard into one, in KPL's format.
+        ordered: keep the order of the records of each key, over failed entries and reshards too. Without
+            `aggregate` a request then has one record of a key.
+        linger_ms: how long a record waits at most for others.
+        max_records: how many entries fill a request.
+        max_bytes: how many bytes fill a request; larger ones gain nothing, and leave the processor's caches.
+        aggregate_bytes: how many bytes fill an aggregate.
+        aggregate_records: how many records fill an aggregate.
+        rate_share: the share of each shard's quota (1,000 records and 1 MiB per second) to use at most.
+        when_full: what `put` does while the buffer is full: wait, drop the record, or raise BufferFull.
+        max_buffered_records: how many records fill the buffer.
+        max_buffered_bytes: how many bytes fill the buffer.
+        give_up_after_s: after how long a record that is refused again and again fails; None: never. A spool
+            never gives up.
+        stop_at_failure: after a record that failed, put none that waits, and take none: they fail as `Closed`.
+            With one connection, nothing is put that came after the failed record's request.
+        connections: how many requests are sent at once.
+        spool: a folder for the journal.
+        fsync: whether a record is on the disk before `put` returns, and not only with the operating system.
+        session: as for boto3.
+        region: as for boto3.
+        endpoint_url: as for boto3.
+        on_request: called by a thread of the producer after each request, with what became of it; what it raises
+            is logged.
+        clock: for tests.
+        seed: for tests.
+        streams: for tests.
+        make_wire: for tests.
     """
 
     def __init__(
@@ -83,44 +115,9 @@ class Producer:
         streams: Streams | None = None,
         make_wire: Callable[[], Any] | None = None,
     ) -> None:
-        """Take a stream's name or ARN. This sends nothing: a missing stream is found by the first put.
-
-        Args:
-            stream: the stream.
-            aggregate: put many records of a shard into one, in KPL's format.
-            ordered: keep the order of the records of each key, over failed entries and reshards too. Without
-                `aggregate` a request then has one record of a key.
-            linger_ms: how long a record waits at most for others.
-            max_records: how many entries fill a request.
-            max_bytes: how many bytes fill a request; larger ones gain nothing, and leave the processor's caches.
-            aggregate_bytes: how many bytes fill an aggregate.
-            aggregate_records: how many records fill an aggregate.
-            rate_share: the share of each shard's quota (1,000 records and 1 MiB per second) to use at most.
-            when_full: what `put` does while the buffer is full: wait, drop the record, or raise BufferFull.
-            max_buffered_records: how many records fill the buffer.
-            max_buffered_bytes: how many bytes fill the buffer.
-            give_up_after_s: after how long a record that is refused again and again fails; None: never. A spool
-                never gives up.
-            stop_at_failure: after a record that failed, put none that waits, and take none: they fail as `Closed`.
-                With one connection, nothing is put that came after the failed record's request.
-            connections: how many requests are sent at once.
-            spool: a folder for the journal.
-            fsync: whether a record is on the disk before `put` returns, and not only with the operating system.
-            session: as for boto3.
-            region: as for boto3.
-            endpoint_url: as for boto3.
-            on_request: called by a thread of the producer after each request, with what became of it; what it raises
-                is logged.
-            clock: for tests.
-            seed: for tests.
-            streams: for tests.
-            make_wire: for tests.
-        """
-        if not 1 <= max_records <= MOST_RECORDS:
-            raise ValueError(f"max_records is between 1 and {MOST_RECORDS}, not {max_records}")
-        if connections < 1 or max_buffered_records < 1 or linger_ms < 0:
-            raise ValueError("connections, max_buffered_records and linger_ms are positive")
-        self.stream = stream
+        give_up_s = None if spool is not None else give_up_after_s
+        limits = RequestLimits(linger_ms / 1000, max_records, max_bytes, give_up_s)
+        self.stream, self._when_full = stream, when_full
         access = AwsAccess(session=session, region=region, endpoint_url=endpoint_url)
         self._clock, chance = clock or SystemClock(), random.Random(seed)
         lanes = self._lanes = Lanes(
@@ -131,18 +128,10 @@ class Producer:
             most_bytes=aggregate_bytes if aggregate else max_bytes,
         )
         self._spool = None if spool is None else Spool(Path(spool), fsync=fsync)
-        dispatch = Dispatch(
-            lanes,
-            linger_s=linger_ms / 1000,
-            max_records=max_records,
-            max_bytes=max_bytes,
-            give_up_after_s=None if spool is not None else give_up_after_s,
-            chance=chance,
-        )
         self._sender = Sender(
             streams or Streams(access, stream),
             lanes,
-            dispatch,
+            Dispatch(lanes, limits, chance),
             SenderOptions(connections, max_buffered_records, max_buffered_bytes, stop_at_failure),
             stream=stream,
             clock=self._clock,
@@ -151,12 +140,15 @@ class Producer:
             on_request=on_request,
             make_wire=make_wire or (lambda: Wire(access, Target.kinesis(access))),
         )
-        self._when_full: Literal["block", "drop", "raise"] = when_full
         # What each `put` needs, one step away.
         self._lock, self._lane_of_key = self._sender.lock, lanes.of_key
         self._by_shard, self._overhead_bytes = lanes.by_shard, lanes.overhead_bytes
         # The place that only `_put` fills: it closes the chunk; with a spool, all of them.
         self._last_place = lanes.most_records - 1 if spool is None else 0
+        self._put_again()
+
+    def _put_again(self) -> None:
+        """Put what an earlier producer has left in the spool."""
         for record in self._spool.pending() if self._spool is not None else ():
             self._put(record.data, record.key, record.explicit, spool_id=record.id)
 

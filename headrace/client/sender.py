@@ -96,6 +96,10 @@ class SenderOptions:
     most_bytes: int
     stop_at_failure: bool
 
+    def __post_init__(self) -> None:
+        if self.connections < 1 or self.most_records < 1:
+            raise ValueError("connections and max_buffered_records are positive")
+
 
 class Sender:
     """Threads that empty the lanes of one producer. Thread-safe; `lock` guards the lanes.

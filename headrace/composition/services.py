@@ -40,7 +40,7 @@ from headrace.services.firehose.api import build_firehose, firehose_api
 from headrace.services.firehose.backend import Firehose
 from headrace.services.kinesis.api import build_kinesis, kinesis_api
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.lambda_.api import build_lambda, lambda_api
+from headrace.services.lambda_.api import LambdaPorts, build_lambda, lambda_api
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.opensearch.home import SearchHome
 from headrace.services.pipes.pipes import Pipes, PipeServices, Positions
@@ -331,7 +331,7 @@ def _build_lambda(
     streams: StreamRouter,
     queues: Queues,
 ) -> Lambda:
-    return build_lambda(
+    ports = LambdaPorts(
         data_dir=base.config.data_dir,
         clock=base.clock,
         ids=base.ids,
@@ -352,6 +352,7 @@ def _build_lambda(
         guard=decisions,
         has_principal=base.moto.engine.memory.has_principal,
     )
+    return build_lambda(ports)
 
 
 def _trust_file(base: Foundation) -> Path | None:

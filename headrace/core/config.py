@@ -5,6 +5,7 @@ Each setting is declared once, here; `headrace up` makes its options from these 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +29,19 @@ DEFAULT_LOG_GROUP_MIB = 16
 _MAX_STATE_DELAY_S = 3600
 _MAX_PORT = 65_535
 _REGION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+
+
+def home_folder() -> Path:
+    """Return the user's home; the root for a user without one, as in a container."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")
+
+
+def cache_home() -> Path:
+    """Return the folder of the user's caches."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or home_folder() / ".cache").absolute()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,12 +24,17 @@ class NothingToLint(Exception):
 
 
 def templates_of(
-    path: Path, scratch: Path, *, region: str, context: Mapping[str, str] | None = None
+    path: Path,
+    scratch: Path,
+    *,
+    region: str,
+    context: Mapping[str, str] | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
     """Return the templates at a path; a CDK app is synthesised below `scratch`. Raises NothingToLint.
 
     A folder counts as the first that fits: a cdk.out (manifest.json), a CDK app (cdk.json), or a folder with a
-    template.yaml, template.yml or template.json, as `sam init` makes it.
+    template.yaml, template.yml or template.json, as `sam init` makes it. `say` gets a line before what takes long.
     """
     if path.is_file():
         return [path]
@@ -41,6 +46,7 @@ def templates_of(
         out = scratch / f"cdk.out-{len(list(scratch.iterdir()))}"
         account = os.environ.get("CDK_DEFAULT_ACCOUNT", "000000000000")
         region = os.environ.get("CDK_DEFAULT_REGION", region)
+        say(f"Synthesizing the CDK app in {path} ...")
         try:
             synthesise(path, out, account=account, region=region, context=context or {})
         except AppFailed as failed:

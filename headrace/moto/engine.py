@@ -31,7 +31,7 @@ from headrace.moto.long_polls import LONG_POLLS, wait_for_messages
 from headrace.moto.memory import MotoMemory, account_of
 from headrace.moto.patches.core import new_request_id
 from headrace.moto.patching import Patches, start_empty
-from headrace.moto.requests.checks import AnswerWithoutMoto, CheckStrictly, Kind
+from headrace.moto.requests.checks import AnswerWithoutMoto, CheckStrictly, Kind, check_required
 from headrace.moto.requests.preparation import (
     PROFILES,
     Preparation,
@@ -269,10 +269,8 @@ class MotoEngine:
     def _busy(self) -> str:
         if self._ready.is_set():
             return f"headrace has been busy with another request for {LONGEST_WAIT_S:.0f} s."
-        progress = self._kept.progress
-        return (
-            f"headrace is loading the state of moto's services: {progress.done} of {progress.all}."
-        )
+        of = self._kept.progress
+        return f"headrace is loading the state of moto's services: {of.done} of {of.all}."
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -302,6 +300,8 @@ class MotoEngine:
         is_for_client: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
         """See `headrace.aws.gateway.dispatch.MotoServices.call`."""
+        if is_for_client:
+            check_required(service, operation, params)
         token = ANSWERS_CLIENT.set(is_for_client)
         try:
             return self._calls.call(service, operation, params, account=account, region=region)

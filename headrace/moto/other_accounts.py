@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import re
 from typing import Any
 
 from headrace.aws.calls.operation import is_restricted
@@ -25,6 +26,9 @@ from headrace.permissions.policies.document import UnreadableDocument
 from headrace.permissions.policies.evaluate import denial, evaluate
 from headrace.permissions.policies.model import Access, NamedPolicy, Policies, Principal
 
+_REGIONAL_HOST = re.compile(
+    r"https?://(?:sqs\.([a-z]{2}(?:-[a-z]+)+-\d+)|([a-z]{2}(?:-[a-z]+)+-\d+)\.queue)\."
+)
 _SQS_BATCHES = {
     "SendMessageBatch": "SendMessage",
     "DeleteMessageBatch": "DeleteMessage",
@@ -33,7 +37,7 @@ _SQS_BATCHES = {
 
 
 def patch_queues() -> None:
-    """Make a queue's URL decide in which account the queue is; called once."""
+    """Make a queue's URL decide in which account and Region the queue is; called once."""
     from moto.sqs.models import sqs_backends
     from moto.sqs.responses import SQSResponse
 
@@ -52,6 +56,14 @@ def patch_queues() -> None:
 
     response: Any = SQSResponse
     response.sqs_backend = property(backend_of)
+    name_of = response._get_queue_name
+
+    def own_name_of(self: Any) -> str:
+        url = str(self._get_param("QueueUrl") or "")
+        # No queue is named by a URL: it is not there.
+        return str(name_of(self)) if region_of_url(url) in ("", self.region) else url
+
+    response._get_queue_name = own_name_of
 
 
 def patch_buses(models: Any, handler: Any) -> None:
@@ -142,6 +154,12 @@ def _policy(arn: str) -> NamedPolicy | None:
         return None if text is None else NamedPolicy.of("resource policy", text)
     except UnreadableDocument:
         return None
+
+
+def region_of_url(url: str) -> str:
+    """Return the Region that a queue's URL names; empty for a bare name, and for a host that names none."""
+    found = _REGIONAL_HOST.match(url)
+    return "" if found is None else found[1] or found[2]
 
 
 def _owner_of_url(url: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from headrace.spark_submit.environments import Environment, hold_lock
+from headrace.spark_submit.environments import Environment, hold_lock, is_trusted
 from headrace.spark_submit.sparks import JobSpark
 
 JOB = Path(__file__).with_name("class_archive_job.py")
@@ -43,7 +43,9 @@ def archive_options(spark: JobSpark) -> tuple[str, ...]:
     if spark.environment is None or (spark.java or 0) < _FIRST_JAVA:
         return ()
     archive = archive_of(spark.environment)
-    if not _PLAIN.fullmatch(str(archive)) or not archive.is_file():
+    if not _PLAIN.fullmatch(str(archive)) or not (
+        is_trusted(archive) and is_trusted(archive.parent)
+    ):
         return ()
     return (f"-XX:SharedArchiveFile={archive}", *_QUIET)
 
@@ -60,7 +62,7 @@ def make_archive(environment: Environment, java_home: Path | None, java: int | N
             version = subprocess.run(
                 [program, "-version"], capture_output=True, text=True, check=True
             ).stderr
-            if archive.is_file() and said.is_file() and said.read_text() == version:
+            if is_trusted(archive) and said.is_file() and said.read_text() == version:
                 return None
             part = archive.with_name(f"{archive.name}.part")
             part.unlink(missing_ok=True)

@@ -227,7 +227,7 @@ def spark_command(
     # Not into the working directory, where the unpacked archive may have the file's name.
     archive = functools.partial(local_copy, context.objects, folder / "archives")
     submission = local_submission(submission, local, archive)
-    spark = _with_connector(spark, submission, given_properties)
+    spark = making.with_connector(spark, submission, given_properties)
     notes = check_catalog(submission, given_properties, hive_site or {})
     spark = replace(spark, notes=(*spark.notes, *notes))
     for_spark = place_files(making.without_jar(submission), work)
@@ -260,21 +260,6 @@ def _own_properties(context: JobContext, spark: JobSpark, hdfs: Path | None) -> 
         # The archive is for a class path that begins with Spark's jars; Spark begins it with the folder of settings.
         properties["spark.driver.extraClassPath"] = jars_of(spark.home)
     return properties
-
-
-def _with_connector(
-    spark: JobSpark, submission: Submission, properties: Mapping[str, str]
-) -> JobSpark:
-    """Return an image's Spark with headrace's Kinesis source, if the job names a connector that it stands in for."""
-    if spark.environment is None:
-        return spark
-    if making.names_connector(submission, properties):
-        has_it = spark.release is not None and spark.release.has_kinesis_connector
-        note = making.NOTE if has_it else making.NOTE_TOO_OLD
-        spark = replace(spark, connector=has_it, notes=(*spark.notes, note))
-    if making.names_own_source(submission, spark, properties):
-        spark = replace(spark, connector=True, notes=(*spark.notes, making.NOTE_OWN))
-    return spark
 
 
 def spark_arguments(submission: Submission, spark: SparkTraits) -> list[str]:

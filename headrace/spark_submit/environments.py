@@ -17,12 +17,14 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.core.config import cache_home
 from headrace.core.extras import Minor, format_minor, minor_of
 from headrace.spark_submit import JobRefused
 from headrace.spark_submit.emr_releases import traits_of, version_at
@@ -117,10 +119,24 @@ class Environment:
     def whole(self) -> bool:
         """Whether it can be used: it is complete, and everything that it links to still exists."""
         return (
-            (self.folder / _MARKER).is_file()
+            is_trusted(self.folder)
+            and is_trusted(self.folder / _MARKER)
             and self.interpreter.exists()
             and (self.home / "bin" / "spark-submit").is_file()
         )
+
+
+def is_trusted(path: Path) -> bool:
+    """Whether a path is there, and no other user of this machine has made it or may change it.
+
+    A cache that HEADRACE_SPARK_CACHE names may lie where everybody writes; what is in it runs as this user.
+    """
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    mine = found.st_uid in (os.getuid(), 0)
+    return mine and not stat.S_ISLNK(found.st_mode) and not found.st_mode & stat.S_IWOTH
 
 
 def cache_folder() -> Path:
@@ -128,8 +144,7 @@ def cache_folder() -> Path:
     named = os.environ.get(CACHE_VARIABLE)
     if named:
         return Path(named).absolute()
-    home = Path(os.environ.get("HOME") or "/")
-    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache").absolute() / "headrace/spark"
+    return cache_home() / "headrace/spark"
 
 
 def find_cached(spark: str, python: Minor) -> Environment:

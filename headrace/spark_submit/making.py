@@ -83,6 +83,21 @@ def stand_in(spark: Minor) -> Path:
     return _SPARK / ("connector" if spark >= _FIRST_WITH_SOURCES else "connector35")
 
 
+def with_connector(
+    spark: JobSpark, submission: Submission, properties: Mapping[str, str]
+) -> JobSpark:
+    """Return an image's Spark with headrace's Kinesis source, if the job names a connector that it stands in for."""
+    if spark.environment is None:
+        return spark
+    if names_connector(submission, properties):
+        has_it = spark.release is not None and spark.release.has_kinesis_connector
+        note = NOTE if has_it else NOTE_TOO_OLD
+        spark = replace(spark, connector=has_it, notes=(*spark.notes, note))
+    if names_own_source(submission, spark, properties):
+        spark = replace(spark, connector=True, notes=(*spark.notes, NOTE_OWN))
+    return spark
+
+
 def names_connector(submission: Submission, properties: Mapping[str, str]) -> bool:
     """Return whether a job names the connector: its jar, or `aws-kinesis` in an argument or a string of its modules.
 

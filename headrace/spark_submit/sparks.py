@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.core.config import home_folder
 from headrace.core.extras import Minor, format_minor, install_command, minor_of
 from headrace.spark_submit import JobRefused
 from headrace.spark_submit.emr_releases import (
@@ -285,7 +286,7 @@ _VERSION_WITHIN_S = 30
 # The folders of JDKs of Linux distributions, SDKMAN and macOS, below the root.
 JAVA_FOLDERS = (
     "usr/lib/jvm/*",
-    f"{Path.home().as_posix().lstrip('/')}/.sdkman/candidates/java/*",
+    f"{home_folder().as_posix().lstrip('/')}/.sdkman/candidates/java/*",
     "Library/Java/JavaVirtualMachines/*/Contents/Home",
 )
 

@@ -9,6 +9,7 @@ from typing import Any
 from lark import Token
 from lark.tree import Meta
 
+from headrace.sql.cursors import select_of_cursor
 from headrace.sql.log_parsing import LOG_FUNCTIONS, parse_log
 from headrace.sql.statements import (
     Array,
@@ -26,6 +27,8 @@ from headrace.sql.statements import (
     Map,
     Operation,
     Over,
+    RelationName,
+    Select,
     Struct,
     Tick,
 )
@@ -321,8 +324,8 @@ class ExpressionBuilder:
             return Call("REGEXP_REPLACE", arguments[:3], place=place_of(meta))
         if name.upper() in LOG_FUNCTIONS:
             return parse_log(name.upper(), arguments, place_of(meta))
-        if name.upper() in ("WINDOWSTART", "WINDOWEND") and not arguments:
-            # The old KSQL's functions, as the two that follow.
+        if name.upper() in ("WINDOWSTART", "WINDOWEND", "CURRENT_ROW_TIMESTAMP") and not arguments:
+            # The old KSQL's functions, as the two that follow; Kinesis Analytics' goes without parentheses too.
             return Column(name.upper(), place=place_of(meta))
         if name.upper() == "AS_LIST":
             return Array(arguments, place=place_of(meta))
@@ -332,6 +335,13 @@ class ExpressionBuilder:
                 raise SqlError("a field's name is a text, not a column", field.place)
             return Field(of, field.value, place=place_of(meta))
         return Call(name.upper(), arguments, place=place_of(meta))
+
+    def build_table_of_cursor(
+        self, meta: Meta, name: Name, select: Select, *rest: Any
+    ) -> tuple[Select, RelationName]:
+        *arguments, alias = rest
+        inner = select_of_cursor(name.upper(), select, arguments, name.place)
+        return inner, RelationName("", alias or "", place_of(meta))
 
     def build_substring_from(
         self, meta: Meta, name: Name, of: Expression, *bounds: Expression | None

@@ -457,9 +457,10 @@ FUNCTIONS = {function.name: function for function in _TABLE}
 NOT_BUILT = {
     "RANDOM": "it gives another value when a micro-batch is repeated",
     "UUID": "it gives another value when a micro-batch is repeated",
+    "CURRENT_ROW_TIMESTAMP": "it is of the rows of an application, in --dialect kinesis-analytics; ROWTIME is a row's",
     **dict.fromkeys(
-        ("CURRENT_TIMESTAMP", "CURRENT_ROW_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP"),
-        "it gives another value when a micro-batch is repeated; use ROWTIME",
+        ("CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP"),
+        "on AWS every row has the moment at which its query began; CURRENT_ROW_TIMESTAMP and ROWTIME are a row's own",
     ),
     **dict.fromkeys(
         ("RANDOM_CUT_FOREST", "RANDOM_CUT_FOREST_WITH_EXPLANATION", "HOTSPOTS"),
@@ -468,17 +469,14 @@ NOT_BUILT = {
     ),
     **dict.fromkeys(
         ("TOP_K_ITEMS_TUMBLING", "COUNT_DISTINCT_ITEMS_TUMBLING"),
-        "it takes a CURSOR; GROUP BY STEP(ROWTIME BY ..) with TOPK or COUNT(DISTINCT ..) says the same",
-    ),
-    **dict.fromkeys(
-        ("SYS_LOG_PARSE", "FIXED_COLUMN_LOG_PARSE"),
-        "it is not built; REGEX_LOG_PARSE makes a column of each group of a pattern, and SUBSTRING one of a place",
+        "it takes a CURSOR: FROM TABLE(name(CURSOR(SELECT STREAM ..), 'column', ..))",
     ),
     "REGEX_REPLACE": "it is REGEX_REPLACE(text, pattern, new, 1, 0) or REGEXP_REPLACE(text, pattern, new): every match",
     # Names that drafts of KSQL had.
     "SUBLIST": "it is SLICE(array, from, to), whose places count from 1",
     "GROUP_RANK": "it takes a CURSOR, and Spark ranks no rows of a stream; TOPK gives a window's largest values",
-    **dict.fromkeys(("LAG", "EXP_AVG"), "a sliding window is a whole; MATCH_RECOGNIZE has PREV(x, n)"),
+    "LAG": "a sliding window is a whole; MATCH_RECOGNIZE has PREV(x, n)",
+    "EXP_AVG": "it is of a sliding window of a time: EXP_AVG(x, INTERVAL '10' SECOND) OVER (.. RANGE INTERVAL ..)",
 }  # fmt: skip
 
 

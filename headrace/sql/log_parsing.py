@@ -1,7 +1,8 @@
 """Kinesis Analytics' functions that make columns of a line of a log, as a STRUCT of SQL's own functions.
 
 Documented: AWS's SQL reference, of the functions' arguments and COLUMN1 and so on. Assumed: a pattern is found anywhere
-in the text, as in Java's Matcher.find(), and a line that it does not match gives NULLs.
+in the text, as in Java's Matcher.find(), and a line that it does not match gives NULLs; the year of a line of syslog,
+which has none, is its row's.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -10,10 +11,11 @@ in the text, as in Java's Matcher.find(), and a line that it does not match give
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import re2
 
-from headrace.sql.statements import Call, Cast, Expression, Item, Literal, Struct
+from headrace.sql.statements import Call, Cast, Column, Expression, Item, Literal, Operation, Struct
 from headrace.sql.types import INT, STRING, Place, SqlError, SqlType, scalar
 
 _MOST_COLUMNS = 100
@@ -27,16 +29,25 @@ _FORMATS = {
     "REFERER": rf"^{_WORD} -+> {_WORD}",
     "AGENT": "^(.*)$",
 }
+# Month, day and time, and the rest of a line of syslog.
+_SYSLOG = r"^(?:<\d+>)?([A-Z][a-z]{2}) +(\d{1,2}) (\d{2}:\d{2}:\d{2}) (.*)$"
 _COLUMN = (
-    r'(?i)"?(\w+)"?(?:\s+TYPE\s+(\w+)\s*(?:\((\d{1,9})(?:,\s*(\d{1,9}))?\))?(?:\s+NOT\s+NULL)?)?'
+    r'(?i)"?(\w+)"?(?:\s+TYPE\s+(\w+)\s*(?:\((\d{1,9})(?:,\s*(\d{1,9}))?\))?(?:\s+NOT\s+NULL)?'
+    r"(?:\s+'([^']*)')?)?(?:\s+START\s+(\d{1,9})(?:\s+FOR\s+(\d{1,9}))?)?"
 )
+_READERS = {"DATE": "CHAR_TO_DATE", "TIME": "CHAR_TO_TIME", "TIMESTAMP": "CHAR_TO_TIMESTAMP"}
 LOG_FUNCTIONS = frozenset({
     "REGEX_LOG_PARSE", "FAST_REGEX_LOG_PARSER", "W3C_LOG_PARSE", "VARIABLE_COLUMN_LOG_PARSE", "COLUMN_LOG_PARSE",
+    "FIXED_COLUMN_LOG_PARSE", "SYS_LOG_PARSE",
 })  # fmt: skip
 
 
 def parse_log(name: str, arguments: Sequence[Expression], place: Place) -> Expression:
     """Return the STRUCT that a call of one of LOG_FUNCTIONS is; raises SqlError."""
+    if name == "SYS_LOG_PARSE":
+        return _read_syslog(arguments, place)
+    if name == "FIXED_COLUMN_LOG_PARSE":
+        return _cut(arguments, place)
     if name.endswith("COLUMN_LOG_PARSE"):
         return _split(name, arguments, place)
     if len(arguments) != 2:
@@ -91,32 +102,89 @@ def _split(name: str, arguments: Sequence[Expression], place: Place) -> Expressi
     if isinstance(columns, Literal) and isinstance(columns.value, int):
         if not 1 <= columns.value <= _MOST_COLUMNS:
             raise SqlError(f"a line has 1 to {_MOST_COLUMNS} columns", columns.place)
-        declared = [(one, STRING) for one in _names(columns.value)]
+        declared = [_Declared(one, STRING) for one in _names(columns.value)]
     else:
-        parts = _parts(_text(name, columns, "list"))
-        if len(parts) > _MOST_COLUMNS:
-            raise SqlError(f"a line has 1 to {_MOST_COLUMNS} columns", columns.place)
-        declared = [_declared(one, columns.place) for one in parts]
+        declared = _declared_columns(_text(name, columns, "list"), columns.place)
+    values = [
+        one.read(Item(fields, Literal(number, INT), place=place), place)
+        for number, one in enumerate(declared, 1)
+    ]
+    return Struct(tuple(one.name for one in declared), tuple(values), place=place)
+
+
+def _cut(arguments: Sequence[Expression], place: Place) -> Expression:
+    """Return the fields of a line whose columns have their places, which count from 0."""
+    name = "FIXED_COLUMN_LOG_PARSE"
+    if len(arguments) != 2:
+        raise SqlError(
+            f"{name} takes a text and columns, 'a TYPE INTEGER START 0 FOR 4, ..'", place
+        )
+    line, columns = arguments
+    declared = _declared_columns(_text(name, columns, "list"), columns.place)
     values: list[Expression] = []
-    for number, (_, type_) in enumerate(declared, 1):
-        field = Item(fields, Literal(number, INT), place=place)
-        values.append(field if type_ == STRING else Cast(field, type_, place=place))
-    return Struct(tuple(column for column, _ in declared), tuple(values), place=place)
+    for one in declared:
+        if one.start is None:
+            raise SqlError(f"{name}: {one.name} has no place: START 0 FOR 4", columns.place)
+        bounds = (one.start + 1,) if one.length is None else (one.start + 1, one.length)
+        part = Call("SUBSTRING", (line, *(Literal(n, INT) for n in bounds)), place=place)
+        values.append(one.read(part, place))
+    return Struct(tuple(one.name for one in declared), tuple(values), place=place)
 
 
-def _parts(columns: str) -> list[str]:
-    """Return the parts of a list of columns; the commas of DECIMAL(5, 2) divide none."""
-    return [one.replace(";", ",") for one in re2.sub(r"(\(\d+),", r"\1;", columns).split(",")]
+def _read_syslog(arguments: Sequence[Expression], place: Place) -> Expression:
+    """Return the time of a line of syslog, and the text after it."""
+    if len(arguments) != 1:
+        raise SqlError("SYS_LOG_PARSE takes a text", place)
+
+    def group(number: int) -> Expression:
+        found = (Literal(_SYSLOG, STRING), arguments[0], Literal(number, INT))
+        return Call("REGEXP_EXTRACT", found, place=place)
+
+    rowtime = Column("ROWTIME", place=place)
+    written: Expression = Call("TIMESTAMP_TO_CHAR", (Literal("yyyy", STRING), rowtime), place=place)
+    for number in (1, 2, 3):
+        spaced = Operation("||", (written, Literal(" ", STRING)), place=place)
+        written = Operation("||", (spaced, group(number)), place=place)
+    pattern = Literal("yyyy MMM d HH:mm:ss", STRING)
+    time = Call("CHAR_TO_TIMESTAMP", (pattern, written), place=place)
+    return Struct(_names(2), (time, group(4)), place=place)
 
 
-def _declared(column: str, place: Place) -> tuple[str, SqlType]:
+@dataclass(frozen=True)
+class _Declared:
+    """A column of a line: its type, a time's pattern, and its place and length, where they are said."""
+
+    name: str
+    type: SqlType
+    pattern: str = ""
+    start: int | None = None
+    length: int | None = None
+
+    def read(self, text: Expression, place: Place) -> Expression:
+        """Return the value that a text says."""
+        if self.pattern:
+            reader = _READERS[self.type.name]
+            return Call(reader, (Literal(self.pattern, STRING, place=place), text), place=place)
+        return text if self.type == STRING else Cast(text, self.type, place=place)
+
+
+def _declared_columns(columns: str, place: Place) -> list[_Declared]:
+    # The commas of DECIMAL(5, 2) divide none.
+    parts = [one.replace(";", ",") for one in re2.sub(r"(\(\d+),", r"\1;", columns).split(",")]
+    if len(parts) > _MOST_COLUMNS:
+        raise SqlError(f"a line has 1 to {_MOST_COLUMNS} columns", place)
+    return [_declared(one, place) for one in parts]
+
+
+def _declared(column: str, place: Place) -> _Declared:
     match = re2.fullmatch(_COLUMN, column.strip())
-    type_ = match and scalar(
-        match[2] or "VARCHAR", tuple(int(one) for one in match.groups()[2:] if one)
-    )
-    if not match or type_ is None:
+    groups = match.groups() if match else (None,) * 7
+    digits = tuple(int(one) for one in groups[2:4] if one)
+    type_ = scalar(groups[1] or "VARCHAR", digits)
+    if not match or type_ is None or (groups[4] and type_.name not in _READERS):
         raise SqlError(f"{column.strip()!r} is no column, such as 'price TYPE DOUBLE'", place)
-    return str(match[1]), type_  # pyrefly: ignore[bad-return]
+    start, length = (int(one) if one else None for one in groups[5:7])
+    return _Declared(str(groups[0]), type_, groups[4] or "", start, length)
 
 
 def _text(name: str, argument: Expression, what: str) -> str:

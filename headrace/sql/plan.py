@@ -34,7 +34,7 @@ ROWTIME, WINDOW_START, WINDOW_END = "ROWTIME", "WINDOWSTART", "WINDOWEND"
 # KSQL's of a record: its shard's number, and its sequence number as text, which is longer than a BIGINT.
 ROW_PARTITION, ROW_OFFSET = "ROWPARTITION", "ROWOFFSET"
 # Kinesis Analytics', of a stream that reads Kinesis.
-ARRIVAL = "APPROXIMATE_ARRIVAL_TIME"
+ARRIVAL, PRESENT = "APPROXIMATE_ARRIVAL_TIME", "CURRENT_ROW_TIMESTAMP"
 
 
 @dataclass(frozen=True)
@@ -396,6 +396,10 @@ def resolve_column(column: Column, scope: Scope) -> tuple[Expression, SqlType]:
     if name.upper() in _OF_RECORDS:
         return _of_record(column, inputs, scope)
     of_stream = [one for one in inputs if one.relation.stream and not one.relation.is_object]
+    if name.upper() == PRESENT and scope.times == TIMESTAMP:
+        # A row's moment of output would be another one when a micro-batch is repeated: its arrival never is.
+        name = ARRIVAL if [*inputs] == of_stream[:1] else ROWTIME
+        return resolve_column(replace(column, name=name), scope)
     if name.upper() == ARRIVAL and scope.times == TIMESTAMP and [*inputs] == of_stream[:1]:
         return replace(column, name=ARRIVAL, relation=inputs[0].alias), TIMESTAMP
     if name == "rowkey":

@@ -315,13 +315,16 @@ class QueryWriter:
 
     def _list_hidden_columns(self, query: QueryPlan, text: SparkText) -> list[str]:
         """Return the columns that a row carries besides its own: partition key, time, order, and what it is."""
+        has_elements = any(
+            _is_table_function(part) for output in query.outputs for part in walk(output.expression)
+        )
         if query.is_aggregate:
             keys = ", ".join(f"cast({name(key.name)} AS STRING)" for key in query.keys)
             key = f"concat_ws('|', {keys})" if keys else "'all'"
             time = 'F.window_time("_window")' if query.window else 'F.expr("timestamp_millis(0L)")'
-            identity = ", ".join(
-                [name(key.name) for key in query.keys] + (["_window.start"] if query.window else [])
-            )
+            parts = [name(key.name) for key in query.keys]
+            parts += ["_window.start"] * bool(query.window) + ["_position"] * has_elements
+            identity = ", ".join(parts)
             order = "struct(timestamp_millis(0L) AS arrival, '' AS number)"
             return [
                 f'{expr(key)}.alias("_key")',
@@ -345,9 +348,7 @@ class QueryWriter:
         orders = [
             f"{name(one.alias)}._order" if query.joins else "_order" for one in query.inputs()
         ]
-        if any(
-            _is_table_function(part) for output in query.outputs for part in walk(output.expression)
-        ):
+        if has_elements:
             orders.append("_position")
         if query.match is not None:
             orders.append("_first")

@@ -304,6 +304,14 @@ def check_kind(plan: QueryPlan, select: Select, is_table: bool | None, dialect: 
     if plan.is_of_tables():
         _check_tables(plan, select, is_table, dialect)
         return
+    explodes = any(
+        kind_of(part) == "table" for one in plan.outputs for part in walk(one.expression)
+    )
+    if plan.is_aggregate and dialect == KSQL and explodes:
+        raise SqlError(
+            "a table function goes without GROUP BY, as in ksqlDB: it is of a stream's rows",
+            select.place,
+        )
     if plan.emit == "FINAL" and plan.window is None:
         raise SqlError("EMIT FINAL goes with a WINDOW", select.place)
     if is_table and plan.is_aggregate and dialect == KSQL:

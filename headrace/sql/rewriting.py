@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from headrace.sql.functions import NOT_BUILT, find_function
 from headrace.sql.statements import (
     Array,
     Call,
@@ -14,9 +15,11 @@ from headrace.sql.statements import (
     Expression,
     Field,
     Frame,
+    Interval,
     Item,
     Join,
     Lambda,
+    Literal,
     Map,
     Operation,
     Over,
@@ -27,7 +30,7 @@ from headrace.sql.statements import (
     Tick,
     walk,
 )
-from headrace.sql.types import Place, SqlError
+from headrace.sql.types import DOUBLE, Place, SqlError
 
 
 def rewrite(
@@ -67,15 +70,11 @@ def rewrite(
 
 def inline(outer: Select, inner: Select) -> Select:
     """Return the query that `outer`, which chooses and filters the rows of `inner`, makes of them."""
+    if inner.distinct and outer.group_by:
+        return _count_distinct(outer, inner)
     plain = Select(
         outer.items, outer.source, where=outer.where, limit=outer.limit, place=outer.place
     )
-    if inner.distinct:
-        raise SqlError(
-            "a SELECT DISTINCT in FROM is not built: COUNT(DISTINCT value), or of several values "
-            "COUNT(DISTINCT STRUCT(a := .., b := ..)), counts each of a window once",
-            outer.source.place,
-        )
     if replace(outer, emit="") != plain or inner.limit is not None or inner.emit:
         raise SqlError(
             "a SELECT in FROM is chosen and filtered from alone: give it a name by CREATE STREAM .. AS",
@@ -101,6 +100,8 @@ def inline(outer: Select, inner: Select) -> Select:
         items = [
             one for item in items for one in (inner.items if item.expression is None else (item,))
         ]
+    if inner.distinct:
+        _check_distinct(items, inner)
     result = replace(
         inner, items=tuple(items), limit=outer.limit, emit=outer.emit, place=outer.place
     )
@@ -116,6 +117,93 @@ def inline(outer: Select, inner: Select) -> Select:
         else Operation("AND", (before, condition), place=condition.place)
     )
     return replace(result, having=both) if inner.group_by else replace(result, where=both)
+
+
+def _check_distinct(items: list[SelectItem], inner: Select) -> None:
+    """Refuse a choice of a SELECT DISTINCT's columns: rows that differ in the others would be one."""
+    chosen = [item.expression for item in items]
+    values = [item.expression for item in inner.items]
+    for item in items:
+        if item.expression not in values:
+            raise SqlError(
+                "a SELECT DISTINCT in FROM is chosen as it is: name it by CREATE STREAM", item.place
+            )
+    if any(value not in chosen for value in values):
+        raise SqlError(
+            "all columns of a SELECT DISTINCT in FROM are chosen, or counted by GROUP BY: name it by CREATE STREAM",
+            inner.place,
+        )
+
+
+def _count_distinct(outer: Select, inner: Select) -> Select:
+    """Return the query that counts a SELECT DISTINCT's rows in groups: each row of a group once, in its window."""
+    is_plain = not (inner.group_by or inner.joins or outer.joins or inner.limit or inner.emit)
+    if not is_plain or any(item.expression is None for item in inner.items):
+        raise SqlError(
+            "a SELECT DISTINCT in FROM is of one stream's columns, by their names: name others by CREATE STREAM .. AS",
+            outer.source.place,
+        )
+    alias, place = outer.source.alias, outer.place
+    named = tuple(item for item in inner.items if item.alias or isinstance(item.expression, Column))
+    names = _named_values(replace(inner, items=named))
+    values = [item.expression for item in inner.items if item.expression is not None]
+    row = Struct(tuple(f"c{n}" for n in range(len(values))), tuple(values), place=place)
+
+    def moved(expression: Expression) -> Expression:
+        def change_or_move(part: Expression) -> Expression | None:
+            changed = _aggregate_distinct(part, row, names, alias)
+            if changed is None and isinstance(part, Column):
+                return _moved(part, names, alias)
+            return changed
+
+        return rewrite(expression, change_or_move)
+
+    if any(item.expression is None for item in outer.items):
+        raise SqlError("GROUP BY goes without *", outer.place)
+    items = tuple(
+        replace(
+            item,
+            expression=moved(item.expression),
+            alias=item.alias
+            or (item.expression.name if isinstance(item.expression, Column) else None),
+        )
+        for item in outer.items
+        if item.expression is not None
+    )
+    conditions = [
+        one for one in (inner.where, outer.where and moved(outer.where)) if one is not None
+    ]
+    where = Operation("AND", tuple(conditions), place=place) if len(conditions) > 1 else None
+    return replace(
+        outer,
+        source=inner.source,
+        items=items,
+        where=where or next(iter(conditions), None),
+        group_by=tuple(map(moved, outer.group_by)),
+        having=None if outer.having is None else moved(outer.having),
+    )
+
+
+def _aggregate_distinct(
+    part: Expression, row: Struct, names: dict[str, Expression], alias: str
+) -> Expression | None:
+    """Return an aggregate as one of distinct rows; None for a part that is none."""
+    function = find_function(part.name) if isinstance(part, Call) else None
+    if not isinstance(part, Call) or function is None or function.kind != "aggregate":
+        return None
+    if part.star or (part.name == "COUNT" and not part.arguments):
+        return replace(part, star=False, distinct=True, arguments=(row,))
+    arguments = tuple(_moved(one, names, alias) for one in part.arguments)
+    if part.distinct or part.name in ("MIN", "MAX"):
+        return replace(part, arguments=arguments)
+    if part.name != "COUNT":
+        raise SqlError(
+            f"{part.name} of a SELECT DISTINCT in FROM is not built: COUNT, MIN and MAX are",
+            part.place,
+        )
+    is_null = Operation("IS NULL", arguments, place=part.place)
+    counted = Case(((Operation("NOT", (is_null,), place=part.place), row),), None, place=part.place)
+    return replace(part, distinct=True, arguments=(counted,))
 
 
 def _named_values(select: Select) -> dict[str, Expression]:
@@ -165,13 +253,53 @@ def over_named(join: Join, frames: dict[str, Frame]) -> RelationName:
     return replace(relation, over=_frame(relation.over, frames, relation.place), alias=alias)
 
 
+# Of intervals in the window of an EXP_AVG: each is a window of Spark's.
+_MOST_INTERVALS = 60
+
+
+def _weigh(over: Over) -> Expression:
+    """Return EXP_AVG over a window: each interval's values weigh half of those of the interval after it.
+
+    The rows of i intervals together, weighted by 2^-i, for each i, and all rows by as much as the last of them.
+    """
+    window_ms, arguments, place = over.frame.range_ms, over.call.arguments, over.place
+    if len(arguments) != 2 or not isinstance(arguments[1], Interval) or window_ms is None:
+        raise SqlError(f"EXP_AVG is refused: {NOT_BUILT['EXP_AVG']}", place)
+    interval_ms = arguments[1].duration_ms
+    if not 0 < window_ms <= interval_ms * _MOST_INTERVALS:
+        raise SqlError(f"EXP_AVG's window has 1 to {_MOST_INTERVALS} intervals", arguments[1].place)
+    count = -(-window_ms // interval_ms)
+    value = Cast(arguments[0], DOUBLE, place=place)
+
+    def weighed(function: str) -> Expression:
+        total: Expression | None = None
+        for number in range(1, count + 1):
+            frame = replace(over.frame, range_ms=min(number * interval_ms, window_ms))
+            part = Call(
+                "COALESCE",
+                (
+                    Over(Call(function, (value,), place=place), frame, place=place),
+                    Literal(0.0, DOUBLE),
+                ),
+                place=place,
+            )
+            weight = Literal(0.5 ** min(number, count - 1), DOUBLE)
+            term = Operation("*", (part, weight), place=place)
+            total = term if total is None else Operation("+", (total, term), place=place)
+        assert total is not None
+        return total
+
+    return Operation("/", (weighed("SUM"), weighed("COUNT")), place=place)
+
+
 def with_frames(item: SelectItem, frames: dict[str, Frame]) -> SelectItem:
     """Return the item with each named window's frame in its place."""
 
     def change(part: Expression) -> Expression | None:
         if not isinstance(part, Over):
             return None
-        return replace(part, frame=_frame(part.frame, frames, part.place))
+        over = replace(part, frame=_frame(part.frame, frames, part.place))
+        return _weigh(over) if over.call.name == "EXP_AVG" else over
 
     if item.expression is None:
         return item

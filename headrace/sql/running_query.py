@@ -306,7 +306,9 @@ class RunningQuery:
             if self.query.window is not None
             else conversions.EPOCH
         )
-        results = self._result(scope, key, time)
+        results = [
+            one for part in self._with_elements(scope) for one in self._result(part, key, time)
+        ]
         if self.query.window is not None and not self._times_are_timestamps:
             for result in results:
                 present = {name.upper() for name in result.columns}

@@ -14,6 +14,7 @@ import contextlib
 import importlib
 import io
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -31,6 +32,8 @@ from headrace.sql.types import SqlType
 from headrace.sql.values import evaluator
 
 _READERS = 8
+# A run's file lies in the run's folder.
+_FILE = re.compile(r"[\w.-]*\w[\w.-]*")
 _ATTEMPTS = 5
 _COMPARED = {"STRING": str, "INT": int, "BIGINT": int}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -223,7 +226,10 @@ class View:
         return batches[-1]
 
     def _manifest(self, batch: int) -> dict[str, Any]:
-        return json.loads(self._files.read(f"manifests/{batch:020}.json"))
+        manifest = json.loads(self._files.read(f"manifests/{batch:020}.json"))
+        if not _is_manifest(manifest):
+            raise ViewError(f"{self.relation.name} has a damaged state: manifest {batch} is none")
+        return manifest
 
     def _rows(
         self, manifest: Mapping[str, Any], bounds: Mapping[str, Bounds], batch: int | None = None
@@ -265,6 +271,20 @@ class View:
             conversions.EPOCH if time is None else _utc(time),
             values["_deleted"],
         )
+
+
+def _is_manifest(value: Any) -> bool:
+    """Whether a stored value is a manifest whose files lie in their runs' folders."""
+    try:
+        return all(type(value[name]) is int for name in ("batch", "previous")) and all(
+            type(run["batch"]) is int
+            and _FILE.fullmatch(file["name"])
+            and {"least", "most"} <= file.keys()
+            for run in value["runs"]
+            for file in run["files"]
+        )
+    except (KeyError, TypeError, AttributeError):
+        return False
 
 
 def _within(content: bytes, bounds: Mapping[str, Bounds]) -> list[dict[str, Any]]:

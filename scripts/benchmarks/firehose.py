@@ -37,13 +37,14 @@ from scripts.benchmarks.firehose_cases import (
     Case,
     bodies,
     record,
+    single_bodies,
     stream_bodies,
 )
 from scripts.benchmarks.lambda_rows import RUNTIME
 from scripts.benchmarks.pipeline import started
 from scripts.benchmarks.sdk import client_of
 from scripts.benchmarks.servers import CannotStart, rss_mb, running
-from scripts.benchmarks.wire import Connection
+from scripts.benchmarks.wire import Connection, closed_loop
 
 CLIENTS = 2
 WITHIN_S = 300.0
@@ -55,6 +56,7 @@ PUT_MB = (100, 400, 1_500)
 # Far more partitions than may be active: records beyond the limit go to the error output.
 MANY_PARTITIONS = 10_000
 OTHERS_S, SLOW_ANSWER_S = 30.0, 120.0
+SINGLE_CLIENTS, SINGLE_S = 32, 5.0
 
 
 def put_for(port: int, made: list[bytes], seconds: float) -> int:
@@ -215,6 +217,17 @@ def measure(case: Case, made: list[bytes], count: int, *, of_stream: bool) -> di
         }
 
 
+def measure_single_puts(name: str, seconds: float = SINGLE_S) -> float:
+    """Return the PutRecords a second of many clients, each of which waits for its answer."""
+    with started(name) as target:
+        prepare(target.port, CASES[0].destination)
+        made = single_bodies(SINGLE_CLIENTS)
+        closed_loop(target.port, SINGLE_CLIENTS, made, seconds / 10)
+        start_s = time.monotonic()
+        puts = len(closed_loop(target.port, SINGLE_CLIENTS, made, seconds))
+        return puts / (time.monotonic() - start_s)
+
+
 def measure_delay(rounds: int) -> float:
     """Return the median of the milliseconds that a record waits beyond the buffer's interval of a second."""
     found: list[float] = []
@@ -338,6 +351,12 @@ def main(records: int, elsewhere: int, only: str | None, *, peers: bool, memory:
         except (CannotStart, OSError, RuntimeError, BotoCoreError, ClientError) as error:
             row = (f"failed: {' '.join(str(error).split())[:80]}", "")
         table.add_row("direct", CASES[0].name, name, *row)
+    for name in ("headrace", *(("localstack", "ministack") if peers else ())):
+        try:
+            puts = f"{measure_single_puts(name):,.0f}"
+        except (CannotStart, OSError, RuntimeError, BotoCoreError, ClientError) as error:
+            puts = f"failed: {' '.join(str(error).split())[:80]}"
+        table.add_row("direct", f"PutRecord, {SINGLE_CLIENTS} clients", name, puts)
     console = Console(width=140)
     console.print(table)
     if not memory:

@@ -92,13 +92,23 @@ def bodies(count: int, *, keys: int = KEYS, size_bytes: int = 100) -> list[bytes
             {"Data": base64.b64encode(record(number, keys, size_bytes)).decode()}
             for number in range(start, min(start + RECORDS_PER_PUT, count))
         ]
-        body = request("PutRecordBatch", {"DeliveryStreamName": STREAM, "Records": records})
-        made.append(
-            body.replace(b"Kinesis_20131202.", b"Firehose_20150804.").replace(
-                b"/kinesis/aws4", b"/firehose/aws4"
-            )
-        )
+        made.append(_request("PutRecordBatch", {"Records": records}))
     return made
+
+
+def single_bodies(count: int) -> list[bytes]:
+    """Return the requests that put `count` records, each by itself."""
+    return [
+        _request("PutRecord", {"Record": {"Data": base64.b64encode(record(number)).decode()}})
+        for number in range(count)
+    ]
+
+
+def _request(operation: str, members: dict[str, Any]) -> bytes:
+    body = request(operation, {"DeliveryStreamName": STREAM, **members})
+    return body.replace(b"Kinesis_20131202.", b"Firehose_20150804.").replace(
+        b"/kinesis/aws4", b"/firehose/aws4"
+    )
 
 
 def stream_bodies(count: int) -> list[bytes]:

@@ -28,7 +28,7 @@ from headrace.core.ports import (
     QueueMessage,
 )
 from headrace.core.workers import Supervisor
-from headrace.services.lambda_.api import build_lambda, lambda_api
+from headrace.services.lambda_.api import LambdaPorts, build_lambda, lambda_api
 from headrace.store.database import Database
 from tests.support.clients import client_of
 from tests.support.server import wait_until
@@ -228,7 +228,7 @@ class LambdaLab:
         self.database = Database(self.data_dir / "state.sqlite")
         self.supervisor = Supervisor(clock)
         config = Config(data_dir=self.data_dir, function_folders=self.folders, **self.config)
-        self.lambda_ = build_lambda(
+        ports = LambdaPorts(
             data_dir=self.data_dir,
             clock=clock,
             ids=ids,
@@ -244,6 +244,7 @@ class LambdaLab:
             buses=Buses(self.box),
             endpoint_url=lambda: self.endpoint_url,
         )
+        self.lambda_ = build_lambda(ports)
         self.gateway = Gateway(
             clock=clock,
             ids=ids,

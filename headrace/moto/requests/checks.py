@@ -314,10 +314,14 @@ def check_members(service: str, operation: str, request: HttpRequest) -> None:
         return
     if service in _WHOLE and params is not None:
         validate(service, operation, params, code=_WHOLE[service], wording=_WORDINGS.get(service))
+    if params is not None:
+        check_required(service, operation, params)
+
+
+def check_required(service: str, operation: str, params: Mapping[str, Any]) -> None:
+    """Raise AwsError when a member is not there that the model requires; of services with a known code for it."""
     code = _CODES.get(service)
-    sentence = (
-        find_missing_member(service, operation, params) if code and params is not None else ""
-    )
+    sentence = find_missing_member(service, operation, params) if code else ""
     if sentence:
         raise AwsError(str(code), sentence)
 

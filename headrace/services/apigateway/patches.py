@@ -46,6 +46,7 @@ def patch(module: Any) -> None:
     authorizer.apply_operations = _with_user_pools(authorizer.apply_operations)
     plan.__init__ = _without_empty_throttling(plan.__init__)
     plan.apply_patch_operations = _with_stages(plan.apply_patch_operations)
+    rest_answers.patch_models(module)
 
 
 def _with_user_pools(apply: Any) -> Any:

@@ -26,11 +26,59 @@ def patch_responses(response: Any) -> None:
     response.delete_gateway_response = _with_status(response.delete_gateway_response)
     response.delete_rest_api = _delete_api(response.delete_rest_api)
     response.test_invoke_method = _test_method
+    response.create_domain_name = _with_routing_mode(response.create_domain_name)
     response.update_api_key = _without_value(response.update_api_key)
     for name in ("get_rest_apis", "get_usage_plans", "get_api_keys"):
         setattr(response, name, _list_without_empty_tags(getattr(response, name)))
     for name in ("get_usage_plan", "update_usage_plan", "get_api_key", "update_api_key"):
         setattr(response, name, _with_tags(getattr(response, name)))
+
+
+def patch_models(module: Any) -> None:
+    """Let accounts and domain names of `moto.apigateway.models` show what they always show."""
+    module.Account.to_json = _with_features(module.Account.to_json)
+    module.DomainName.to_json = _describe_domain(module.DomainName.to_json)
+
+
+def _with_features(to_json: Any) -> Any:
+    """Show that an account has usage plans, as all have (documented: aws apigateway get-account)."""
+
+    @functools.wraps(to_json)
+    def describe(self: Any) -> dict[str, Any]:
+        return {**to_json(self), "features": self.features or ["UsagePlans"]}
+
+    return describe
+
+
+def _describe_domain(to_json: Any) -> Any:
+    """Show the defaults of a domain name (documented: API_DomainName.html)."""
+
+    @functools.wraps(to_json)
+    def describe(self: Any) -> dict[str, Any]:
+        shown = to_json(self)
+        endpoints = dict(shown.get("endpointConfiguration") or {})
+        kinds = endpoints.setdefault("types", ["EDGE"])
+        endpoints.setdefault("ipAddressType", "dualstack" if kinds == ["PRIVATE"] else "ipv4")
+        return {
+            **shown,
+            "endpointConfiguration": endpoints,
+            "securityPolicy": shown.get("securityPolicy") or "TLS_1_2",
+            # Domain names that were stored before have none.
+            "routingMode": getattr(self, "routing_mode", None) or "BASE_PATH_MAPPING_ONLY",
+        }
+
+    return describe
+
+
+def _with_routing_mode(create: Any) -> Any:
+    @functools.wraps(create)
+    def create_domain_name(self: Any) -> Any:
+        status, headers, _ = create(self)
+        made = self.backend.domain_names[self._get_param("domainName")]
+        made.routing_mode = self._get_param("routingMode")
+        return status, headers, json.dumps(made.to_json())
+
+    return create_domain_name
 
 
 def _test_method(self: Any) -> Any:

@@ -199,6 +199,7 @@ def _check_targets(response: Any) -> None:
 
     _refuse_members(problems())
     for target in targets:
+        _check_region(str(target.get("Arn") or ""), str(response.region))
         _check_input(target)
     bus = str(response._get_param("EventBusName") or "default").rpartition("/")[2]
     there = response.events_backend.event_buses.get(bus)
@@ -210,6 +211,16 @@ def _check_targets(response: Any) -> None:
         raise JsonRESTError(
             "LimitExceededException", "The requested resource exceeds the maximum number allowed."
         )
+
+
+def _check_region(arn: str, region: str) -> None:
+    """Refuse a target of another Region, unless it is a bus.
+
+    The sentence is observed: github.com/aws-samples/amazon-eventbridge-resource-policy-samples/issues/10.
+    """
+    parts = arn.split(":", 5)
+    if len(parts) == 6 and parts[2] != "events" and parts[3] not in ("", region):
+        raise _invalid("Cross-region API call is not allowed.")
 
 
 def _check_input(target: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.aws.calls.errors import FaultErrors
@@ -74,85 +75,54 @@ PROFILE = Profile(
 )
 
 
-def build_lambda(
-    *,
-    data_dir: Path,
-    clock: Clock,
-    ids: Ids,
-    database: Database,
-    supervisor: Supervisor,
-    config: Config,
-    objects: ObjectStore,
-    streams: StreamReader,
-    queues: MessageQueues,
-    topics: TopicPublisher,
-    logs: LogSink,
-    metrics: MetricSink,
-    buses: EventBusSender | None = None,
-    endpoint_url: Callable[[], str] | None = None,
-    trust_file: Callable[[], Path | None] = trust_the_machine,
-    sessions: RoleSessions | None = None,
-    environments: MakeEnvironment | None = None,
-    guard: Guard | None = None,
-    has_principal: PrincipalCheck = accept_principal,
-) -> Lambda:
-    """Return Lambda with its parts. `Lambda.start` loads the state and starts the workers.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LambdaPorts:
+    """What Lambda uses of its cloud.
 
-    Tests pass `environments` to run functions without processes. Without `sessions`, as in tests, functions get
-    credentials that no other service can verify.
+    Attributes:
+        sessions: issues functions' credentials; without it, as in tests, no other service can verify them.
+        environments: makes the environments in which functions run; tests pass one without processes.
     """
-    account, region = config.account_id, config.region
-    endpoint = endpoint_url or (lambda: config.endpoint_url)
+
+    data_dir: Path
+    clock: Clock
+    ids: Ids
+    database: Database
+    supervisor: Supervisor
+    config: Config
+    objects: ObjectStore
+    streams: StreamReader
+    queues: MessageQueues
+    topics: TopicPublisher
+    buses: EventBusSender
+    logs: LogSink
+    metrics: MetricSink
+    endpoint_url: Callable[[], str]
+    trust_file: Callable[[], Path | None] = trust_the_machine
+    sessions: RoleSessions | None = None
+    environments: MakeEnvironment | None = None
+    guard: Guard = field(default_factory=NoGuard)
+    has_principal: PrincipalCheck = accept_principal
+
+
+def build_lambda(ports: LambdaPorts) -> Lambda:
+    """Return Lambda with its parts. `Lambda.start` loads the state and starts the workers."""
+    clock, ids, database, config = ports.clock, ports.ids, ports.database, ports.config
     functions = FunctionStore(database)
-    code = CodeStore(data_dir, objects, ids, clock)
-    pools = Pools(
-        data_dir=data_dir,
-        clock=clock,
-        ids=ids,
-        functions=functions,
-        code=code,
-        endpoint_url=endpoint,
-        trust_file=trust_file,
-        folders=config.function_folders,
-        sessions=sessions or RoleSessions(ids.bytes(32)),
-        environments=environments,
-    )
-    permits = Permits(guard or NoGuard())
+    code = CodeStore(ports.data_dir, ports.objects, ids, clock)
+    permits = Permits(ports.guard)
+    pools = _build_pools(ports, functions, code)
     dispatcher = Dispatcher(
         clock=clock,
         ids=ids,
         functions=functions,
         pools=pools,
-        logs=logs,
-        metrics=metrics,
+        logs=ports.logs,
+        metrics=ports.metrics,
         permits=permits,
     )
-    waiting = WaitingEvents(
-        clock=clock,
-        ids=ids,
-        database=database,
-        functions=functions,
-        count=dispatcher.count,
-        account=account,
-        region=region,
-    )
-    destinations = Destinations(
-        queues, topics, invoke=waiting.invoke_later, buses=buses, objects=objects
-    )
-    invoker = Invoker(dispatcher, account=account, region=region)
-    ports = Ports(
-        clock=clock,
-        ids=ids,
-        streams=streams,
-        queues=queues,
-        invoker=invoker,
-        destinations=destinations,
-        metrics=metrics,
-        store=MappingStore(database),
-        trace=Trace(database),
-        role_of=functions.role_of,
-        permits=permits,
-    )
+    invoker = Invoker(dispatcher, account=config.account_id, region=config.region)
+    events = _build_async_queue(ports, functions, dispatcher, permits)
     parts = Parts(
         functions=functions,
         layers=LayerStore(database, PublicLayers(config.layers, code)),
@@ -160,37 +130,93 @@ def build_lambda(
         code=code,
         pools=pools,
         dispatcher=dispatcher,
-        destinations=destinations,
-        waiting=waiting,
-        events=AsyncQueue(
-            clock=clock,
-            ids=ids,
-            waiting=waiting,
-            functions=functions,
-            dispatcher=dispatcher,
-            destinations=destinations,
-            permits=permits,
-        ),
+        events=events,
         permits=permits,
         invoker=invoker,
-        mappings=Mappings(
-            ports=ports,
-            supervisor=supervisor,
-            transitions=Transitions(clock, config.state_delay_ms),
-        ),
+        mappings=_build_mappings(ports, functions, invoker, events.destinations, permits),
         urls=FunctionUrls(functions=functions, dispatcher=dispatcher, ids=ids, clock=clock),
     )
     return Lambda(
         parts,
         clock=clock,
         ids=ids,
-        supervisor=supervisor,
-        account=account,
-        region=region,
-        endpoint_url=endpoint,
-        temp_dir=data_dir / "lambda" / "tmp",
-        has_principal=has_principal,
+        supervisor=ports.supervisor,
+        account=config.account_id,
+        region=config.region,
+        endpoint_url=ports.endpoint_url,
+        temp_dir=ports.data_dir / "lambda" / "tmp",
+        has_principal=ports.has_principal,
     )
+
+
+def _build_pools(ports: LambdaPorts, functions: FunctionStore, code: CodeStore) -> Pools:
+    return Pools(
+        data_dir=ports.data_dir,
+        clock=ports.clock,
+        ids=ports.ids,
+        functions=functions,
+        code=code,
+        endpoint_url=ports.endpoint_url,
+        trust_file=ports.trust_file,
+        folders=ports.config.function_folders,
+        sessions=ports.sessions or RoleSessions(ports.ids.bytes(32)),
+        environments=ports.environments,
+    )
+
+
+def _build_async_queue(
+    ports: LambdaPorts, functions: FunctionStore, dispatcher: Dispatcher, permits: Permits
+) -> AsyncQueue:
+    """Return the queue of asynchronous events, with those that wait and the destinations of their results."""
+    waiting = WaitingEvents(
+        clock=ports.clock,
+        ids=ports.ids,
+        database=ports.database,
+        functions=functions,
+        count=dispatcher.count,
+        account=ports.config.account_id,
+        region=ports.config.region,
+    )
+    destinations = Destinations(
+        ports.queues,
+        ports.topics,
+        invoke=waiting.invoke_later,
+        buses=ports.buses,
+        objects=ports.objects,
+    )
+    return AsyncQueue(
+        clock=ports.clock,
+        ids=ports.ids,
+        waiting=waiting,
+        functions=functions,
+        dispatcher=dispatcher,
+        destinations=destinations,
+        permits=permits,
+    )
+
+
+def _build_mappings(
+    ports: LambdaPorts,
+    functions: FunctionStore,
+    invoker: Invoker,
+    destinations: Destinations,
+    permits: Permits,
+) -> Mappings:
+    pollers = Ports(
+        clock=ports.clock,
+        ids=ports.ids,
+        streams=ports.streams,
+        queues=ports.queues,
+        invoker=invoker,
+        destinations=destinations,
+        metrics=ports.metrics,
+        store=MappingStore(ports.database),
+        trace=Trace(ports.database),
+        role_of=functions.role_of,
+        permits=permits,
+    )
+    transitions = Transitions(ports.clock, ports.config.state_delay_ms)
+    return Mappings(ports=pollers, supervisor=ports.supervisor, transitions=transitions)
 
 
 def lambda_api(lambda_: Lambda, *, strict: bool = False) -> ServiceApi:

@@ -68,10 +68,10 @@ class AsyncQueue:
     ) -> None:
         self._clock = clock
         self._ids = ids
-        self._waiting = waiting
+        self.waiting = waiting
         self._functions = functions
         self._dispatcher = dispatcher
-        self._destinations = destinations
+        self.destinations = destinations
         self._permits = permits
         self._lock = threading.Lock()
         self._running: Counter[str] = Counter()
@@ -82,10 +82,10 @@ class AsyncQueue:
 
     def start(self, supervisor: Supervisor) -> None:
         """Queue the events that an earlier run of the cloud left, and start the worker."""
-        self._waiting.load()
+        self.waiting.load()
         self._threads = supervisor.executor(_THREADS, "lambda-async")
         self._handle = supervisor.start(self)
-        self._waiting.listen(self._handle.wake)
+        self.waiting.listen(self._handle.wake)
 
     def stop(self) -> None:
         """Start no more events. Events that are interrupted stay queued for the next run."""
@@ -105,7 +105,7 @@ class AsyncQueue:
         threads = self._threads
         assert threads is not None
         while not self._stopping:
-            taken = self._waiting.take()
+            taken = self.waiting.take()
             if taken is None:
                 return math.inf
             wait_ms, request_id, key = taken
@@ -128,7 +128,7 @@ class AsyncQueue:
         """Run an event, then the events of the same function that waited for a thread."""
         while True:
             try:
-                event = self._waiting.read(request_id)
+                event = self.waiting.read(request_id)
                 if event is not None:
                     self._attempt(event)
             except Exception:
@@ -164,7 +164,7 @@ class AsyncQueue:
                 request_id=event.request_id,
             )
         except FunctionNotFound:
-            self._waiting.delete(event.request_id)
+            self.waiting.delete(event.request_id)
             return
         except FunctionThrottled:
             event.throttles += 1
@@ -198,7 +198,7 @@ class AsyncQueue:
         if due_ms - event.created_ms > self._age_limit_ms(event):
             self._finish(event, "EventAgeExceeded", result)
             return
-        self._waiting.put_back(due_ms, event)
+        self.waiting.put_back(due_ms, event)
 
     def _find_config(self, event: AsyncEvent) -> AsyncSettings:
         function = self._functions.find(event.ref)
@@ -227,7 +227,7 @@ class AsyncQueue:
                 self._send(
                     event, dead_letters, build_dead_letter(event, result), "DeadLetterErrors"
                 )
-        self._waiting.delete(event.request_id)
+        self.waiting.delete(event.request_id)
 
     def _find_dead_letters(self, event: AsyncEvent) -> str | None:
         """Return the ARN of the dead-letter queue or topic of the event's version, or None."""
@@ -243,7 +243,7 @@ class AsyncQueue:
             problem = self._permits.problem_with_sending(role, arn, packed.object_key)
             if problem:
                 raise AwsError("AccessDenied", problem, 403)
-            self._destinations.deliver(arn, packed)
+            self.destinations.deliver(arn, packed)
         except (LookupError, AwsError) as error:
             log.warning("event %s did not reach %s: %s", event.request_id, arn, error)
             self._count(event, {metric: 1.0})

@@ -13,8 +13,7 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionInvoker, InvokeResult, PrincipalCheck, accept_principal
 from headrace.core.workers import Supervisor, WorkerHandle
-from headrace.services.lambda_.async_events import Destinations
-from headrace.services.lambda_.async_queue import AsyncQueue, WaitingEvents
+from headrace.services.lambda_.async_queue import AsyncQueue
 from headrace.services.lambda_.errors import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher
 from headrace.services.lambda_.invocations.pools import Pools
@@ -54,8 +53,6 @@ class Parts:
     code: CodeStore
     pools: Pools
     dispatcher: Dispatcher
-    destinations: Destinations
-    waiting: WaitingEvents
     events: AsyncQueue
     invoker: FunctionInvoker
     mappings: Mappings
@@ -98,9 +95,9 @@ class Lambda:
         self.code = parts.code
         self.pools = parts.pools
         self.dispatcher = parts.dispatcher
-        self.destinations = parts.destinations
-        self.waiting = parts.waiting
         self.events = parts.events
+        self.destinations = parts.events.destinations
+        self.waiting = parts.events.waiting
         self.invoker = parts.invoker
         self.mappings = parts.mappings
         self._urls = parts.urls

@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from headrace.core.config import LayerFolder
+from headrace.core.config import LayerFolder, cache_home
 from headrace.core.patterns import glob_matches
 from headrace.core.workers import WorkerHandle
 from headrace.services.lambda_.errors import invalid_parameter
@@ -163,7 +163,7 @@ class PublicLayers:
         stored = _cache_folder() / f"powertools-{major}-py{version}.zip"
         with self._lock:
             if not stored.is_file():
-                _make(_REQUIREMENT.format(major=major), stored, arn)
+                _install_layer(_REQUIREMENT.format(major=major), stored, arn)
         return self._code.add_file(stored)
 
 
@@ -179,11 +179,10 @@ def refuse_foreign(arn: str, cause: str = "headrace has no layers of other accou
 
 def _cache_folder() -> Path:
     own = os.environ.get(CACHE_VARIABLE)
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return Path(own or Path(shared or Path.home() / ".cache") / "headrace/layers").absolute()
+    return Path(own).absolute() if own else cache_home() / "headrace/layers"
 
 
-def _make(requirement: str, target: Path, arn: str) -> None:
+def _install_layer(requirement: str, target: Path, arn: str) -> None:
     """Install a requirement as a layer's zip file, which appears whole or not at all. Raises AwsError."""
     if importlib.util.find_spec("pip") is None:
         raise refuse_foreign(arn, f"this Python has no pip, which would bring {requirement}")

@@ -26,7 +26,7 @@ from headrace.moto.current_cloud import CURRENT, use_clock
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.logs import checks, metric_filters
+from headrace.services.logs import checks, groups, metric_filters
 
 
 @dataclass(slots=True)
@@ -74,6 +74,7 @@ def patch() -> None:
     backend.filter_log_events = _without_searched(backend.filter_log_events)
     backend._find_log_group = _find_group
     metric_filters.patch()
+    groups.patch()
     checks.patch()
     checks.check_keys()
     checks.keep_query_definitions()

@@ -43,6 +43,7 @@ from headrace.services.pipes.delivery import (
     Batch,
     PartlyFailed,
     PipeFailed,
+    check_target,
     deliver,
     event_of_message,
     event_of_record,
@@ -411,19 +412,16 @@ class PipeWorker:
     def _give_up(
         self, events: list[dict[str, Any]], settings: dict[str, Any], error: PipeFailed
     ) -> None:
-        arn = str((settings.get("DeadLetterConfig") or {}).get("Arn", ""))
-        log.warning("%s gives up %d records: %s", self._pipe.arn, len(events), error)
+        pipe, arn = self._pipe, str((settings.get("DeadLetterConfig") or {}).get("Arn", ""))
+        log.warning("%s gives up %d records: %s", pipe.arn, len(events), error)
         if not arn:
             return
-        batch = Batch(
-            arn=self._pipe.arn, source=self._pipe.source, target=arn, role_arn=self._pipe.role_arn
-        )
+        batch = Batch(arn=pipe.arn, source=pipe.source, target=arn, role_arn=pipe.role_arn)
         try:
             deliver(batch, events, self._parts.control, self._parts.clock.now_ms())
-        except PipeFailed as failure:
-            # The records stay the pipe's: what nobody has is tried again, and the pipe says why it waits.
-            sentence = f"The dead-letter target {arn} did not take what is given up: {failure}"
-            raise PipeFailed(sentence, may_pass=True) from error
+        except PipeFailed as failure:  # what nobody has is tried again
+            why = f"The dead-letter target {arn} did not take what is given up: {failure}"
+            raise PipeFailed(why, may_pass=True) from error
 
 
 def _position(kept: str) -> Position:
@@ -454,15 +452,14 @@ def patch(module: Any) -> None:
         request: dict[str, Any] = {"Name": name, "RoleArn": named["role_arn"]}
         request.update({"Source": named["source"], "Target": named["target"]})
         validate("pipes", "CreatePipe", request, code="ValidationException")
-        _check_log(self, name, named)
+        _check_ends(self, name, named)
         _check_filters(named.get("source_parameters"))
         return create(self, name, *args, **named)
 
     @functools.wraps(update)
     def update_pipe(self: Any, name: str, *args: Any, **named: Any) -> Any:
-        _check_log(self, name, named)
-        source_parameters = named.get("source_parameters")
-        _check_filters(source_parameters)
+        _check_ends(self, name, named)
+        _check_filters(source_parameters := named.get("source_parameters"))
         if source_parameters is not None and name in self.pipes:
             named["source_parameters"] = _with_fixed(
                 self.pipes[name].source_parameters, source_parameters
@@ -473,7 +470,8 @@ def patch(module: Any) -> None:
     module.EventBridgePipesBackend.update_pipe = update_pipe
 
 
-def _check_log(backend: Any, name: str, named: dict[str, Any]) -> None:
+def _check_ends(backend: Any, name: str, named: dict[str, Any]) -> None:
+    check_target(str(named.get("target") or ""), str(backend.region_name))
     configuration = named.get("log_configuration")
     if configuration is not None:
         required = {"Name": name, "RoleArn": named["role_arn"]}
@@ -482,8 +480,7 @@ def _check_log(backend: Any, name: str, named: dict[str, Any]) -> None:
 
 def _check_filters(source_parameters: dict[str, Any] | None) -> None:
     """Refuse an invalid pattern (EventBridge's sentence for rules; assumed for pipes). Raises AwsError."""
-    criteria = (source_parameters or {}).get("FilterCriteria") or {}
-    for one in criteria.get("Filters") or []:
+    for one in ((source_parameters or {}).get("FilterCriteria") or {}).get("Filters") or []:
         try:
             if one.get("Pattern"):
                 compile_pattern(one["Pattern"])

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from headrace.moto.current_cloud import CURRENT
+from headrace.moto.other_accounts import region_of_url
 from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest, reader_of
 from headrace.services.sqs.checks import is_text
 from headrace.services.sqs.move_tasks import SOURCE
@@ -56,6 +57,8 @@ def _queue_of(request: QuickRequest, url: str) -> Any:
     if queue is None or queue.fifo_queue or not is_plain:
         raise NotPlain
     if head.rpartition("/")[2] != request.call.account:
+        raise NotPlain
+    if region_of_url(url) not in ("", request.call.region):
         raise NotPlain
     return queue
 

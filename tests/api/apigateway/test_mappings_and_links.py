@@ -204,3 +204,16 @@ def test_a_test_tells_why_its_method_fails(
     answered, lines = tested(integration, body="{}")
     assert answered == status
     assert lines[-2] == f"Execution failed due to configuration error: {cause}"
+
+
+def test_accounts_and_domain_names_show_their_defaults(api: Any):
+    assert api.get_account()["features"] == ["UsagePlans"]
+    arn = "arn:aws:acm:us-east-1:000000000000:certificate/c"
+    made = api.create_domain_name(domainName="a.example.com", certificateArn=arn)
+    shown = api.get_domain_name(domainName="a.example.com")
+    for one in (made, shown):
+        assert one["endpointConfiguration"] == {"types": ["EDGE"], "ipAddressType": "ipv4"}
+        assert (one["securityPolicy"], one["routingMode"]) == ("TLS_1_2", "BASE_PATH_MAPPING_ONLY")
+    mode = "ROUTING_RULE_ONLY"
+    made = api.create_domain_name(domainName="b.example.com", certificateArn=arn, routingMode=mode)
+    assert made["routingMode"] == mode

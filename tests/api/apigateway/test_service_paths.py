@@ -101,3 +101,21 @@ def test_an_unknown_service_is_refused_by_name(cloud: InProcessCloud):
     uri = f"arn:aws:apigateway:{REGION}:nosuch:path/{{name}}"
     status, answer = ask(cloud, uri)
     assert (status, answer["message"]) == (500, "headrace has no service nosuch")
+
+
+@pytest.mark.parametrize(
+    ("action", "member"),
+    [
+        ("states:action/StartExecution", "stateMachineArn"),
+        ("states:action/StartSyncExecution", "stateMachineArn"),
+        ("dynamodb:action/GetItem", "tableName"),
+        ("events:action/PutEvents", "entries"),
+        ("ssm:action/GetParameter", "name"),
+    ],
+)
+def test_a_body_without_what_the_operation_needs_is_refused_as_a_client_is(
+    cloud: InProcessCloud, action: str, member: str
+):
+    _, answer = ask(cloud, f"arn:aws:apigateway:{REGION}:{action}", body={"page": "/z"})
+    assert answer["__type"] == "ValidationException"
+    assert f"Value null at '{member}' failed to satisfy constraint" in answer["message"]

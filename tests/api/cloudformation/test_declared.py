@@ -12,8 +12,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.moto.without_effect import DROPPED_FILE
+from headrace.services.cloudformation import resources
 from headrace.services.cloudformation.fidelity import fidelity_of
 from headrace.services.cloudformation.resources import TYPES, resource_type
+from headrace.services.cloudformation.resources.declared_calls import list_passed, shape_of
 from headrace.services.cloudformation.resources.schemas import list_names
 from headrace.services.cloudformation.resources.types import DECLARED
 from headrace.services.cloudformation.state import Stack
@@ -24,6 +26,7 @@ from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 from tests.support.server import wait_until
 
 FOLDER = Path(__file__).parent / "declared"
+PROPERTY_TYPES = Path(resources.__file__).with_name("property_types.json")
 EXAMPLES = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
 # What the service behind a type does not say, or says only of resources that are otherwise made.
 UNSAID = {
@@ -368,3 +371,53 @@ def test_a_partition_with_other_values_is_another_one(cloud: InProcessCloud, cfn
     assert update(cfn, table(["2"], a="b")) == "UPDATE_COMPLETE", refused(cfn, "s")
     assert physical(cfn, "P") != first
     assert partitions() == [(["2"], {"a": "b"})]
+
+
+def test_a_property_is_passed_in_the_form_of_the_call_s_member() -> None:
+    types = json.loads(PROPERTY_TYPES.read_text())
+
+    def fits(known: Any, shape: Any) -> bool:
+        if known in ("Boolean", "String", "Integer", "Double"):
+            return shape.type_name not in ("structure", "map")
+        is_object = isinstance(known, str) and known.startswith("#")
+        return not is_object or shape.type_name in ("structure", "map", "list", "string")
+
+    unfit = [
+        (declared.type, call.operation, name)
+        for declared in DECLARED
+        for call in (*declared.create, *declared.update)
+        for name, member in list_passed(declared, call).items()
+        if member and name in types[declared.type][""][0]
+        if not fits(types[declared.type][""][0][name], shape_of(declared, call).members[member])
+    ]
+    assert unfit == []
+
+
+def test_the_switches_of_a_method_s_parameters_are_texts_too(
+    cloud: InProcessCloud, cfn: Any
+) -> None:
+    header = "method.response.header"
+    switches = {f"{header}.A": "'*'", f"{header}.B": "true", f"{header}.C": True}
+    body = {
+        "Api": {"Type": "AWS::ApiGateway::RestApi", "Properties": {"Name": "a"}},
+        "Method": {
+            "Type": "AWS::ApiGateway::Method",
+            "Properties": {
+                "RestApiId": {"Ref": "Api"},
+                "ResourceId": {"Fn::GetAtt": ["Api", "RootResourceId"]},
+                "HttpMethod": "GET",
+                "AuthorizationType": "NONE",
+                "RequestParameters": {"method.request.querystring.q": "no"},
+                "Integration": {"Type": "MOCK"},
+                "MethodResponses": [{"StatusCode": "200", "ResponseParameters": switches}],
+            },
+        },
+    }
+    assert create(cfn, {"Resources": body}) == "CREATE_COMPLETE"
+    api = cloud.client("apigateway")
+    root = {"restApiId": physical(cfn, "Api"), "httpMethod": "GET"}
+    root["resourceId"] = api.get_resources(restApiId=root["restApiId"])["items"][0]["id"]
+    method = api.get_method(**root)
+    assert method["requestParameters"] == {"method.request.querystring.q": False}
+    answered = method["methodResponses"]["200"]["responseParameters"]
+    assert answered == {f"{header}.A": False, f"{header}.B": True, f"{header}.C": True}

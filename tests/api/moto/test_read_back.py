@@ -383,7 +383,8 @@ def test_what_moto_keeps_is_shown(cloud: InProcessCloud):
 def test_strict_refuses_what_moto_drops(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("strict") / "data"
     with InProcessCloud(folder, strict=True) as cloud:
-        logs = cloud.client("logs")
-        with pytest.raises(logs.exceptions.ClientError, match="deletionProtectionEnabled"):
-            logs.create_log_group(logGroupName="g", deletionProtectionEnabled=True)
-        logs.create_log_group(logGroupName="g", deletionProtectionEnabled=False)
+        pools = cloud.client("cognito-identity")
+        pool = {"IdentityPoolName": "p", "AllowUnauthenticatedIdentities": True}
+        with pytest.raises(pools.exceptions.ClientError, match="AllowClassicFlow"):
+            pools.create_identity_pool(**pool, AllowClassicFlow=True)
+        pools.create_identity_pool(**pool, AllowClassicFlow=False)

@@ -32,6 +32,20 @@ GIVEN: dict[str, Any] = {
         ("#if($context.id == '7' && !$context.no)yes#{else}no#end", "yes"),
         ("#if($context.n < 3)a#elseif($context.n == 3)b#{else}c#end", "b"),
         ("#foreach($e in $input.path('$').a)$e.x#if($foreach.hasNext),#end#end", "1,2"),
+        (
+            (
+                "#foreach($k in $context.keySet())#if($foreach.isFirst())$foreach.getIndex()"
+                "#elseif($foreach.hasNext()),#else!#end#end"
+            ),
+            "0,,!",
+        ),
+        (
+            (
+                "#foreach($i in [1..2])#foreach($j in [1])$foreach.parent.count$foreach.getParent().last"
+                "#end#end $foreach.count"
+            ),
+            "1false2true $foreach.count",
+        ),
         ("#foreach($i in [1..3])$i#if($i == 2)#break#end#end!", "12!"),
         (
             '#set($m = {"a": 1})#set($m.b = [1, "z"])$m $m.keySet() $m["a"]',

@@ -156,7 +156,11 @@ def test_an_app_is_synthesised_with_its_context(tmp_path: Path) -> None:
     written(app / "cdk.json", settings)
     (app / "app.py").write_text(APP)
 
-    (found,) = templates_of(app, scratch, region="eu-west-1", context={"name": "new-"})
+    said: list[str] = []
+    (found,) = templates_of(
+        app, scratch, region="eu-west-1", context={"name": "new-"}, say=said.append
+    )
+    assert said == [f"Synthesizing the CDK app in {app} ..."]
 
     stream = json.loads(found.read_text())["Resources"]["Clicks"]
     assert stream["Properties"] == {"Name": "new-eu-west-1"}

@@ -122,3 +122,23 @@ def test_kinds_have_their_plurals(kind: str, several: str) -> None:
     row = {"kind": kind, "name": "x", "facts": {}, "problem": "", "reading": None}
     answer = {"resources": [row, row], "refused": []}
     assert down_status.describe_pipeline(answer) == {"pipeline": f"2 {several}"}
+
+
+def test_a_url_names_the_cloud_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def answer(url: str) -> dict[str, Any]:
+        asked.append(url)
+        return PAGE if "7300" in url else {}
+
+    monkeypatch.setattr(down_status, "health_at", answer)
+    monkeypatch.setattr(down_status, "read_pipeline", lambda _: {"resources": [], "refused": []})
+    done = CliRunner().invoke(
+        down_status.status, ["--endpoint-url", "http://localhost:7300/", "--json"]
+    )
+    assert (done.exit_code, asked) == (0, ["http://localhost:7300"])
+    shown = json.loads(done.output)
+    assert (shown["pid"], shown["endpoint_url"]) == (5, "http://localhost:7300")
+    done = CliRunner().invoke(down_status.status, ["--endpoint-url", "http://localhost:7301"])
+    assert done.exit_code == 1
+    assert "No headrace answers at http://localhost:7301." in done.output

@@ -7,7 +7,7 @@ from typing import Any
 
 import cbor2
 
-from headrace.client.dispatch import Bodies, Dispatch, Outcome, Request, outcome_of
+from headrace.client.dispatch import Bodies, Dispatch, Outcome, Request, RequestLimits, outcome_of
 from headrace.client.hash_keys import ShardMap, hash_key_of
 from headrace.client.lanes import Lane, Lanes
 from headrace.client.receipts import Chunk
@@ -22,10 +22,10 @@ class Bench:
         self.stream = stream
         self.lanes = Lanes(most_records=500, most_bytes=1 << 20, **settings)
         self.lanes.use_map(ShardMap(stream.open_shards()))
-        self.dispatch = Dispatch(
-            self.lanes, linger_s=1.0, max_records=500, max_bytes=1 << 20, give_up_after_s=None,
-            chance=random.Random(1),
-        )  # fmt: skip
+        limits = RequestLimits(
+            linger_s=1.0, max_records=500, max_bytes=1 << 20, give_up_after_s=None
+        )
+        self.dispatch = Dispatch(self.lanes, limits, random.Random(1))
         self.now_s = 0.0
 
     def put(self, *keys: str) -> None:

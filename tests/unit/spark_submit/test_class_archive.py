@@ -160,3 +160,27 @@ def test_a_path_that_spark_would_split_is_left_alone(tmp_path: Path) -> None:
     plain.folder.mkdir()
     archive_of(plain).touch()
     assert archive_options(job_spark(plain)) != ()
+
+
+def test_what_another_user_may_have_planted_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    environment = environment_in(tmp_path / "env")
+    archive_of(environment).write_text("classes")
+    assert (environment.whole, bool(archive_options(job_spark(environment)))) == (True, True)
+    for path in (archive_of(environment), environment.folder):
+        mode = path.stat().st_mode
+        path.chmod(mode | 0o002)
+        assert archive_options(job_spark(environment)) == ()
+        path.chmod(mode)
+    environment.folder.chmod(0o777)
+    assert not environment.whole
+    environment.folder.chmod(0o755)
+    owner = environment.folder.stat().st_uid
+    if owner:
+        monkeypatch.setattr("os.getuid", lambda: owner + 1)
+        assert not environment.whole
+        assert archive_options(job_spark(environment)) == ()
+    archive_of(environment).rename(tmp_path / "elsewhere")
+    archive_of(environment).symlink_to(tmp_path / "elsewhere")
+    assert archive_options(job_spark(environment)) == ()

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -236,3 +236,38 @@ def test_a_state_that_is_not_there_or_gone_on_is_said() -> None:
     del files.files["runs/3/part-0.parquet"]
     with pytest.raises(ViewError, match="changes faster than it is read"):
         view_of(files).rows({})
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        {
+            "runs": [
+                {"batch": 1, "files": [{"name": "../../../secret", "least": None, "most": None}]}
+            ]
+        },
+        {"runs": [{"batch": 1, "files": [{"name": "/etc/secret", "least": None, "most": None}]}]},
+        {"runs": [{"batch": 1, "files": [{"name": "..", "least": None, "most": None}]}]},
+        {"runs": [{"batch": "../..", "files": [{"name": "a", "least": None, "most": None}]}]},
+        {"runs": [{"batch": 1, "files": [{"name": "a"}]}]},
+        {"runs": 7},
+        {"runs": [], "previous": "x"},
+        [],
+    ],
+)
+def test_a_manifest_names_only_files_of_its_state(manifest: Any):
+    if isinstance(manifest, dict):
+        manifest = {"batch": 1, "previous": 0, **manifest}
+    read: list[str] = []
+
+    class Planted:
+        def names(self, folder: str) -> list[str]:
+            return [f"{1:020}.json"]
+
+        def read(self, path: str) -> bytes:
+            read.append(path)
+            return json.dumps(manifest).encode()
+
+    with pytest.raises(ViewError, match="damaged state"):
+        view_of(cast("Memory", Planted())).rows({})
+    assert set(read) == {f"manifests/{1:020}.json"}

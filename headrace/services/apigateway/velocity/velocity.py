@@ -9,6 +9,7 @@ supported. Pure functions, thread-safe.
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -34,6 +35,27 @@ __all__ = ["Members", "TemplateError", "render"]
 MOST_TEMPLATE_BYTES = 300 * 1024
 MOST_ITERATIONS = 1000
 MOST_RANGE_NUMBERS = 200_000
+
+
+def _loop_at(index: int, iterations: int, parent: Any) -> Members:
+    """Return what `$foreach` is in an iteration: properties, and the methods that Java has for them."""
+    properties = {
+        "index": index,
+        "count": index + 1,
+        "hasNext": index + 1 < iterations,
+        "first": index == 0,
+        "last": index + 1 == iterations,
+        "parent": parent,
+    }
+    getters = {
+        "hasNext": "hasNext", "isFirst": "first", "isLast": "last", "getHasNext": "hasNext",
+        "getFirst": "first", "getLast": "last", "getIndex": "index", "getCount": "count",
+        "getParent": "parent",
+    }  # fmt: skip
+    return Members(
+        properties,
+        {name: functools.partial(properties.__getitem__, read) for name, read in getters.items()},
+    )
 
 
 class _Stop(Exception):
@@ -130,13 +152,7 @@ class _Run:
                 self.budget.step()
                 self.variables[name] = value
                 self.variables["velocityCount"] = index + 1
-                self.variables["foreach"] = {
-                    "index": index,
-                    "count": index + 1,
-                    "hasNext": index + 1 < len(values),
-                    "first": index == 0,
-                    "last": index + 1 == len(values),
-                }
+                self.variables["foreach"] = _loop_at(index, len(values), outer["foreach"])
                 self.nodes(body)
         except _Break:
             pass

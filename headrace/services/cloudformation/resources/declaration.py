@@ -81,6 +81,10 @@ class Converter:
         if not isinstance(value, Mapping):
             raise ResourceFailed(f"Properties validation failed: {path} is not an object")
         items = cast("Mapping[str, Any]", value).items()
+        if shape.value.type_name == "boolean":
+            # AWS's schema of API Gateway's parameters takes any text as their switch; that a text other than
+            # "true" means false is assumed.
+            items = [(key, _as_switch(item)) for key, item in items]
         return {str(key): self.value(item, shape.value, f"{path}.{key}") for key, item in items}
 
     def text(self, value: Any, shape: Any, path: str) -> Any:
@@ -142,6 +146,11 @@ def tags_of(value: Any) -> dict[str, str]:
         return {str(key): str(item) for key, item in cast("Mapping[str, Any]", value).items()}
     listed = cast("list[dict[str, Any]]", value if isinstance(value, list) else [])
     return {str(tag["Key"]): str(tag.get("Value", "")) for tag in listed if "Key" in tag}
+
+
+def _as_switch(value: Any) -> Any:
+    """Return text as a boolean, as Java reads it."""
+    return value.lower() == "true" if isinstance(value, str) else value
 
 
 def _is_function(value: Any) -> bool:

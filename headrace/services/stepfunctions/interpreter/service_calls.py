@@ -35,6 +35,7 @@ from headrace.aws.calls.operation import loader, service_model
 from headrace.core.ports import CallerIdentity
 from headrace.deliveries.targets import convert_parameters
 from headrace.moto.current_cloud import CURRENT
+from headrace.services.stepfunctions.interpreter.http_metadata import metadata_of
 
 _PREFIXES = {"ecs": "ECS", "events": "EventBridge"}
 # The names of services of AWS's SDK for Java, which Step Functions takes, that differ from botocore's in more than
@@ -73,6 +74,7 @@ def patch() -> None:
         custom_error_name,
         error_name,
     )
+    from moto.stepfunctions.parser.asl.component.state.exec.state_task import lambda_eval_utils
     from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import (
         resource,
         state_task_service,
@@ -98,8 +100,16 @@ def patch() -> None:
     ):
         task = integration
         task._from_error = _name_unknown(task._from_error, own)
+    invoking: Any = lambda_eval_utils
+    invoking.select_from_typed_dict = _select_result
     glue: Any = state_task_service_glue.StateTaskServiceGlue
     glue._build_sync_resolver = _no_glue_job
+
+
+def _select_result(typed_dict: Any, obj: dict[str, Any]) -> dict[str, Any]:
+    """Return the members of a function's result that states see."""
+    shown = {*typed_dict.__annotations__, "SdkHttpMetadata", "SdkResponseMetadata"}
+    return {name: value for name, value in obj.items() if name in shown}
 
 
 def _name_errors(from_error: Callable[..., Any]) -> Callable[..., Any]:
@@ -269,7 +279,9 @@ class Client:
                 },
                 operation,
             ) from error
-        return cast("dict[str, Any]", _plain(_with_streams(self._service, operation, output)))
+        told = {} if self.takes_json else metadata_of(self._service, operation, output)
+        shown = {**_with_streams(self._service, operation, output), **told}
+        return cast("dict[str, Any]", _plain(shown))
 
     def _request_ids(self) -> dict[str, str]:
         """Return what tells one request from another in the causes of failures."""
@@ -283,8 +295,10 @@ class Client:
         model: Any = service_model(self._service).operation_model(operation)
         tokens = {name: str(uuid.uuid4()) for name in model.idempotent_members}
         # Recorded: a null is none at all.
-        given = {name: value for name, value in params.items() if value is not None}
-        converted = convert_parameters(self._service, operation, given, takes_json=self.takes_json)
+        present = {name: value for name, value in params.items() if value is not None}
+        converted = convert_parameters(
+            self._service, operation, present, takes_json=self.takes_json
+        )
         return {**tokens, **converted}
 
 

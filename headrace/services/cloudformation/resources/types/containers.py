@@ -189,6 +189,7 @@ DECLARED = [
                     "desiredCount": declare_sources("DesiredCount")(
                         lambda v: v.get("DesiredCount") or 0
                     ),
+                    "forceNewDeployment": "ForceNewDeployment.EnableForceNewDeployment",
                 },
                 empties=True,
             )

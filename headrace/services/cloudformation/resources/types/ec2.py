@@ -168,6 +168,12 @@ def _profile(values: Values) -> dict[str, str] | None:
     return None if name is None else {"Name": str(name)}
 
 
+@declare_sources("Monitoring")
+def _monitoring(values: Values) -> dict[str, bool] | None:
+    is_detailed = values.get("Monitoring")
+    return None if is_detailed is None else {"Enabled": is_detailed}
+
+
 @declare_sources("UserData")
 def _user_data(values: Values) -> str | None:
     """Return the user data as text: botocore encodes it."""
@@ -178,6 +184,7 @@ def _user_data(values: Values) -> str | None:
 _LOCATION: dict[str, Source] = {
     "Placement": _placement,
     "IamInstanceProfile": _profile,
+    "Monitoring": _monitoring,
     "UserData": _user_data,
 }
 

@@ -45,6 +45,12 @@ _ELB_TAGS = ("AddTags", "RemoveTags", "ResourceArns", "@id")
 _PARTS = ("ResourceId", "ScalableDimension", "ServiceNamespace")
 
 
+@declare_sources("InstanceMonitoring")
+def _monitoring(values: Values) -> dict[str, bool] | None:
+    is_detailed = values.get("InstanceMonitoring")
+    return None if is_detailed is None else {"Enabled": is_detailed}
+
+
 def _target(part: int) -> ComputedProperty:
     """Return a part of a scaling policy's target: from its own property, or from the target's id."""
 
@@ -116,7 +122,7 @@ DECLARED = [
     DeclaredType(
         "AWS::AutoScaling::LaunchConfiguration",
         "autoscaling",
-        create=[Call("CreateLaunchConfiguration")],
+        create=[Call("CreateLaunchConfiguration", {"InstanceMonitoring": _monitoring})],
         id="LaunchConfigurationName",
         delete=[Call("DeleteLaunchConfiguration", {"LaunchConfigurationName": "@id"})],
         name="LaunchConfigurationName",

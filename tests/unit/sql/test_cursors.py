@@ -1,0 +1,147 @@
+"""Kinesis Analytics' functions of a CURSOR, weighted means, distinct rows in FROM, fixed columns and syslog."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from headrace.sql.analysis import read_script
+from headrace.sql.fold import Fold, Record
+from headrace.sql.types import SqlError
+
+RELATIONS = (
+    "CREATE STREAM ticks (sym VARCHAR(4), price DOUBLE, log VARCHAR(99)) WITH (stream = 'ticks');"
+)
+BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
+Ticks = list[tuple[int, str, float | None]]
+TICKS: Ticks = [
+    (1, "A", 1.0),
+    (2, "B", 2.0),
+    (3, "A", 1.0),
+    (3, "A", 1.0),
+    (4, "C", None),
+    (70, "C", 5.0),
+]
+
+
+def rows(query: str, ticks: Ticks, log: str = "") -> list[dict[str, Any]]:
+    fold = Fold(read_script(RELATIONS + query, "kinesis-analytics"))
+    for second, sym, price in ticks:
+        value = {"sym": sym, "price": price, "log": log}
+        fold.take("ticks", Record(value, sym, BEGIN + timedelta(seconds=second)))
+    fold.end()
+    return [row.columns for row in fold.results["query_1"]]
+
+
+def test_the_most_frequent_values_of_each_window() -> None:
+    query = "SELECT STREAM {} FROM TABLE(TOP_K_ITEMS_TUMBLING(CURSOR(SELECT STREAM {} FROM ticks), '{}', {}, 60));"
+    assert rows(query.format("ITEM, ITEM_COUNT", "*", "sym", 2), TICKS) == [
+        {"ITEM": "A", "ITEM_COUNT": 3}, {"ITEM": "C", "ITEM_COUNT": 1}, {"ITEM": "C", "ITEM_COUNT": 1},
+    ]  # fmt: skip
+    assert rows(query.format("ITEM AS i", "LCASE(sym) AS low", "LOW", 1), TICKS) == [
+        {"i": "a"},
+        {"i": "c"},
+    ]
+
+
+def test_how_many_values_each_window_has() -> None:
+    query = "SELECT STREAM * FROM TABLE(COUNT_DISTINCT_ITEMS_TUMBLING(CURSOR(SELECT STREAM * FROM ticks), 'price', 60));"
+    assert rows(query, TICKS) == [{"NUMBER_OF_DISTINCT_ITEMS": 2}, {"NUMBER_OF_DISTINCT_ITEMS": 1}]
+
+
+def test_distinct_rows_in_from_are_chosen_filtered_and_counted() -> None:
+    inner = "(SELECT STREAM DISTINCT ROWTIME AS at, sym, price, STEP(ticks.ROWTIME BY INTERVAL '1' MINUTE) FROM ticks)"
+    counted = (
+        "SELECT STREAM sym, COUNT(*) AS n, COUNT(d.price) AS p, MAX(price) AS m "
+        f"FROM {inner} AS d GROUP BY sym, STEP(d.at BY INTERVAL '1' MINUTE);"
+    )
+    assert rows(counted, TICKS) == [
+        {"sym": "A", "n": 2, "p": 2, "m": 1.0}, {"sym": "B", "n": 1, "p": 1, "m": 2.0},
+        {"sym": "C", "n": 1, "p": 0, "m": None}, {"sym": "C", "n": 1, "p": 1, "m": 5.0},
+    ]  # fmt: skip
+    chosen = "SELECT STREAM price AS p, s FROM (SELECT STREAM DISTINCT sym AS s, price FROM ticks) WHERE price < 3;"
+    assert rows(chosen, TICKS) == [{"p": 1.0, "s": "A"}, {"p": 2.0, "s": "B"}]
+
+
+def test_the_newest_interval_weighs_most() -> None:
+    query = (
+        "SELECT STREAM EXP_AVG(price, INTERVAL '10' SECOND) OVER w AS a FROM ticks "
+        "WINDOW w AS (PARTITION BY sym RANGE INTERVAL '25' SECOND PRECEDING);"
+    )
+    ticks: Ticks = [
+        (0, "A", 8.0),
+        (5, "A", 4.0),
+        (14, "A", None),
+        (15, "A", 2.0),
+        (24, "A", 1.0),
+        (39, "A", 3.0),
+    ]
+    # At 24 s: 1 and 2 weigh 1, 4 a half, and 8 a quarter. At 39 s 1 is in the second interval, and 2 in the third.
+    expected = [8.0, 6.0, 20 / 3, 5.6 / 1.4, 7 / 2.75, 4 / 1.75]
+    expected[2] = (4 + 8 / 2) / 1.5
+    expected[3] = (2 + (8 + 4) / 2) / 2
+    assert [row["a"] for row in rows(query, ticks)] == pytest.approx(expected)
+
+
+def test_a_line_has_columns_by_places_and_syslog_has_a_time() -> None:
+    fixed = (
+        "SELECT STREAM FIXED_COLUMN_LOG_PARSE(log, 'm TYPE VARCHAR(3) START 0 FOR 3, d TYPE INTEGER NOT NULL START 3 FOR 4, "
+        "t TYPE TIME ''HH:mm:ss'' START 7 FOR 8, rest START 16') AS c FROM ticks;"
+    )
+    line = "Mar  5 10:11:12 host it works"
+    assert rows(fixed, TICKS[:1], line) == [
+        {"c": {"m": "Mar", "d": 5, "t": "10:11:12", "rest": "host it works"}}
+    ]
+    syslog = "SELECT STREAM t.r.COLUMN1 AS a, t.r.COLUMN2 AS b FROM (SELECT STREAM SYS_LOG_PARSE(log) AS r FROM ticks) AS t;"
+    assert rows(syslog, TICKS[:1], line) == [
+        {"a": "2026-03-05T10:11:12.000Z", "b": "host it works"}
+    ]
+    assert rows(syslog, TICKS[:1], "nothing") == [{"a": None, "b": None}]
+
+
+def test_a_rows_moment_is_its_arrival() -> None:
+    query = "SELECT STREAM CURRENT_ROW_TIMESTAMP AS a, CURRENT_ROW_TIMESTAMP() AS b FROM ticks;"
+    assert rows(query, TICKS[:1]) == [
+        {"a": "2026-03-01T00:00:01.000Z", "b": "2026-03-01T00:00:01.000Z"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("SELECT STREAM p FROM (SELECT STREAM DISTINCT sym AS s, price AS p FROM ticks);", "all columns of a SELECT DISTINCT"),
+        ("SELECT STREAM p + 1 AS q FROM (SELECT STREAM DISTINCT price AS p FROM ticks);", "is chosen as it is"),
+        ("SELECT STREAM SUM(p) AS q FROM (SELECT STREAM DISTINCT price AS p FROM ticks) GROUP BY FLOOR(ROWTIME TO MINUTE);",
+         "SUM of a SELECT DISTINCT in FROM is not built"),
+        ("SELECT STREAM COUNT(*) AS q FROM (SELECT STREAM DISTINCT * FROM ticks) AS d GROUP BY FLOOR(d.t TO MINUTE);",
+         "is of one stream's columns, by their names"),
+        ("SELECT STREAM ITEM FROM TABLE(TOP_K_ITEMS_TUMBLING(CURSOR(SELECT STREAM * FROM ticks), 'sym', 5));",
+         "takes a CURSOR, a column's name and a number of values and a window's seconds"),
+        ("SELECT STREAM ITEM FROM TABLE(TOP_K_ITEMS_TUMBLING(CURSOR(SELECT STREAM * FROM ticks), 'sym', 5, 3601));",
+         "a window's seconds is from 1 to 3,600"),
+        ("SELECT STREAM ITEM FROM TABLE(TOP_K_ITEMS_TUMBLING(CURSOR(SELECT STREAM sym FROM ticks), 'price', 5, 60));",
+         "no column 'price' in the CURSOR"),
+        ("SELECT STREAM a FROM TABLE(RANDOM_CUT_FOREST(CURSOR(SELECT STREAM price FROM ticks), 100, 256));",
+         "PyPI has no kept library of it"),
+        ("SELECT STREAM EXP_AVG(price, INTERVAL '1' SECOND) OVER (RANGE INTERVAL '61' SECOND PRECEDING) AS a FROM ticks;",
+         "1 to 60 intervals"),
+        ("SELECT STREAM EXP_AVG(price, INTERVAL '1' SECOND) AS a FROM ticks;", "it is of a sliding window of a time"),
+        ("SELECT STREAM FIXED_COLUMN_LOG_PARSE(log, 'a TYPE INTEGER') AS a FROM ticks;", "a has no place: START 0 FOR 4"),
+        ("SELECT STREAM FIXED_COLUMN_LOG_PARSE(log, 'a TYPE INTEGER ''yyyy'' START 0') AS a FROM ticks;", "is no column"),
+        ("SELECT STREAM CURRENT_TIMESTAMP AS a FROM ticks;", "the moment at which its query began"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(query: str, words: str) -> None:
+    with pytest.raises(SqlError, match=words.replace("(", r"\(").replace("+", r"\+")):
+        read_script(RELATIONS + query, "kinesis-analytics")
+
+
+def test_a_group_has_no_table_function_in_ksql() -> None:
+    text = (
+        "CREATE STREAM s (k VARCHAR KEY, a INT) WITH (stream = 's');"
+        "CREATE TABLE t AS SELECT k, EXPLODE(COLLECT_LIST(a)) AS e FROM s GROUP BY k;"
+    )
+    with pytest.raises(SqlError, match="a table function goes without GROUP BY"):
+        read_script(text)
