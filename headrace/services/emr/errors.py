@@ -77,11 +77,17 @@ def unknown_security_configuration(name: str) -> str:
     return f"Security configuration with name '{name}' does not exist."
 
 
+_ENDED = "A job flow that is shutting down, terminated, or finished may not be modified."
+
+
 def ended_job_flow() -> AwsError:
-    """The cluster is ending or has ended."""
-    return validation(
-        "A job flow that is shutting down, terminated, or finished may not be modified."
-    )
+    """The cluster is ending or has ended: the error of older operations."""
+    return validation(_ENDED)
+
+
+def ended_cluster() -> AwsError:
+    """The same of newer operations; that settings refuse it too is assumed."""
+    return invalid_request(_ENDED)
 
 
 def check_tag_keys(keys: Iterable[str]) -> None:

@@ -117,10 +117,23 @@ _PATTERN = re.compile(r"\.(?:sync|sync:2|waitForTaskToken)$")
 # The services with integrations of their own, and the actions of those with few (documented: "Integrating services").
 _ACTIONS: dict[str, frozenset[str] | None] = {
     "apigateway": frozenset({"invoke"}),
+    "athena": frozenset(
+        {"startQueryExecution", "stopQueryExecution", "getQueryExecution", "getQueryResults"}
+    ),
     "batch": frozenset({"submitJob"}),
     "databrew": frozenset({"startJobRun"}),
     "dynamodb": frozenset({"getItem", "putItem", "deleteItem", "updateItem"}),
     "ecs": frozenset({"runTask"}),
+    "elasticmapreduce": frozenset(
+        {
+            "createCluster", "terminateCluster", "addStep", "cancelStep", "setClusterTerminationProtection",
+            "modifyInstanceFleetByName", "modifyInstanceGroupByName",
+        }
+    ),
+    "emr-containers": frozenset({"createVirtualCluster", "deleteVirtualCluster", "startJobRun"}),
+    "emr-serverless": frozenset(
+        {"createApplication", "startApplication", "stopApplication", "deleteApplication", "startJobRun", "cancelJobRun"}
+    ),
     "events": frozenset({"putEvents"}),
     "glue": frozenset({"startJobRun"}),
     "http": frozenset({"invoke"}),
@@ -129,9 +142,7 @@ _ACTIONS: dict[str, frozenset[str] | None] = {
     "sns": frozenset({"publish"}),
     "sqs": frozenset({"sendMessage"}),
     "states": frozenset({"startExecution"}),
-    **dict.fromkeys(
-        ("athena", "bedrock", "codebuild", "eks", "elasticmapreduce", "emr-containers", "emr-serverless", "sagemaker")
-    ),
+    **dict.fromkeys(("bedrock", "codebuild", "eks", "sagemaker")),
 }  # fmt: skip
 
 

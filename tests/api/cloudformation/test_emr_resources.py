@@ -146,6 +146,56 @@ def test_managed_scaling_changes_in_place(cloud: InProcessCloud, cfn: Any):
     assert "ManagedScalingPolicy" not in emr.get_managed_scaling_policy(ClusterId=made["C"])
 
 
+def test_sizes_flags_and_policies_change_in_place(cloud: InProcessCloud, cfn: Any):
+    def described(core: int, tasks: list[int], type_of_task: str = "m5.xlarge", **more: Any):
+        machine = {"InstanceType": "m5.xlarge"}
+        groups: dict[str, Any] = {
+            "MasterInstanceGroup": {"InstanceCount": 1, **machine},
+            "CoreInstanceGroup": {"InstanceCount": core, **machine},
+            "TaskInstanceGroups": [
+                {"InstanceCount": count, "InstanceType": type_of_task, "Name": f"t{at}"}
+                for at, count in enumerate(tasks)
+            ],
+        }
+        flags = {name: more.pop(name) for name in ("TerminationProtected",) if name in more}
+        return cluster({**groups, **flags}, **more)
+
+    def sizes(cluster_id: str) -> list[int]:
+        groups = cloud.client("emr").list_instance_groups(ClusterId=cluster_id)["InstanceGroups"]
+        return [group["RequestedInstanceCount"] for group in groups]
+
+    emr = cloud.client("emr")
+    made = deploy(cfn, C=described(2, [1, 1]))
+    settings = {"StepConcurrencyLevel": 3, "AutoTerminationPolicy": {"IdleTimeout": "7200"}}
+    assert deploy(cfn, C=described(4, [1, 6], TerminationProtected="true", **settings)) == made
+    assert sizes(made["C"]) == [1, 4, 1, 6]
+    shown = emr.describe_cluster(ClusterId=made["C"])["Cluster"]
+    assert (shown["TerminationProtected"], shown["StepConcurrencyLevel"]) == (True, 3)
+    policy = emr.get_auto_termination_policy(ClusterId=made["C"])["AutoTerminationPolicy"]
+    assert policy == {"IdleTimeout": 7200}
+    assert deploy(cfn, C=described(4, [1, 6])) == made
+    shown = emr.describe_cluster(ClusterId=made["C"])["Cluster"]
+    assert (shown["TerminationProtected"], shown["StepConcurrencyLevel"]) == (False, 1)
+    assert "AutoTerminationPolicy" not in emr.get_auto_termination_policy(ClusterId=made["C"])
+    assert deploy(cfn, C=described(4, [1, 6], "m5.2xlarge")) != made
+
+
+def test_the_capacity_of_a_core_fleet_changes_in_place(cloud: InProcessCloud, cfn: Any):
+    def described(spot: int) -> dict[str, Any]:
+        types = {"InstanceTypeConfigs": [{"InstanceType": "m5.xlarge"}]}
+        return cluster(
+            {
+                "MasterInstanceFleet": {"TargetOnDemandCapacity": 1, **types},
+                "CoreInstanceFleet": {"TargetSpotCapacity": spot, **types},
+            }
+        )
+
+    made = deploy(cfn, C=described(2))
+    assert deploy(cfn, C=described(5)) == made
+    fleets = cloud.client("emr").list_instance_fleets(ClusterId=made["C"])["InstanceFleets"]
+    assert [fleet["TargetSpotCapacity"] for fleet in fleets] == [0, 5]
+
+
 def test_a_security_configuration_is_made_and_deleted(cloud: InProcessCloud, cfn: Any):
     document = {"EncryptionConfiguration": {"EnableInTransitEncryption": False}}
     security = {

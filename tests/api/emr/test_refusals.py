@@ -38,6 +38,32 @@ def test_clusters_that_are_not_there(lab: Lab) -> None:
     refused(lambda: terminate(JobFlowIds=[]), VALIDATION, "The JobFlowId list cannot be empty")
 
 
+def test_an_ended_cluster_takes_tags_and_no_other_setting(lab: Lab) -> None:
+    emr, ended = lab.emr, lab.cluster()
+    emr.terminate_job_flows(JobFlowIds=[ended])
+    lab.until(ended, "TERMINATED")
+    message = "A job flow that is shutting down, terminated, or finished may not be modified."
+    one, many = {"ClusterId": ended}, {"JobFlowIds": [ended]}
+    limits = {"UnitType": "Instances", "MinimumCapacityUnits": 1, "MaximumCapacityUnits": 2}
+    newer = (
+        lambda: emr.modify_cluster(**one, StepConcurrencyLevel=2),
+        lambda: emr.put_managed_scaling_policy(
+            **one, ManagedScalingPolicy={"ComputeLimits": limits}
+        ),
+        lambda: emr.remove_managed_scaling_policy(**one),
+        lambda: emr.put_auto_termination_policy(**one, AutoTerminationPolicy={"IdleTimeout": 60}),
+    )
+    older = (
+        lambda: emr.set_termination_protection(**many, TerminationProtected=True),
+        lambda: emr.set_visible_to_all_users(**many, VisibleToAllUsers=True),
+    )
+    for call in newer:
+        refused(call, INVALID, message)
+    for call in older:
+        refused(call, VALIDATION, message)
+    emr.add_tags(ResourceId=ended, Tags=[{"Key": "a", "Value": "b"}])
+
+
 def test_steps_that_are_not_there_are_named_and_nothing_is_cancelled(lab: Lab) -> None:
     cluster_id = lab.cluster(lab.step("sleep", "300"))
     running = lab.steps(cluster_id)[0]["Id"]

@@ -20,6 +20,7 @@ from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import (
     CLUSTERS_PER_PAGE,
     JOB_FLOWS_SHOWN_MS,
+    ended_cluster,
     invalid_request,
     validation,
 )
@@ -163,6 +164,8 @@ def modify_cluster(
     """Change how many steps may run at a time."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+        if cluster.ending:
+            raise ended_cluster()
         level = request.get("StepConcurrencyLevel")
         if level is not None:
             check_concurrency(level, invalid_request)

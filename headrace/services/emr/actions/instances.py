@@ -36,6 +36,7 @@ from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import (
     INSTANCES_PER_PAGE,
     MOST_TASK_GROUPS,
+    ended_cluster,
     ended_job_flow,
     invalid_request,
     validation,
@@ -223,9 +224,7 @@ def _changeable(
     cluster = emr.cluster(cluster_id, account=call.account, region=call.region)
     _fleets(cluster, operation_name, instead)
     if cluster.ending:
-        raise invalid_request(
-            "A job flow that is shutting down, terminated, or finished may not be modified."
-        )
+        raise ended_cluster()
     return cluster
 
 

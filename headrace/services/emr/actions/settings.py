@@ -22,6 +22,8 @@ from headrace.services.emr.backend import Emr, PersistentUi
 from headrace.services.emr.errors import (
     CLUSTERS_PER_PAGE,
     check_tag_keys,
+    ended_cluster,
+    ended_job_flow,
     invalid_request,
     unknown_security_configuration,
 )
@@ -33,6 +35,8 @@ def _change_all(
 ) -> None:
     with emr.store.lock:
         clusters = job_flows(emr, call, job_flow_ids)
+        if any(cluster.ending for cluster in clusters):
+            raise ended_job_flow()
         for cluster in clusters:
             change(cluster)
             emr.store.save(cluster)
@@ -40,9 +44,18 @@ def _change_all(
         emr.wake(cluster.id)
 
 
-def _change(emr: Emr, call: Call, cluster_id: str, change: Callable[[Cluster], None]) -> None:
+def _change(
+    emr: Emr,
+    call: Call,
+    cluster_id: str,
+    change: Callable[[Cluster], None],
+    *,
+    takes_ended: bool = False,
+) -> None:
     with emr.store.lock:
         cluster = emr.cluster(cluster_id, account=call.account, region=call.region)
+        if cluster.ending and not takes_ended:
+            raise ended_cluster()
         change(cluster)
         emr.store.save(cluster)
     emr.wake(cluster.id)
@@ -104,7 +117,7 @@ def add_tags(emr: Emr, call: Call, request: shapes.AddTagsInput) -> shapes.AddTa
     def change(cluster: Cluster) -> None:
         cluster.tags.update({tag.get("Key", ""): tag.get("Value", "") for tag in request["Tags"]})
 
-    _change(emr, call, request["ResourceId"], change)
+    _change(emr, call, request["ResourceId"], change, takes_ended=True)
     return {}
 
 
@@ -117,7 +130,7 @@ def remove_tags(emr: Emr, call: Call, request: shapes.RemoveTagsInput) -> shapes
         for key in request["TagKeys"]:
             cluster.tags.pop(key, None)
 
-    _change(emr, call, request["ResourceId"], change)
+    _change(emr, call, request["ResourceId"], change, takes_ended=True)
     return {}
 
 

@@ -40,12 +40,16 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task's API call: its operation, and how it converts parameters and the answer."""
+    """A task's API call: its operation, and how it converts parameters and the answer.
+
+    `look_up` completes the converted parameters, with what it asks of the service.
+    """
 
     operation: str
     params: Callable[[Parameters], dict[str, Any]] = dict
     answer: Callable[[Parameters, dict[str, Any]], dict[str, Any]] = lambda _, answer: answer
     waiting: Waiting | None = None
+    look_up: Callable[[Any, Parameters], dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,22 @@ def _words(*names: str) -> frozenset[str]:
 
 def _job(parameters: Parameters) -> dict[str, Any]:
     return {"applicationId": parameters["ApplicationId"]}
+
+
+def _change_by_name(kind: str, client: Any, given: Parameters) -> dict[str, Any]:
+    """Return the parameters that change the instance group or fleet of a name. Raises ClientError if there is none."""
+    from botocore.exceptions import ClientError
+
+    cluster, name = given["ClusterId"], given[f"{kind}Name"]
+    listed = client.call(f"List{kind}s", ClusterId=cluster)[f"{kind}s"]
+    for each in listed:
+        if each.get("Name") == name:
+            change = {**given[kind], f"{kind}Id": each["Id"]}
+            member = {"InstanceGroup": {"InstanceGroups": [change]}}.get(kind, {kind: change})
+            return {"ClusterId": cluster, **member}
+    # The sentence is assumed.
+    said = {"Code": "InvalidRequestException", "Message": f"{kind} '{name}' is not in {cluster}."}
+    raise ClientError(cast("Any", {"Error": said}), f"Modify{kind}")
 
 
 _CLUSTER_OVER = _words("TERMINATED", "TERMINATED_WITH_ERRORS")
@@ -125,6 +145,31 @@ _EMR = Service(
                 "TerminationProtected": given["TerminationProtected"],
             },
         ),
+        "modifyInstanceFleetByName": Task(
+            "ModifyInstanceFleet", look_up=functools.partial(_change_by_name, "InstanceFleet")
+        ),
+        "modifyInstanceGroupByName": Task(
+            "ModifyInstanceGroups", look_up=functools.partial(_change_by_name, "InstanceGroup")
+        ),
+    },
+)
+# Its API refuses job runs, by name.
+_CONTAINERS = Service(
+    "emr-containers",
+    "EMRContainers",
+    {
+        "createVirtualCluster": Task("CreateVirtualCluster"),
+        "deleteVirtualCluster": Task(
+            "DeleteVirtualCluster",
+            waiting=Waiting(
+                "DescribeVirtualCluster",
+                lambda given, _: {"id": given["Id"]},
+                "$.virtualCluster.state",
+                _words("TERMINATED"),
+                _words("ARRESTED"),
+            ),
+        ),
+        "startJobRun": Task("StartJobRun"),
     },
 )
 _APPLICATION = functools.partial(
@@ -193,7 +238,12 @@ _ATHENA = Service(
         "getQueryResults": Task("GetQueryResults"),
     },
 )
-SERVICES = {"elasticmapreduce": _EMR, "emr-serverless": _SERVERLESS, "athena": _ATHENA}
+SERVICES = {
+    "elasticmapreduce": _EMR,
+    "emr-containers": _CONTAINERS,
+    "emr-serverless": _SERVERLESS,
+    "athena": _ATHENA,
+}
 
 
 def task_maker(make: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -248,7 +298,10 @@ def _make_waiting_task() -> Any:
         ) -> None:  # fmt: skip
             task = self._service.tasks[self.resource.api_action]
             client = self._client(resource_runtime_part, state_credentials)
-            answer = client.call(task.operation, **task.params(normalised_parameters))
+            params = task.params(normalised_parameters)
+            if task.look_up is not None:
+                params = task.look_up(client, params)
+            answer = client.call(task.operation, **params) or {}
             answer.pop("ResponseMetadata", None)
             env.stack.append(task.answer(normalised_parameters, _capitalize_names(answer)))
 

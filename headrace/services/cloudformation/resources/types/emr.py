@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
@@ -23,9 +24,11 @@ from headrace.services.cloudformation.resources.base import (
 )
 from headrace.services.cloudformation.resources.declaration import Call, DeclaredType
 from headrace.services.cloudformation.resources.types.emr_instances import (
+    change_instances,
     configurations,
     convert_managed_scaling,
     instances,
+    is_other_hardware,
 )
 
 # Maps with keys of the user's own, such as Spark properties, keep their spelling.
@@ -218,6 +221,13 @@ def _build_result(context: Context, cluster: str) -> ResourceResult:
     return ResourceResult(cluster, {"Id": cluster, "MasterPublicDNS": dns})
 
 
+# The policies that change in place, as their own calls take them.
+_POLICIES: Mapping[str, Callable[[Properties], dict[str, Any]]] = {
+    "AutoTerminationPolicy": lambda policy: integers(policy, "IdleTimeout"),
+    "ManagedScalingPolicy": convert_managed_scaling,
+}
+
+
 def _update_cluster(
     context: Context, physical_id: str, old: Properties, new: Properties
 ) -> ResourceResult:
@@ -230,14 +240,18 @@ def _update_cluster(
                 "VisibleToAllUsers": boolean(new.get("VisibleToAllUsers", True)),
             },
         )
-    if new.get("ManagedScalingPolicy") != old.get("ManagedScalingPolicy"):
-        new_policy = new.get("ManagedScalingPolicy")
-        target: dict[str, Any] = {"ClusterId": physical_id}
-        if new_policy is None:
-            context.call("emr", "RemoveManagedScalingPolicy", target)
-        else:
-            policy = {"ManagedScalingPolicy": convert_managed_scaling(new_policy)}
-            context.call("emr", "PutManagedScalingPolicy", {**target, **policy})
+    for policy, turn in _POLICIES.items():
+        if new.get(policy) != old.get(policy):
+            target: dict[str, Any] = {"ClusterId": physical_id}
+            if policy in new:
+                context.call("emr", f"Put{policy}", {**target, policy: turn(new[policy])})
+            else:
+                context.call("emr", f"Remove{policy}", target)
+    level = new.get("StepConcurrencyLevel", 1)
+    if level != old.get("StepConcurrencyLevel", 1):
+        changed = {"ClusterId": physical_id, "StepConcurrencyLevel": int(level)}
+        context.call("emr", "ModifyCluster", changed)
+    change_instances(context, physical_id, old["Instances"], new["Instances"])
     tags = tag_list(new, context)
     gone = [tag["Key"] for tag in tag_list(old, context) if tag["Key"] not in _keys(tags)]
     if gone:
@@ -266,7 +280,7 @@ def _create_step(context: Context, properties: Properties) -> ResourceResult:
 
 
 # AWS replaces the cluster when these properties change.
-_FIXED_ENFORCED = ("Name", "LogUri", "Steps", "StepConcurrencyLevel")
+_FIXED_ENFORCED = ("Name", "LogUri", "Steps")
 _FIXED_STORED = (
     "EbsRootVolumeIops",
     "EbsRootVolumeSize",
@@ -277,31 +291,32 @@ _FIXED_STORED = (
     "ScaleDownBehavior",
     "Applications",
     "AutoScalingRole",
-    "AutoTerminationPolicy",
     "BootstrapActions",
     "Configurations",
     "CustomAmiId",
-    "Instances",
     "JobFlowRole",
     "OSReleaseLabel",
     "ReleaseLabel",
     "SecurityConfiguration",
     "ServiceRole",
 )
+_CHANGEABLE = ("AutoTerminationPolicy", "Instances", "ManagedScalingPolicy", "VisibleToAllUsers")
 
 
 TYPES = [
     ResourceType(
         "AWS::EMR::Cluster",
         {
-            **enforced(*_FIXED_ENFORCED, "Tags"),
-            **stored(*_FIXED_STORED, "VisibleToAllUsers", "ManagedScalingPolicy"),
+            **enforced(*_FIXED_ENFORCED, "StepConcurrencyLevel", "Tags"),
+            **stored(*_FIXED_STORED, *_CHANGEABLE),
             **ignored("AdditionalInfo"),
         },
         _create_cluster,
         _delete_cluster,
         update=_update_cluster,
         replace_on=frozenset({*_FIXED_ENFORCED, *_FIXED_STORED, "AdditionalInfo"}),
+        may_replace=frozenset({"Instances"}),
+        replaced_if=is_other_hardware,
         made=_cluster,
     ),
     ResourceType(

@@ -11,10 +11,12 @@ from headrace.services.cloudformation.resources.base import (
     Properties,
     ResourceResult,
     ResourceType,
+    Update,
     boolean,
     enforced,
     integers,
     stored,
+    without,
 )
 
 _GROUPS = (
@@ -25,7 +27,15 @@ _FLEETS = (
     ("MasterInstanceFleet", "MASTER"),
     ("CoreInstanceFleet", "CORE"),
 )
-_FLAGS = ("KeepJobFlowAliveWhenNoSteps", "TerminationProtected", "UnhealthyNodeReplacement")
+_TASKS = ("TaskInstanceGroups", "TaskInstanceFleets")
+# The flags of a cluster, with the operations that change them.
+_FLAGS = {
+    "KeepJobFlowAliveWhenNoSteps": "SetKeepJobFlowAliveWhenNoSteps",
+    "TerminationProtected": "SetTerminationProtection",
+    "UnhealthyNodeReplacement": "SetUnhealthyNodeReplacement",
+}
+# CloudFormation's clusters stay up unless the template says otherwise.
+_DEFAULTS = {"KeepJobFlowAliveWhenNoSteps": True}
 
 
 def instances(properties: Properties) -> dict[str, Any]:
@@ -49,8 +59,7 @@ def instances(properties: Properties) -> dict[str, Any]:
     for name in _FLAGS:
         if name in properties:
             members[name] = boolean(properties[name])
-    # CloudFormation's clusters stay up unless the template says otherwise.
-    members.setdefault("KeepJobFlowAliveWhenNoSteps", True)
+    members = {**_DEFAULTS, **members}
     groups = [_group(properties[key], role) for key, role in _GROUPS if key in properties]
     groups += [_group(task, "TASK") for task in get_list(properties, "TaskInstanceGroups")]
     if groups:
@@ -227,6 +236,63 @@ def _empty_fleet(context: Context, physical_id: str, properties: Properties) -> 
         # As of groups.
         if error.status >= 500:
             raise
+
+
+def is_other_hardware(old: Properties, new: Properties) -> bool:
+    """Whether a change of a cluster's instances replaces the cluster.
+
+    Sizes, scaling policies and flags change in place (documented:
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-properties-emr-cluster-jobflowinstancesconfig.html).
+    """
+    before, after = (_fixed_part(properties["Instances"]) for properties in (old, new))
+    return before != after
+
+
+def _fixed_part(properties: Properties) -> dict[str, Any]:
+    changeable = (*_CAPACITIES, "InstanceCount", "AutoScalingPolicy")
+    fixed = without(properties, *_FLAGS, *_TASKS)
+    for name, _ in (*_GROUPS, *_FLEETS):
+        if name in fixed:
+            fixed[name] = without(fixed[name], *changeable)
+    for name in _TASKS:
+        fixed[name] = [without(item, *changeable) for item in get_list(properties, name)]
+    return fixed
+
+
+def change_instances(context: Context, cluster: str, old: Properties, new: Properties) -> None:
+    """Change in place what `is_other_hardware` leaves."""
+    for name, operation in _FLAGS.items():
+        before, after = (boolean(each.get(name, _DEFAULTS.get(name, False))) for each in (old, new))
+        if before != after:
+            context.call("emr", operation, {"JobFlowIds": [cluster], name: after})
+    _change_each(context, cluster, old, new, _GROUPS, "InstanceGroup", _update_group)
+    _change_each(context, cluster, old, new, _FLEETS, "InstanceFleet", _update_fleet)
+
+
+def _change_each(
+    context: Context, cluster: str, old: Properties, new: Properties,
+    kinds: tuple[tuple[str, str], ...], shown: str, update: Update,
+) -> None:  # fmt: skip
+    """Change the groups, or the fleets, that differ; task groups have the order of the template."""
+
+    def listed(properties: Properties) -> list[tuple[str, Properties]]:
+        found = [(kind, properties[name]) for name, kind in kinds if name in properties]
+        found += [("TASK", task) for task in get_list(properties, f"Task{shown}s")]
+        return [(kind, {"InstanceCount": 1, **of_kind}) for kind, of_kind in found]
+
+    pairs = list(zip(listed(old), listed(new), strict=True))
+    if all(before == after for before, after in pairs):
+        return
+    target = {"ClusterId": cluster}
+    made = context.call("emr", f"List{shown}s", target)[f"{shown}s"]
+    ids = {
+        kind: iter([each["Id"] for each in made if each[f"{shown}Type"] == kind])
+        for kind in ("MASTER", "CORE", "TASK")
+    }
+    for (kind, before), (_, after) in pairs:
+        its_id = next(ids[kind])
+        if before != after:
+            update(context, its_id, before, {**after, **target, "JobFlowId": cluster})
 
 
 TYPES = [
