@@ -15,7 +15,7 @@ import pytest
 from headrace.cli.interrupts import let_children_be_interrupted
 from tests.support import schedule
 from tests.support.clock import FakeClock
-from tests.support.java import compile_little
+from tests.support.java import compile_little, interpret_queries
 
 # No test may reach AWS, whatever the machine is configured for.
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
@@ -76,6 +76,8 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("nightly" if config.option.nightly else "default")
+    if not config.option.nightly:
+        interpret_queries()
 
 
 _HEADRACE = "headrace"

@@ -102,7 +102,8 @@ def _delivery(arn: str, target: dict[str, Any], now: datetime, now_ms: int) -> D
         operation=call.operation,
         params=call.params,
         account=account,
-        region=region,
+        # A target is where its ARN says, never its namesake in the schedule's Region.
+        region=str(target["Arn"]).split(":", 5)[3] or region,
         most_age_s=int(retry.get("MaximumEventAgeInSeconds") or MOST_AGE_S),
         most_retries=int(retry.get("MaximumRetryAttempts", MOST_RETRIES)),
         dead_letter_arn=str((target.get("DeadLetterConfig") or {}).get("Arn", "")),

@@ -27,7 +27,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from headrace.spark.progress import StreamProgress, of_progress
+from headrace.spark.progress import StreamProgress, keep_packages, of_progress
 from headrace.spark.untyped import untyped
 
 log = logging.getLogger(__name__)
@@ -112,5 +112,6 @@ def publish_progress(
     """
     cloudwatch = untyped(boto3.Session(region_name=region)).client("cloudwatch")
     listener = ProgressMetrics(cloudwatch, namespace)
+    keep_packages(spark)
     spark.streams.addListener(listener)
     return listener

@@ -124,8 +124,19 @@ class ProgressLog(StreamingQueryListener):
             )  # fmt: skip
 
 
+def keep_packages(spark: SparkSession) -> None:
+    """Keep what PySpark looks up some hundred times for each event of a listener, each time in all of Spark's jars."""
+    jvm: Any = getattr(spark, "_jvm", None)
+    if jvm is None:  # a session of Spark Connect
+        return
+    jvm.py4j = jvm.py4j
+    jvm.py4j.reflection = jvm.py4j.reflection
+    jvm.py4j.reflection.TypeUtil = jvm.py4j.reflection.TypeUtil
+
+
 def log_progress(spark: SparkSession) -> ProgressLog:
     """Begin to log the progress of all queries of a session; return the listener, with which to remove it."""
+    keep_packages(spark)
     listener = ProgressLog()
     spark.streams.addListener(listener)
     return listener

@@ -174,7 +174,7 @@ def mapped_stream(name: str, schema: dict[str, Any], source: str, code: str) -> 
     parts = [f"CREATE STREAM \"{origin}\" ({fields}) WITH ({source}, format = 'JSON'{alone});"]
     if row:
         outside = [one for one in tree if one != row[0]]
-        of_row = [_field(_ROW, _at(tree, row)), *(_field(one, tree[one]) for one in outside)]
+        of_row = [_field(_ROW, _walk(tree, row)), *(_field(one, tree[one]) for one in outside)]
         chosen = [f'EXPLODE({_expression(row[:-1])}) AS "{_ROW}"', *(f'"{one}"' for one in outside)]
         parts += _pumped(f"{name}_rows", of_row, chosen, origin, arrival)
         origin, size = f"{name}_rows", len(row)
@@ -256,7 +256,7 @@ def _put(tree: dict[str, Any], path: Sequence[str], column: dict[str, Any]) -> N
         )
 
 
-def _at(tree: dict[str, Any], path: Sequence[str]) -> Any:
+def _walk(tree: dict[str, Any], path: Sequence[str]) -> Any:
     node: Any = tree
     for step in path:
         node = node[step]

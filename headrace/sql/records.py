@@ -167,7 +167,7 @@ def _columns(relation: Relation, data: Any) -> dict[str, Any]:
     if relation.format in ("JSON", "AVRO"):
         if relation.is_value:
             data = _object_of(relation, data)
-        fields = _as(dict, _read_json(data) if isinstance(data, str) else data)
+        fields = _require_type(dict, _read_json(data) if isinstance(data, str) else data)
         return {c.name: _json_value(fields.get(c.name), c.type) for c in relation.columns}
     if relation.format == "CSV":
         parts = _split_record(str(data), relation.delimiter)
@@ -223,15 +223,18 @@ def _json_value(value: Any, type_: Any) -> Any:
         case "DECIMAL":
             return _decimal(value if isinstance(value, str) else json.dumps(value), type_)
         case "BYTES":
-            return base64.b64decode(_as(str, value), validate=True)
+            return base64.b64decode(_require_type(str, value), validate=True)
         case "TIMESTAMP" | "DATE" | "TIME":
             return conversions.read_written(value, type_)
         case "ARRAY":
-            return [_json_value(item, type_.of[0]) for item in _as(list, value)]
+            return [_json_value(item, type_.of[0]) for item in _require_type(list, value)]
         case "MAP":
-            return {key: _json_value(item, type_.of[1]) for key, item in _as(dict, value).items()}
+            return {
+                key: _json_value(item, type_.of[1])
+                for key, item in _require_type(dict, value).items()
+            }
         case "STRUCT":
-            fields = _as(dict, value)
+            fields = _require_type(dict, value)
             return {
                 name: _json_value(fields.get(name), of)
                 for name, of in zip(type_.fields, type_.of, strict=False)
@@ -261,7 +264,7 @@ def _json_text(value: Any) -> str:
     return f'"{text}"' if isinstance(value, float) and not math.isfinite(value) else text
 
 
-def _as(kind: type, value: Any) -> Any:
+def _require_type(kind: type, value: Any) -> Any:
     if not isinstance(value, kind):
         raise ValueError(value)  # noqa: TRY004 - the record is bad, not the code
     return value

@@ -39,7 +39,7 @@ class Files:
             return None
         stream = system.open(path)
         try:
-            return bytes(self._context._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))  # noqa: SLF001
+            return bytes(self._java_class("org.apache.commons.io.IOUtils").toByteArray(stream))
         finally:
             stream.close()
 
@@ -53,8 +53,12 @@ class Files:
             stream.close()
 
     def _place(self, uri: str) -> tuple[Any, Any]:
-        path = self._context._jvm.org.apache.hadoop.fs.Path(uri)  # noqa: SLF001
+        path = self._java_class("org.apache.hadoop.fs.Path")(uri)
         return path.getFileSystem(self._context._jsc.hadoopConfiguration()), path  # noqa: SLF001
+
+    def _java_class(self, name: str) -> Any:
+        # By its parts Java would look in each of Spark's jars for classes `org`, `org.apache`, ...
+        return getattr(self._context._jvm, name)  # noqa: SLF001
 
 
 def query_id(files: Files, checkpoint: str) -> str | None:

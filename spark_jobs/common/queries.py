@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_jobs.common import batches, events
 from spark_jobs.common.day_tables import DayTable, day_of
 from spark_jobs.common.options import DRAIN
-from spark_jobs.common.totals import LATE, WAITING, Totals
+from spark_jobs.common.totals import LATE, WAITING, Totals, keep_packages
 
 # The column of a query's rows that has an unreadable record; null for a result.
 _BAD = "_bad"
@@ -129,6 +129,7 @@ def run_query(
     With `waits`, also the number of rows that wait in its state in the end; with `parts`, those of the quarantine.
     """
     totals = Totals()
+    keep_packages(spark)
     spark.streams.addListener(totals)
     try:
         query = start(spark, rows, name, mode, arguments, sink)

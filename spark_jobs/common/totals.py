@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
         QueryProgressEvent,
@@ -21,6 +22,14 @@ LATE = "dropped as late"
 WAITING = "rows waiting in state"
 # The operators whose state is the ids that repeated rows are told by.
 _REMEMBERS = "dedupe"
+
+
+def keep_packages(spark: SparkSession) -> None:
+    """Keep what PySpark looks up some hundred times for each event of a listener, each time in all of Spark's jars."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no public way to it
+    jvm.py4j = jvm.py4j
+    jvm.py4j.reflection = jvm.py4j.reflection
+    jvm.py4j.reflection.TypeUtil = jvm.py4j.reflection.TypeUtil
 
 
 class Totals(StreamingQueryListener):

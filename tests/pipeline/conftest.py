@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.pipeline.run import ACCOUNT, REGION, ROOT, Run, command
+from tests.support.java import SETTINGS
 from tests.support.server import ServerProcess
 
 CDK = ROOT / "cdk" / "node_modules" / ".bin" / "cdk"
@@ -34,7 +35,15 @@ class Deployed:
 
 
 @pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+def as_users_run_it() -> Iterator[None]:
+    """Leave the step the settings that a user's has."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(SETTINGS, raising=False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory, as_users_run_it: None) -> Iterator[Deployed]:
     folder: Path = tmp_path_factory.mktemp("pipeline")
     with ServerProcess(folder / "data") as server:
         run = Run(server.endpoint_url, folder)

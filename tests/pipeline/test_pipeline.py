@@ -20,9 +20,9 @@ from tests.support.server import ServerProcess, wait_until
 
 SEED = 20130101
 KILLS = 3
-BATCH = 500
+BATCH = 200
 # Of January's 27,004 flights; all of them nightly.
-FLIGHTS = 5_000
+FLIGHTS = 2_000
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 

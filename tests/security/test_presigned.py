@@ -113,6 +113,8 @@ def test_presigned_urls_of_other_services(guarded: Guarded, later: Later):
         ({"X-Amz-Expires": "-1"}, "X-Amz-Expires must be non-negative"),
         ({"X-Amz-Expires": "0"}, "X-Amz-Expires must be non-negative"),
         ({"X-Amz-Expires": "soon"}, "X-Amz-Expires should be a number"),
+        ({"X-Amz-Expires": "6_0"}, "X-Amz-Expires should be a number"),
+        ({"X-Amz-Expires": "%D9%A6"}, "X-Amz-Expires should be a number"),
         ({"X-Amz-Expires": None}, ("Query-string authentication version 4 requires the X-Amz-Algorithm,"
          " X-Amz-Credential, X-Amz-Signature, X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters.")),
         ({"X-Amz-Signature": None}, "Query-string authentication version 4 requires"),

@@ -39,7 +39,7 @@ collect_ignore = left_out("spark")
 
 
 @pytest.fixture(scope="session")
-def spark(nightly: bool) -> Iterator[Any]:
+def spark() -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     from headrace.spark.versions import HAS_DATA_SOURCES
@@ -47,9 +47,6 @@ def spark(nightly: bool) -> Iterator[Any]:
     builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
-        # To compile a query costs more than to run it on a few hundred rows: the short form interprets.
-        .config("spark.sql.codegen.wholeStage", str(nightly).lower())
-        .config("spark.sql.codegen.factoryMode", "FALLBACK" if nightly else "NO_CODEGEN")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")

@@ -27,13 +27,10 @@ collect_ignore = left_out("spark_jobs")
 
 
 @pytest.fixture(scope="session")
-def spark(nightly: bool) -> Iterator[SparkSession]:
+def spark() -> Iterator[SparkSession]:
     builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
-        # To compile a query costs more than to run it on a few hundred rows: the short form interprets.
-        .config("spark.sql.codegen.wholeStage", str(nightly).lower())
-        .config("spark.sql.codegen.factoryMode", "FALLBACK" if nightly else "NO_CODEGEN")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.default.parallelism", "2")
         .config("spark.driver.bindAddress", "127.0.0.1")

@@ -23,18 +23,13 @@ from headrace.sql.pyspark_job import compile_script
 from headrace.sql.records import sequence_number
 from scripts.spark_matrix import environment_of
 from tests.spark_jobs import sql_on_files
+from tests.support.java import FOR_FEW_ROWS
 
 FILES = pa.schema([
     ("data", pa.binary()), ("streamName", pa.string()), ("partitionKey", pa.string()), ("sequenceNumber", pa.string()),
     ("approximateArrivalTimestamp", pa.timestamp("us", tz="UTC")),
 ])  # fmt: skip
 Records = Sequence[tuple[str, str, Any]]
-_FOR_FEW_ROWS = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.ui.explainMode": "simple",
-}
 FLOAT = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 
 
@@ -46,8 +41,7 @@ def sql_settings(spark: SparkSession) -> Iterator[None]:
     names = (
         "spark.sql.ansi.enabled",
         "spark.sql.session.timeZone",
-        "spark.sql.shuffle.partitions",
-        *_FOR_FEW_ROWS,
+        *FOR_FEW_ROWS,
         no_data,
         kept_progress,
     )
@@ -63,7 +57,7 @@ def sql_settings(spark: SparkSession) -> Iterator[None]:
 
 def interpret(spark: SparkSession) -> None:
     """Let Spark interpret queries of a few rows until `sql_settings` ends: to compile one costs more than to run it."""
-    for name, value in _FOR_FEW_ROWS.items():
+    for name, value in FOR_FEW_ROWS.items():
         spark.conf.set(name, value)
 
 
@@ -95,11 +89,16 @@ def write_job(script: Script, batches: Sequence[Records], folder: Path) -> None:
 
 
 def run_job(
-    script: Script, batches: Sequence[Records], folder: Path, *, keeps_views: bool = True
+    script: Script,
+    batches: Sequence[Records],
+    folder: Path,
+    *,
+    keeps_views: bool = True,
+    together: bool = False,
 ) -> Callable[..., list[dict[str, Any]]]:
     """Run the compiled job, a micro-batch for each batch; return what reads a stream's rows."""
     write_job(script, batches, folder)
-    sql_on_files.run(folder, keeps_views=keeps_views)
+    sql_on_files.run(folder, keeps_views=keeps_views, together=together)
     return reader_of(folder)
 
 

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import uuid
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Callable
+
+from pyspark.sql import functions
 
 SCHEMA = (
     "data BINARY, streamName STRING, partitionKey STRING, sequenceNumber STRING,"
@@ -34,10 +37,43 @@ def _text_of(data: Any) -> Any:
     return data if isinstance(data, str) else [bytes(data).hex()]
 
 
-def run(folder: Path, *arguments: str, keeps_views: bool = True) -> None:
+def _has_state(frame: Any) -> bool:
+    return "EventTimeWatermark" in frame._jdf.queryExecution().analyzed().toString()
+
+
+def _is_of_job(name: str) -> bool:
+    """Whether the job has made a query for itself: it puts what other queries have stored."""
+    return " " in name
+
+
+class Together:
+    """Queries without a state whose rows are of one type, as one query, which starts when one of them is waited for.
+
+    To start a query costs far more than to run it on a few rows.
+    """
+
+    def __init__(self, start: Callable[[Any], Any]) -> None:
+        self._start = start
+        self._frames: list[Any] = []
+        self._query: Any = None
+
+    def add(self, frame: Any) -> Together:
+        self._frames.append(frame)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if self._query is None:
+            self._query = self._start(
+                functools.reduce(lambda one, other: one.union(other), self._frames)
+            )
+        return getattr(self._query, name)
+
+
+def run(folder: Path, *arguments: str, keeps_views: bool = True, together: bool = False) -> None:
     """Run the job with a file of each stream as a micro-batch, and end when all are read.
 
-    Without `keeps_views` tables have no stored state, whose files take most of a micro-batch's time.
+    Without `keeps_views` tables have no stored state, whose files take most of a micro-batch's time. With `together`
+    the queries that need no state are one.
     """
     source = (folder / "job.py").read_text(encoding="utf-8")
     # Not by this module's name, which may be that of a program.
@@ -48,21 +84,33 @@ def run(folder: Path, *arguments: str, keeps_views: bool = True) -> None:
         stream_of = session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
         return stream_of.parquet(str(folder / "in" / stream))
 
+    def write(batch: Any, batch_id: int) -> None:
+        # Not by a job of Spark's, which costs more than the query. A repeated micro-batch writes its rows again.
+        of_queries: dict[tuple[str, str], list[Any]] = {}
+        for row in batch.collect():
+            rows = of_queries.setdefault((row["_stream"], row["_name"]), [])
+            rows.append([_text_of(row["data"]), row["partitionKey"]])
+        for (stream, name), rows in of_queries.items():
+            out = folder / "out" / stream / name.replace(" ", "_")
+            out.mkdir(parents=True, exist_ok=True)
+            file = f"{batch_id}-{uuid.uuid4()}"
+            (out / file).write_text(json.dumps(rows), encoding="utf-8")
+            (out / file).rename(out / f"{file}.json")
+
+    unions: dict[tuple[str, str], Together] = {}
+
     def write_kinesis(
         frame: Any, _arguments: Any, stream: str, name: str, mode: str, progress: str
     ) -> Any:
-        def write(batch: Any, batch_id: int) -> None:
-            # Not by a job of Spark's, which costs more than the query. A repeated micro-batch writes its rows again.
-            rows = [[_text_of(row["data"]), row["partitionKey"]] for row in batch.collect()]
-            if rows:
-                out = folder / "out" / stream / name.replace(" ", "_")
-                out.mkdir(parents=True, exist_ok=True)
-                file = f"{batch_id}-{uuid.uuid4()}"
-                (out / file).write_text(json.dumps(rows), encoding="utf-8")
-                (out / file).rename(out / f"{file}.json")
+        def start(frame: Any) -> Any:
+            writer = frame.writeStream.queryName(name).outputMode(mode).foreachBatch(write)
+            return writer.option("checkpointLocation", progress).trigger(availableNow=True).start()
 
-        writer = frame.writeStream.queryName(name).outputMode(mode).foreachBatch(write)
-        return writer.option("checkpointLocation", progress).trigger(availableNow=True).start()
+        frame = frame.withColumns({"_stream": functions.lit(stream), "_name": functions.lit(name)})
+        if not together or _is_of_job(name) or _has_state(frame):
+            return start(frame)
+        kind = frame.schema["data"].dataType.simpleString()
+        return unions.setdefault((mode, kind), Together(start)).add(frame)
 
     read_object = job.__dict__["read_object"]
 

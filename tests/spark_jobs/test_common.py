@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
+from headrace.spark import progress
 from spark_jobs import aircraft_days, airport_board, rolling_delays, speed_view
-from spark_jobs.common import events, options, outputs, queries
+from spark_jobs.common import events, options, outputs, queries, totals
 from spark_jobs.common.job import Job
 from tests.spark_jobs.feed import SCHEMA, Event, Feed, arguments, flights
 
@@ -277,3 +279,36 @@ def test_files_have_their_permissions_without_a_program_for_each(
     none = spark.sparkContext._gateway.new_array(hadoop.Options.Rename, 0)
     context.rename(folder, hadoop.Path((tmp_path / "renamed").as_uri()), none)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "renamed"]
+
+
+@pytest.mark.parametrize("keep_packages", [totals.keep_packages, progress.keep_packages])
+def test_an_event_of_a_listener_has_java_look_for_no_package(
+    keep_packages: Callable[[SparkSession], None],
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check_keeps_packages(keep_packages, spark, monkeypatch)
+
+
+def check_keeps_packages(
+    keep_packages: Callable[[SparkSession], None],
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jvm: Any = spark._jvm
+    vars(jvm).pop("py4j", None)
+    counts = getattr(jvm, "java.util.HashMap")()
+    counts["read"] = 1
+    keep_packages(spark)
+    client, asked = jvm._gateway_client, []
+    send = client.send_command
+
+    def note(command: str, *arguments: Any, **more: Any) -> Any:
+        asked.append(command)
+        return send(command, *arguments, **more)
+
+    monkeypatch.setattr(client, "send_command", note)
+    # As PySpark reads a micro-batch's counts: the end of a map is an exception, which it looks up by its class.
+    assert dict(counts) == {"read": 1}
+    assert [one for one in asked if "py4j.reflection.TypeUtil" in one]
+    assert not [one for one in asked if one.startswith("r\nu\npy4j")]

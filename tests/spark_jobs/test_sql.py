@@ -214,12 +214,12 @@ def build_facts() -> list[tuple[Any, Any, Any]]:
 
 
 def test_a_compiled_job_gives_the_rows_of_the_fold(
-    spark: SparkSession, sql_settings: None, tmp_path: Path
+    spark: SparkSession, sql_settings: None, tmp_path: Path, nightly: bool
 ) -> None:
     script = own.script_of(TEXT)
     records = build_records()
     fold = fold_of(script, [records])
-    read = run_job(script, [records], tmp_path)
+    read = run_job(script, [records], tmp_path, together=not nightly)
     assert not differences(script, fold, read)
 
 

@@ -19,6 +19,7 @@ from headrace.sql.views import LocalFiles, View
 from tests.spark_jobs import sql_on_files
 from tests.spark_jobs.sql_job import differences, fold_of, in_order, run_job, run_job_on
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
+from tests.spark_jobs.test_common import check_keeps_packages
 
 QUERIES = """
 CREATE TABLE users (id VARCHAR PRIMARY KEY, name VARCHAR, city INT) WITH (stream = 'users');
@@ -51,17 +52,15 @@ def test_queries_of_tables_have_changes_and_tombstones(
 ) -> None:
     script = read_script(QUERIES)
     if not nightly:
-        # A join by a foreign key with a filter, one by the key, and groups: the others have nothing else in the job.
-        names = ("left_homes", "board", "in_city", "known")
+        # Joins by the key and by a foreign key with a filter, and groups: the others have nothing else in the job.
+        names = ("board", "in_city", "known")
         script = replace(script, queries=tuple(q for q in script.queries if q.name in names))
     fold = fold_of(script, BATCHES)
     read = run_job(script, BATCHES, tmp_path)
     assert not differences(script, fold, read)
     gone = [row.key for row in fold.results["board"] if row.deleted]
     assert gone == ["u2", "u9"]
-    folders = sorted(
-        path.name for path in (tmp_path / "progress" / "left_homes" / "table").iterdir()
-    )
+    folders = sorted(path.name for path in (tmp_path / "progress" / "known" / "table").iterdir())
     assert folders == ["batch=2", "batch=3"]
     for query in script.queries:
         assert in_order(state(tmp_path, query)) == in_order(latest(fold, query)), query.name
@@ -209,3 +208,12 @@ def test_a_micro_batch_that_is_repeated_after_its_files_are_gone_is_no_news(
     job.forget_files(spark, f"{tmp_path}/", 0, least=0)
     # What is repeated would be read again if the list had forgotten it.
     assert listed.read_text().splitlines() == ["v1", *lines[1:]]
+
+
+def test_an_event_of_a_jobs_listener_has_java_look_for_no_package(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = ModuleType("sql_job")
+    source = compile_script(read_script(GROUPS), "A test.")
+    exec(compile(source, "job.py", "exec", dont_inherit=True), job.__dict__)
+    check_keeps_packages(job.keep_packages, spark, monkeypatch)

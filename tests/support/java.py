@@ -22,6 +22,16 @@ FILE_SYSTEM = {
 ARCHIVES = Path(__file__).resolve().parents[2] / ".spark" / "classes"
 _OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _MARK = "HEADRACE_TESTS_JAVA"
+SETTINGS = "HEADRACE_TESTS_SPARK"
+# To compile a query, to plan it anew while it runs and to explain it at length costs more than to run it on a few
+# hundred rows. Spark takes its settings from Java's properties, where neither a job nor a command line has others.
+FOR_FEW_ROWS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.shuffle.partitions": "2",
+}
 # An archive is for a class path that begins with the same jars; Spark puts the folder of its settings before them.
 _JAVA = """\
 #!/bin/bash
@@ -40,9 +50,9 @@ for i in "${{!arguments[@]}}"; do
   rest="${{rest/:"$jars":/:}}"
   rest="${{rest#:}}"
   arguments[i + 1]="$real/*${{rest:+:${{rest%:}}}}"
-  exec {real} {options} "${{use[@]}}" "${{arguments[@]}}"
+  exec {real} {options} ${settings} "${{use[@]}}" "${{arguments[@]}}"
 done
-exec {real} {options} "$@"
+exec {real} {options} ${settings} "$@"
 """
 # A stale archive is left alone without a word.
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
@@ -78,7 +88,9 @@ def make_java(folder: Path, real: str, *, makes_archive: bool = False) -> dict[s
     program.parent.mkdir(parents=True)
     how = _MADE if makes_archive else _USED
     archives, real = shlex.quote(str(ARCHIVES)), shlex.quote(real)
-    program.write_text(_JAVA.format(archives=archives, how=how, options=_OPTIONS, real=real))
+    program.write_text(
+        _JAVA.format(archives=archives, how=how, options=_OPTIONS, real=real, settings=SETTINGS)
+    )
     program.chmod(0o755)
     path = os.environ.get("PATH", os.defpath)
     return {"PATH": f"{program.parent}{os.pathsep}{path}", "JAVA_HOME": str(folder)}
@@ -98,3 +110,8 @@ def compile_little() -> None:
     folder = Path(tempfile.mkdtemp(prefix="headrace-java-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ.update({_MARK: real, **make_java(folder, real)})
+
+
+def interpret_queries() -> None:
+    """Have all Sparks that this process starts interpret queries, and run them in two partitions: `FOR_FEW_ROWS`."""
+    os.environ[SETTINGS] = " ".join(f"-D{name}={value}" for name, value in FOR_FEW_ROWS.items())

@@ -13,6 +13,7 @@ test/connection.js, whose author compared it with Kinesis (observed).
 
 from __future__ import annotations
 
+import re
 from calendar import timegm
 from datetime import datetime
 
@@ -31,6 +32,7 @@ from headrace.aws.signatures.credential_scopes import (
 from headrace.aws.signatures.sigv4 import Claim, OldClaim
 
 _SKEW_MS = SKEW_MINUTES * 60_000
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _REQUIRED = (
     "X-Amz-Algorithm",
     "X-Amz-Credential",
@@ -95,10 +97,9 @@ def check_present(params: dict[str, str], wording: Wording) -> None:
 def _expires_s(text: str | None, wording: Wording) -> int | None:
     if wording is not S3:
         return int(text) if text is not None and text.isascii() and text.isdigit() else None
-    try:
-        expires_s = int(text or "")
-    except ValueError:
-        raise S3.query_parameters("X-Amz-Expires should be a number") from None
+    if not _NUMBER.fullmatch(text or ""):
+        raise S3.query_parameters("X-Amz-Expires should be a number")
+    expires_s = int(text or "")
     if expires_s < 1:  # for 0 the sentence is assumed
         raise S3.query_parameters("X-Amz-Expires must be non-negative")
     if expires_s > MOST_EXPIRES_S:

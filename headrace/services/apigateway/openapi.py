@@ -257,10 +257,10 @@ class Definition:
             reference: Any = cast("Members", value).get("$ref")
             if reference is None:
                 return cast("Members", value)
-            value = self._at(str(reference))
+            value = self._find_referenced(str(reference))
         raise BadDefinition("Invalid OpenAPI input: a reference refers to itself.")
 
-    def _at(self, reference: str) -> Any:
+    def _find_referenced(self, reference: str) -> Any:
         node: Any = self.members
         parts = reference.removeprefix("#/").split("/") if reference.startswith("#/") else [""]
         for part in parts:

@@ -61,7 +61,7 @@ def import_api(backend: Any, body: str, query: Mapping[str, str]) -> Any:
     # An imported API has its definition's models only (documented by AWS's PetStore sample: no "Error").
     api.models.clear()
     try:
-        _fill(backend, api, definition, query)
+        _import_definition(backend, api, definition, query)
     except BaseException:
         backend.delete_rest_api(api.id)
         raise
@@ -83,7 +83,7 @@ def put_api(backend: Any, api_id: str, body: str, query: Mapping[str, str]) -> A
             _clear(api)
         api.name = str(definition.info["title"])
         api.description = str(definition.info.get("description", "")) or api.description
-        _fill(backend, api, definition, query)
+        _import_definition(backend, api, definition, query)
     except BaseException:
         api.__dict__.clear()
         api.__dict__.update(before)
@@ -116,14 +116,16 @@ def _clear(api: Any) -> None:
     api.api_key_source, api.disableExecuteApiEndpoint = "HEADER", False
 
 
-def _fill(backend: Any, api: Any, definition: Definition, query: Mapping[str, str]) -> None:
+def _import_definition(
+    backend: Any, api: Any, definition: Definition, query: Mapping[str, str]
+) -> None:
     try:
         _Import(backend, api, definition).run(query)
     except BadDefinition as error:
         raise BadRequestException(f"Errors found during import:\n\t{error}") from error
 
 
-def _make(what: str, make: Callable[[], Any]) -> Any:
+def _explain_refusal(what: str, make: Callable[[], Any]) -> Any:
     """Return what `make` returns; a refusal says what could not be made. Raises BadDefinition."""
     try:
         return make()
@@ -281,7 +283,7 @@ class _Import:
                     f"Unable to create resource at path '{path}': A sibling ({other}) of this resource"
                     " already has a variable path part -- only one is allowed"
                 )
-        resource = _make(
+        resource = _explain_refusal(
             f"create resource at path '{path}'",
             lambda: self._backend.create_resource(self._api.id, parent, part),
         )
@@ -369,7 +371,7 @@ class _Import:
         }
         if "passthrough_behavior" in options:
             options["passthrough_behavior"] = str(options["passthrough_behavior"]).upper()
-        integration_created = _make(
+        integration_created = _explain_refusal(
             what,
             lambda: self._backend.put_integration(
                 *where,

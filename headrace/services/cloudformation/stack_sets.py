@@ -153,19 +153,19 @@ class StackSets:
 
     def resume_all(self) -> None:
         """Resume the operations that a stop or a kill interrupted."""
-        for one_set in self._all():
+        for one_set in self._list_sets():
             for operation in self.operations(one_set):
                 if operation.status in ("RUNNING", "STOPPING"):
                     self._supervisor.start(_Run(self, one_set, operation.key))
 
     # --- what is stored -----------------------------------------------------------------------
 
-    def _all(self) -> Iterator[StackSet]:
+    def _list_sets(self) -> Iterator[StackSet]:
         return (StackSet(**value) for _, value in self._sets.items())
 
     def of(self, account: str, region: str) -> list[StackSet]:
         """Return an account's sets of a region, deleted ones too."""
-        return [s for s in self._all() if (s.account, s.region) == (account, region)]
+        return [s for s in self._list_sets() if (s.account, s.region) == (account, region)]
 
     def find(self, account: str, region: str, name: str) -> StackSet | None:
         """Return the set that exists under a name, an id or an ARN."""

@@ -77,6 +77,9 @@ def patch() -> None:
     table.get_item = get_item
     table.delete_item = delete_item
     table.query = of_one_partition(Table.query)
+    backup: Any = tables.Backup
+    backup.summary = property(_with_table_id(backup.summary.fget))
+    backup.description = property(_with_features(backup.description.fget))
     backend: Any = models.DynamoDBBackend
     backend.update_item = update_item
     backend.get_keys_value = whole_key
@@ -266,6 +269,44 @@ def _describe_index(table: Any, index: dict[str, Any]) -> dict[str, Any]:
         throughput = {"NumberOfDecreasesToday": 0, **index["ProvisionedThroughput"]}
         shown["ProvisionedThroughput"] = throughput
     return shown
+
+
+def _with_table_id(summarize: Any) -> Any:
+    def summary(self: Any) -> dict[str, Any]:
+        table = self.table.describe()["TableDescription"]
+        return {**summarize(self), "TableId": table["TableId"]}
+
+    return summary
+
+
+_OF_INDEX = ("IndexName", "KeySchema", "Projection", "ProvisionedThroughput", "OnDemandThroughput")
+
+
+def _with_features(describe: Any) -> Any:
+    """Describe a backup with its table's billing mode, indexes and stream (documented: API_BackupDescription.html)."""
+
+    def description(self: Any) -> dict[str, Any]:
+        shown = describe(self)
+        table = shown["SourceTableDetails"]
+        mode = (table.get("BillingModeSummary") or {}).get("BillingMode", "PROVISIONED")
+        features = {
+            kind: [{name: index[name] for name in _OF_INDEX if name in index} for index in indexes]
+            for kind in ("LocalSecondaryIndexes", "GlobalSecondaryIndexes")
+            if (indexes := table.get(kind))
+        }
+        for kind, member in (
+            ("StreamDescription", "StreamSpecification"),
+            ("SSEDescription", "SSEDescription"),
+        ):
+            if table.get(member):
+                features[kind] = table[member]
+        return {
+            **shown,
+            "SourceTableDetails": {**table, "BillingMode": mode},
+            "SourceTableFeatureDetails": features,
+        }
+
+    return description
 
 
 def _answer_creation(create_table: Any) -> Any:

@@ -214,12 +214,13 @@ def _check_targets(response: Any) -> None:
 
 
 def _check_region(arn: str, region: str) -> None:
-    """Refuse a target of another Region, unless it is a bus (documented: eb-targets; the sentence is assumed)."""
+    """Refuse a target of another Region, unless it is a bus.
+
+    The sentence is observed: github.com/aws-samples/amazon-eventbridge-resource-policy-samples/issues/10.
+    """
     parts = arn.split(":", 5)
     if len(parts) == 6 and parts[2] != "events" and parts[3] not in ("", region):
-        raise _invalid(
-            f"Parameter {arn} is not valid. Reason: The target is not in the rule's Region {region}."
-        )
+        raise _invalid("Cross-region API call is not allowed.")
 
 
 def _check_input(target: Mapping[str, Any]) -> None:

@@ -163,7 +163,7 @@ class PublicLayers:
         stored = _cache_folder() / f"powertools-{major}-py{version}.zip"
         with self._lock:
             if not stored.is_file():
-                _make(_REQUIREMENT.format(major=major), stored, arn)
+                _install_layer(_REQUIREMENT.format(major=major), stored, arn)
         return self._code.add_file(stored)
 
 
@@ -182,7 +182,7 @@ def _cache_folder() -> Path:
     return Path(own).absolute() if own else cache_home() / "headrace/layers"
 
 
-def _make(requirement: str, target: Path, arn: str) -> None:
+def _install_layer(requirement: str, target: Path, arn: str) -> None:
     """Install a requirement as a layer's zip file, which appears whole or not at all. Raises AwsError."""
     if importlib.util.find_spec("pip") is None:
         raise refuse_foreign(arn, f"this Python has no pip, which would bring {requirement}")

@@ -225,7 +225,9 @@ def _send(
         step["awsRequest"] = call.params
         if call.service == "logs":
             _make_log_stream(batch, call.params, control)
-        output = _call_service(batch, call.service, call.operation, call.params, control)
+        output = _call_service(
+            batch, batch.target, call.service, call.operation, call.params, control
+        )
         step["awsResponse"] = output
         if output.get("FunctionError"):
             raise PipeFailed(f"{batch.target} failed: {output['FunctionError']}", may_pass=True)
@@ -260,8 +262,14 @@ def _check_execution(arn: str, output: Mapping[str, Any]) -> None:
 
 
 def _call_service(
-    batch: Batch, service: str, operation: str, params: dict[str, Any], control: ControlPlane
+    batch: Batch,
+    arn: str,
+    service: str,
+    operation: str,
+    params: dict[str, Any],
+    control: ControlPlane,
 ) -> dict[str, Any]:
+    """Call the service of a target or an enrichment, in the Region that its ARN names. Raises PipeFailed."""
     parts = batch.arn.split(":")
     try:
         return control.call(
@@ -269,7 +277,7 @@ def _call_service(
             operation,
             params,
             account=parts[4],
-            region=parts[3],
+            region=arn.split(":", 5)[3] or parts[3],
             acting=CallerIdentity(batch.role_arn, SESSION) if batch.role_arn else None,
         )
     except AwsError as error:
@@ -327,14 +335,18 @@ def _ask_enrichment(
     if kind == "lambda":
         params: dict[str, Any] = {"FunctionName": batch.enrichment, "Payload": payload.encode()}
         step["awsRequest"] = params
-        output = step["awsResponse"] = _call_service(batch, "lambda", "Invoke", params, control)
+        output = step["awsResponse"] = _call_service(
+            batch, batch.enrichment, "lambda", "Invoke", params, control
+        )
         if output.get("FunctionError"):
             raise PipeFailed(f"{batch.enrichment} failed: {output['FunctionError']}", may_pass=True)
         return output.get("Payload")
     if kind == "states":
         params = {"stateMachineArn": batch.enrichment, "input": payload}
         step["awsRequest"] = params
-        output = _call_service(batch, "stepfunctions", "StartSyncExecution", params, control)
+        output = _call_service(
+            batch, batch.enrichment, "stepfunctions", "StartSyncExecution", params, control
+        )
         step["awsResponse"] = output
         _check_execution(batch.enrichment, output)
         return output.get("output")

@@ -115,13 +115,13 @@ def create_once(create: Any) -> Any:
         known = next((machine for machine in self.state_machines if machine.name == name), None)
         if known is None:
             return create(self, name, definition, *args, **named)
-        given = (
+        requested = (
             definition,
             named.get("sm_type") or "STANDARD",
             named.get("loggingConfiguration") or {"level": "OFF"},
             named.get("tracingConfiguration") or {"enabled": False},
         )
-        if given != (
+        if requested != (
             known.definition,
             known.type,
             known.loggingConfiguration,

@@ -172,13 +172,13 @@ def problems_of(definition: str, *, is_express: bool = False) -> list[Problem]:
     try:
         machine = cast("dict[str, Any]", value)
         language = language_of(machine, JSONPATH)
-        found = [*problems_of_machine(machine), *_machine(machine, "", _TOP, language)]
-        return [*found, *(_of_express(machine, "") if is_express else ())]
+        problems = [*problems_of_machine(machine), *_machine(machine, "", _TOP, language)]
+        return [*problems, *(_check_express(machine, "") if is_express else ())]
     except RecursionError:
         return [Problem(SCHEMA, "The definition is nested too deeply", "/")]
 
 
-def _of_express(machine: Mapping[str, Any], at: str) -> Iterator[Problem]:
+def _check_express(machine: Mapping[str, Any], at: str) -> Iterator[Problem]:
     """Return the tasks of an express machine, also inside others, that would wait (recorded; of .sync, documented)."""
     states = cast("dict[str, Any]", machine.get("States") or {})
     for name, state in states.items() if isinstance(cast("Any", states), dict) else ():
@@ -191,10 +191,10 @@ def _of_express(machine: Mapping[str, Any], at: str) -> Iterator[Problem]:
                 message = f"Express state machine does not support '{pattern}' service integration "
                 yield Problem(SCHEMA, message, f"{place}/Resource")
         for number, branch in enumerate(_objects(members.get("Branches"))):
-            yield from _of_express(branch, f"{place}/Branches[{number}]")
+            yield from _check_express(branch, f"{place}/Branches[{number}]")
         for inner in ("Iterator", "ItemProcessor"):
             if isinstance(members.get(inner), dict):
-                yield from _of_express(members[inner], f"{place}/{inner}")
+                yield from _check_express(members[inner], f"{place}/{inner}")
 
 
 def _machine(

@@ -55,7 +55,7 @@ def test_state(self: Any) -> Any:
 
     name, state, language = _state_of(self._get_param("definition"), self._get_param("stateName"))
     configuration = self._get_param("stateConfiguration") or {}
-    mock = _mock_of(self, state, configuration)
+    mock = _read_mock(self, state, configuration)
     variables = _parsed(self._get_param("variables") or "null", "Variables must be a valid JSON.")
     problems = problems_of(json.dumps(_machine_of_state(name, state, language, variables)))
     if problems:
@@ -74,16 +74,18 @@ def test_state(self: Any) -> Any:
         int(configuration.get("mapIterationFailureCount") or 0),
         _items_of(configuration),
     )
-    run = Run(_started(self, name, definition, input_text), inspection=inspection)
+    run = Run(_new_execution(self, name, definition, input_text), inspection=inspection)
     outcome = run.run()
     answer = _answer(outcome, run.events(), name, state)
-    details = _handle(answer, state, retriers, int(configuration.get("retrierRetryCount") or 0))
+    details = _apply_retriers(
+        answer, state, retriers, int(configuration.get("retrierRetryCount") or 0)
+    )
     if (self._get_param("inspectionLevel") or "INFO") != "INFO":
-        answer["inspectionData"] = _shown(inspection, details, run.variables())
+        answer["inspectionData"] = _render_inspection(inspection, details, run.variables())
     return ActionResult(answer)
 
 
-def _started(self: Any, name: str, definition: str, input_text: str) -> ExecutionInput:
+def _new_execution(self: Any, name: str, definition: str, input_text: str) -> ExecutionInput:
     account, region = self.current_account, self.region
     start, execution = f"arn:{partition_of(region)}:states:{region}:{account}", str(uuid.uuid4())
     return ExecutionInput(
@@ -108,7 +110,7 @@ def _invalid(sentence: str) -> AwsError:
     return AwsError("ValidationException", sentence)
 
 
-def _mock_of(self: Any, state: dict[str, Any], configuration: dict[str, Any]) -> Mock | None:
+def _read_mock(self: Any, state: dict[str, Any], configuration: dict[str, Any]) -> Mock | None:
     """Return the request's mock. Raises AwsError for one that does not fit the state."""
     given, kind = self._get_param("mock"), state.get("Type")
     if given is None:
@@ -296,7 +298,7 @@ def _answer(
     )
 
 
-def _handle(
+def _apply_retriers(
     answer: dict[str, Any], state: dict[str, Any], retriers: list[dict[str, Any]], retried: int
 ) -> dict[str, int]:
     """Make a failure that is retried be RETRIABLE, in place; return which retrier or catcher takes it."""
@@ -333,7 +335,7 @@ def _first(error: str, handlers: list[dict[str, Any]]) -> int | None:
     return None
 
 
-def _shown(
+def _render_inspection(
     inspection: Inspection, details: dict[str, int], variables: dict[str, Any]
 ) -> dict[str, Any]:
     data = {key: value for key, value in inspection.data.items() if key != "failed"}

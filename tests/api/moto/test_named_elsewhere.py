@@ -69,7 +69,8 @@ def test_targets_of_rules_and_pipes(cloud: InProcessCloud):
     events.put_rule(Name="r", EventPattern='{"source": ["a"]}')
     function = f"arn:aws:lambda:{ELSEWHERE}:{ACCOUNT}:function:f"
     targets = [{"Id": "1", "Arn": function}]
-    assert refusal(events.put_targets, Rule="r", Targets=targets)[0] == "ValidationException"
+    code, _, sentence = refusal(events.put_targets, Rule="r", Targets=targets)
+    assert (code, sentence) == ("ValidationException", "Cross-region API call is not allowed.")
     bus = f"arn:aws:events:{ELSEWHERE}:{ACCOUNT}:event-bus/b"
     events.put_targets(Rule="r", Targets=[{"Id": "1", "Arn": bus, "RoleArn": ROLE}])
     given = {"Name": "p", "RoleArn": ROLE, "Source": f"arn:aws:sqs:{REGION}:{ACCOUNT}:q"}

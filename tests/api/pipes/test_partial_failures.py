@@ -144,3 +144,28 @@ def test_what_is_given_up_waits_until_its_queue_is_there(
     dead, _ = make_queue(cloud, "late")
     given_up = [json.loads(one) for one in bodies(cloud, dead)]
     assert [base64.b64decode(one["data"]) for one in given_up] == [b"bad"]
+
+
+def test_what_is_given_up_goes_to_the_queue_of_its_arn_s_region(cloud: InProcessCloud):
+    make_queue(cloud, "namesake")
+    there: Any = cloud.client("sqs", region="eu-west-1")
+    url = there.create_queue(QueueName="namesake")["QueueUrl"]
+    kinesis: Any = cloud.client("kinesis")
+    kinesis.create_stream(StreamName="n", ShardCount=1)
+    kinesis.put_record(StreamName="n", Data=b"bad", PartitionKey="a")
+    parameters = {
+        "StartingPosition": "TRIM_HORIZON",
+        "MaximumRetryAttempts": 0,
+        "DeadLetterConfig": {"Arn": f"arn:aws:sqs:eu-west-1:{ACCOUNT}:namesake"},
+    }
+    cloud.client("pipes").create_pipe(
+        Name="n", RoleArn=ROLE, Target=FUNCTION, Source=f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/n",
+        SourceParameters={"KinesisStreamParameters": parameters},
+    )  # fmt: skip
+
+    def count() -> int:
+        names = ["ApproximateNumberOfMessages"]
+        found = there.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+        return int(found[names[0]])
+
+    wait_until(lambda: count() == 1, within_s=60, what="the record")

@@ -63,6 +63,15 @@ def test_a_rate_delivers_once_a_period(lab: MotoLab):
     assert run.after(30) == ["tick"]
 
 
+def test_a_target_of_another_region_is_not_its_namesake_here(lab: MotoLab):
+    run = Run(lab)
+    there = lab.client("sqs", region="eu-west-1")
+    url = there.create_queue(QueueName="q")["QueueUrl"]
+    run.schedule("rate(1 minute)", target={"Arn": QUEUE.replace("us-east-1", "eu-west-1")})
+    assert run.after(61) == []
+    assert there.receive_message(QueueUrl=url)["Messages"][0]["Body"] == "tick"
+
+
 def test_a_schedule_that_is_disabled_or_deleted_delivers_nothing(lab: MotoLab):
     run = Run(lab)
     run.schedule("rate(1 minute)", State="DISABLED")

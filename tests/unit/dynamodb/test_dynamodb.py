@@ -191,6 +191,17 @@ def test_asking_for_what_is_not_there_leaves_no_trace(lab: MotoLab, table: Any):
     assert not dynamodb_backends["000000000000"]["us-east-1"].tables["t"].items
 
 
+def test_a_backup_shows_its_table(table: Any):
+    backup = table.create_backup(TableName="t", BackupName="b")["BackupDetails"]["BackupArn"]
+    shown = table.describe_backup(BackupArn=backup)["BackupDescription"]
+    described = table.describe_table(TableName="t")["Table"]
+    assert shown["SourceTableDetails"]["BillingMode"] == "PAY_PER_REQUEST"
+    features = {"StreamDescription": described["StreamSpecification"]}
+    assert shown["SourceTableFeatureDetails"] == features
+    [listed] = table.list_backups(TableName="t")["BackupSummaries"]
+    assert listed["TableId"] == described["TableId"]
+
+
 def test_backups_and_restored_tables_last(lab: MotoLab, table: Any):
     put(table, r=1, x={"B": b"\x00"})
     backup = table.create_backup(TableName="t", BackupName="b")["BackupDetails"]["BackupArn"]

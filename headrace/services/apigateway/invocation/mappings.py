@@ -413,14 +413,14 @@ def _input(body: str, seen: RequestValues, budget: Budget) -> Members:
         return parse_body(body)
 
     def json_of(path: str) -> str:
-        part = _at(value(), path, "", budget)
+        part = _first_value_or(value(), path, "", budget)
         if budget.has_shared:
             check_json_size(part, MOST_CHARACTERS)
         budget.make(2 * text_size(body))
         return json.dumps(part, separators=(",", ":"), ensure_ascii=False)
 
     def path_of(path: str) -> Any:
-        return _at(value(), path, "", budget)
+        return _first_value_or(value(), path, "", budget)
 
     request_values = {"path": seen.path, "querystring": seen.querystring, "header": seen.header}
 
@@ -453,7 +453,7 @@ def _util(budget: Budget) -> Members:
     return Members(methods=methods, text="util")
 
 
-def _at(value: Any, path: str, otherwise: Any, budget: Budget) -> Any:
+def _first_value_or(value: Any, path: str, otherwise: Any, budget: Budget) -> Any:
     try:
         return first_value(path, value, budget)
     except NoValue:

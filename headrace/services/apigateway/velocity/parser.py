@@ -51,7 +51,7 @@ class ExpressionReader(ABC):
     def _template_in(self, content: str) -> list[Node]:
         """Return the nodes of a string in double quotes, which is a template itself."""
 
-    def _deeper(self) -> None:
+    def _descend(self) -> None:
         self._depth += 1
         if self._depth > DEEPEST:
             raise TemplateError("the template is nested too deeply")
@@ -139,7 +139,7 @@ class ExpressionReader(ABC):
     def _expression(self, level: int = 0) -> Expression:
         if level == len(_LEVELS):
             return self._unary()
-        self._deeper()
+        self._descend()
         left = self._expression(level + 1)
         while (operator := self._operator(level)) is not None:  # pyrefly: ignore[non-convergent-recursion]
             left = (operator, left, self._expression(level + 1))
@@ -163,7 +163,7 @@ class ExpressionReader(ABC):
         return None
 
     def _unary(self) -> Expression:
-        self._deeper()
+        self._descend()
         try:
             self._spaces()
             text = self._text
@@ -297,7 +297,7 @@ class Parser(ExpressionReader):
 
     def _block(self, ends: tuple[str, ...]) -> tuple[list[Node], str]:
         """Read up to and including one of the directives `ends`; return its name, or '' at the end of the text."""
-        self._deeper()
+        self._descend()
         nodes: list[Node] = []
         text = self._text
         while self._at < len(text):

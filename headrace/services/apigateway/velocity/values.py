@@ -255,7 +255,7 @@ def _entries(budget: Budget, members: dict[str, Any]) -> list[Members]:
     ]
 
 
-def _at(budget: Budget, items: list[Any], index: Any) -> Any:
+def _item_or_none(budget: Budget, items: list[Any], index: Any) -> Any:
     return items[index] if isinstance(index, int) and 0 <= index < len(items) else None
 
 
@@ -288,7 +288,7 @@ _METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
         **_ANY,
         "size": lambda _, items: len(items),
         "isEmpty": lambda _, items: not items,
-        "get": _at,
+        "get": _item_or_none,
         "add": _add,
         "contains": lambda budget, items, item: _place(budget, items, item) >= 0,
         "indexOf": _place,

@@ -90,7 +90,8 @@ class ResourceChanges:
         self._find(with_values, plain)
         self._check_outputs()
         removed = [
-            _build_removal(resource, self._before(resource)) for resource in self._list_removed()
+            _build_removal(resource, self._properties_before(resource))
+            for resource in self._list_removed()
         ]
         order = list(template.resources)
         self.with_values = [*(with_values[n] for n in order if n in with_values), *removed]
@@ -195,7 +196,7 @@ class ResourceChanges:
             if name not in definitions or name in self._skipped
         ]
 
-    def _before(self, resource: Resource) -> Mapping[str, Any]:
+    def _properties_before(self, resource: Resource) -> Mapping[str, Any]:
         """Return the properties of a resource to remove; values that read other resources are UNKNOWN (recorded)."""
         there: Mapping[str, Any] = {}
         if self._stack.body:
@@ -298,10 +299,12 @@ def _evaluate_resource(
 
 def outputs_differ(old_body: str, template: Template) -> bool:
     """Whether a template's outputs differ from those of the stack's current template."""
-    return not old_body or _canonical(parse(old_body).outputs) != _canonical(template.outputs)
+    return not old_body or _render_canonical(parse(old_body).outputs) != _render_canonical(
+        template.outputs
+    )
 
 
-def _canonical(value: Any) -> str:
+def _render_canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 

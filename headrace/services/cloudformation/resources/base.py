@@ -361,6 +361,13 @@ def without(properties: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in properties.items() if key not in names}
 
 
+def nothing_to_change(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    """Update a resource that only its stack has: it stays as it is."""
+    return ResourceResult(physical_id)
+
+
 def nothing_to_delete(context: Context, physical_id: str, properties: Properties) -> None:
     """Do nothing: this resource has nothing to delete."""
 

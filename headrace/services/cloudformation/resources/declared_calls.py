@@ -120,6 +120,7 @@ TAGS = ("Tags", "TagList", "HostedZoneTags", "FileSystemTags", "UserPoolTags")
 def list_updatable(declared: DeclaredType) -> set[str]:
     """Return the properties that update calls change."""
     changed = {name for call in declared.update for name in list_passed(declared, call)}
+    changed |= {call.each for call in declared.update if isinstance(call.each, str) and call.each}
     changed |= list_itemized(declared) | _list_for_deletion(declared)
     return changed | set(TAGS) if declared.tag or declared.ec2_tags else changed
 

@@ -53,7 +53,7 @@ class Inspection:
         return self.state.get("Type") == "Pass" and "Result" in self.state
 
 
-def _of(env: Any) -> Inspection | None:
+def _find_inspection(env: Any) -> Inspection | None:
     """Return the inspection of the state that an environment evaluates."""
     inspection = getattr(env.event_manager, "inspection", None)
     return inspection if inspection is not None and env.next_state_name == inspection.name else None
@@ -118,7 +118,7 @@ def _wrap(owner: Any, name: str, around: Callable[[Inspection, Evaluate, Any, An
     evaluate: Evaluate = getattr(owner, name)
 
     def evaluate_inspected(self: Any, env: Any) -> Any:
-        inspection = _of(env)
+        inspection = _find_inspection(env)
         if inspection is None:
             return evaluate(self, env)
         return around(inspection, evaluate, self, env)

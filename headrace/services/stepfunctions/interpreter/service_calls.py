@@ -295,8 +295,10 @@ class Client:
         model: Any = service_model(self._service).operation_model(operation)
         tokens = {name: str(uuid.uuid4()) for name in model.idempotent_members}
         # Recorded: a null is none at all.
-        given = {name: value for name, value in params.items() if value is not None}
-        converted = convert_parameters(self._service, operation, given, takes_json=self.takes_json)
+        present = {name: value for name, value in params.items() if value is not None}
+        converted = convert_parameters(
+            self._service, operation, present, takes_json=self.takes_json
+        )
         return {**tokens, **converted}
 
 

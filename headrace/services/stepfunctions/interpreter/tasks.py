@@ -303,7 +303,7 @@ def _make_waiting_task() -> Any:
                 params = task.look_up(client, params)
             answer = client.call(task.operation, **params) or {}
             answer.pop("ResponseMetadata", None)
-            env.stack.append(task.answer(normalised_parameters, _capital(answer)))
+            env.stack.append(task.answer(normalised_parameters, _capitalize_names(answer)))
 
         def _build_sync_resolver(
             self, env: Any, resource_runtime_part: Any,
@@ -331,19 +331,20 @@ def _result_if_done(
     """Return a task's result; None while what it waits for is not done. Raises the task's failure."""
     state = str(first_value(waiting.state, seen))
     if state in waiting.failed:
-        raise _build_failure(task, env, json.dumps(_capital(seen), default=str))
-    return waiting.result(answer, _capital(seen)) if state in waiting.done else None
+        raise _build_failure(task, env, json.dumps(_capitalize_names(seen), default=str))
+    return waiting.result(answer, _capitalize_names(seen)) if state in waiting.done else None
 
 
-def _capital(value: Any) -> Any:
+def _capitalize_names(value: Any) -> Any:
     """Return an answer with Step Functions' names of its members; times become text."""
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
         return {
-            f"{name[:1].upper()}{name[1:]}": _capital(element) for name, element in members.items()
+            f"{name[:1].upper()}{name[1:]}": _capitalize_names(element)
+            for name, element in members.items()
         }
     if isinstance(value, list):
-        return [_capital(element) for element in cast("list[Any]", value)]
+        return [_capitalize_names(element) for element in cast("list[Any]", value)]
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 

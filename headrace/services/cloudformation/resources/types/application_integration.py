@@ -23,6 +23,7 @@ from headrace.services.cloudformation.resources.base import (
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
+    Source,
     Values,
     declare_sources,
 )
@@ -112,47 +113,6 @@ def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     context.delete_if_exists("sqs", "DeleteQueue", {"QueueUrl": physical_id}, *GONE)
 
 
-def _put_policy(context: Context, properties: Properties) -> ResourceResult:
-    policy = json.dumps(properties["PolicyDocument"])
-    for url in properties["Queues"]:
-        context.call(
-            "sqs", "SetQueueAttributes", {"QueueUrl": url, "Attributes": {"Policy": policy}}
-        )
-    name = context.generate_name(100)
-    return ResourceResult(name, {"Id": name})
-
-
-def _update_policy(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    _put_policy(context, new)
-    left = [url for url in old["Queues"] if url not in new["Queues"]]
-    _delete_policy(context, physical_id, {**old, "Queues": left})
-    return ResourceResult(physical_id, {"Id": physical_id})
-
-
-def _delete_policy(context: Context, physical_id: str, properties: Properties) -> None:
-    for url in properties["Queues"]:
-        # A policy that another resource has set meanwhile is kept.
-        if not _is_ours(context, url, properties["PolicyDocument"]):
-            continue
-        params = {"QueueUrl": url, "Attributes": {"Policy": ""}}
-        context.delete_if_exists("sqs", "SetQueueAttributes", params, *GONE)
-
-
-def _is_ours(context: Context, url: str, document: Any) -> bool:
-    """Whether the queue still has this resource's policy."""
-    params = {"QueueUrl": url, "AttributeNames": ["Policy"]}
-    try:
-        attributes = context.call("sqs", "GetQueueAttributes", params).get("Attributes", {})
-    except AwsError as error:
-        if error.code in GONE:
-            return False
-        raise
-    text = attributes.get("Policy")
-    return bool(text) and json.loads(text) == document
-
-
 TYPES = [
     ResourceType(
         "AWS::SQS::Queue",
@@ -166,14 +126,6 @@ TYPES = [
         replace_on=frozenset({"QueueName", "FifoQueue"}),
         named_by=("QueueName",),
         find=_find,
-    ),
-    ResourceType(
-        "AWS::SQS::QueuePolicy",
-        {**enforced("Queues"), **stored("PolicyDocument")},
-        _put_policy,
-        _delete_policy,
-        update=_update_policy,
-        shared=("Queues",),
     ),
 ]
 
@@ -317,15 +269,29 @@ def _has_policy(values: Values) -> bool:
     return named is not None
 
 
-_PUT_POLICY = Call(
-    "SetQueueAttributes",
-    {
-        "QueueUrl": "Queue",
-        "Attributes": declare_sources("PolicyDocument")(
-            lambda v: {"Policy": json.dumps(v.get("PolicyDocument"))}
-        ),
-    },
+@declare_sources("PolicyDocument")
+def _policy(values: Values) -> dict[str, str]:
+    return {"Policy": json.dumps(values.get("PolicyDocument"))}
+
+
+def _is_ours(values: Values) -> bool:
+    """Whether the queue still has this resource's policy: one that another resource has set meanwhile is kept."""
+    params = {"QueueUrl": values.item, "AttributeNames": ["Policy"]}
+    try:
+        answer = values.context.call("sqs", "GetQueueAttributes", params)
+    except AwsError as error:
+        if error.code in GONE:
+            return False
+        raise
+    text = answer.get("Attributes", {}).get("Policy")
+    return bool(text) and json.loads(text) == (values.old or values.properties)["PolicyDocument"]
+
+
+_PUT_POLICY = Call("SetQueueAttributes", {"QueueUrl": "Queue", "Attributes": _policy})
+_PUT_POLICIES = Call(
+    "SetQueueAttributes", {"QueueUrl": "@item", "Attributes": _policy}, each="Queues", always=True
 )
+_NO_POLICY: dict[str, Source] = {"Attributes": lambda _: {"Policy": ""}}
 
 DECLARED = [
     DeclaredType(
@@ -336,10 +302,27 @@ DECLARED = [
         exists=_has_policy,
         update=[_PUT_POLICY],
         delete=[
-            Call("SetQueueAttributes", {"QueueUrl": "@id", "Attributes": lambda _: {"Policy": ""}})
+            Call("SetQueueAttributes", {**_NO_POLICY, "QueueUrl": "@id"}),
         ],
         name="Queue",
         enforced=frozenset({"Queue"}),
+    ),
+    DeclaredType(
+        "AWS::SQS::QueuePolicy",
+        "sqs",
+        create=[_PUT_POLICIES],
+        id=lambda v: v.context.generate_name(100),
+        update=[_PUT_POLICIES],
+        delete=[
+            Call(
+                "SetQueueAttributes",
+                {**_NO_POLICY, "QueueUrl": "@item"},
+                each="Queues",
+                only_if=_is_ours,
+            )
+        ],
+        enforced=frozenset({"Queues"}),
+        shared=("Queues",),
     ),
     DeclaredType(
         "AWS::StepFunctions::StateMachine",

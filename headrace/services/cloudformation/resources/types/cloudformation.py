@@ -37,6 +37,7 @@ from headrace.services.cloudformation.resources.base import (
     ResourceType,
     enforced,
     ignored,
+    nothing_to_change,
     nothing_to_delete,
     stored,
 )
@@ -52,14 +53,8 @@ from headrace.services.cloudformation.signals import (
 )
 
 
-def _make(context: Context, properties: Properties) -> ResourceResult:
+def _create_metadata(context: Context, properties: Properties) -> ResourceResult:
     return ResourceResult(context.generate_name(64))
-
-
-def _keep_metadata(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    return ResourceResult(physical_id)
 
 
 _SETTINGS_ONLY = "headrace keeps it with the stack only: no call shows it, and it has no effect"
@@ -118,16 +113,18 @@ def _fill(form: str, context: Context, values: Properties, identifier: str = "")
 _CONDITION = "AWS::CloudFormation::WaitCondition"
 
 
-def _open(context: Context, properties: Properties) -> ResourceResult:
+def _open_handle(context: Context, properties: Properties) -> ResourceResult:
     token = context.ids.hex(32)
     return ResourceResult(f"{context.endpoint_url}{PATH}{token}", {"Id": token})
 
 
-def _keep(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
+def _keep_handle(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     return ResourceResult(physical_id, {"Id": token_of(physical_id)})
 
 
-def _close(context: Context, physical_id: str, properties: Properties) -> None:
+def _close_handle(context: Context, physical_id: str, properties: Properties) -> None:
     context.signals.forget(token_of(physical_id))
 
 
@@ -345,7 +342,7 @@ def _texts(value: Any) -> Any:
 
 
 TYPES = [
-    ResourceType(HANDLE, {}, _open, _close, update=_keep),
+    ResourceType(HANDLE, {}, _open_handle, _close_handle, update=_keep_handle),
     ResourceType(
         _CONDITION,
         enforced("Count", "Handle", "Timeout"),
@@ -405,6 +402,10 @@ TYPES = [
         fixed=["AccountId"],
     ),
     ResourceType(
-        "AWS::CDK::Metadata", stored("Analytics"), _make, nothing_to_delete, update=_keep_metadata
+        "AWS::CDK::Metadata",
+        stored("Analytics"),
+        _create_metadata,
+        nothing_to_delete,
+        update=nothing_to_change,
     ),
 ]

@@ -16,6 +16,8 @@ from headrace.services.cloudformation.resources.base import (
     ResourceResult,
     ResourceType,
     enforced,
+    nothing_to_change,
+    nothing_to_delete,
     stored,
     tag_list,
 )
@@ -297,16 +299,6 @@ def _find_macro(context: Context, properties: Properties) -> str | None:
     return str(properties["Name"]) if there else None
 
 
-def _rename_nothing(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    return ResourceResult(physical_id)
-
-
-def _forget(context: Context, physical_id: str, properties: Properties) -> None:
-    """Do nothing: a macro exists only as a resource of its stack."""
-
-
 TYPES = [
     ResourceType(
         _STACK,
@@ -325,8 +317,9 @@ TYPES = [
             **stored("Description", "LogGroupName", "LogRoleARN"),
         },
         _name_macro,
-        _forget,
-        update=_rename_nothing,
+        # A macro exists only as a resource of its stack.
+        nothing_to_delete,
+        update=nothing_to_change,
         replace_on=frozenset({"Name"}),
         named_by=("Name",),
         find=_find_macro,

@@ -217,25 +217,6 @@ def _unsubscribe(context: Context, physical_id: str, properties: Properties) -> 
     context.delete_if_exists("sns", "Unsubscribe", {"SubscriptionArn": physical_id}, *GONE)
 
 
-def _set_policy(context: Context, arn: str, document: Properties) -> None:
-    params = {"TopicArn": arn, "AttributeName": "Policy", "AttributeValue": json.dumps(document)}
-    context.call("sns", "SetTopicAttributes", params)
-
-
-def _put_policy(context: Context, properties: Properties) -> ResourceResult:
-    for arn in properties["Topics"]:
-        _set_policy(context, arn, properties["PolicyDocument"])
-    name = context.generate_name(100)
-    return ResourceResult(name, {"Id": name})
-
-
-def _update_policy(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> ResourceResult:
-    _put_policy(context, new)
-    return ResourceResult(physical_id, {"Id": physical_id})
-
-
 def _default_policy(context: Context, arn: str) -> Properties:
     """Return the default policy of a topic (recorded)."""
     names = (
@@ -260,18 +241,16 @@ def _default_policy(context: Context, arn: str) -> Properties:
     }
 
 
-def _restore_policy(context: Context, physical_id: str, properties: Properties) -> None:
-    """Reset topics to their default policy if they still have this resource's."""
-    for arn in properties["Topics"]:
-        try:
-            attributes = context.call("sns", "GetTopicAttributes", {"TopicArn": arn})["Attributes"]
-        except AwsError as error:
-            if error.code in GONE:
-                continue
-            raise
-        if json.loads(attributes.get("Policy") or "{}") != properties["PolicyDocument"]:
-            continue
-        _set_policy(context, arn, _default_policy(context, arn))
+def _is_ours(values: Values) -> bool:
+    """Whether a topic still has this resource's policy."""
+    params = {"TopicArn": values.item}
+    try:
+        attributes = values.context.call("sns", "GetTopicAttributes", params)["Attributes"]
+    except AwsError as error:
+        if error.code in GONE:
+            return False
+        raise
+    return json.loads(attributes.get("Policy") or "{}") == values.get("PolicyDocument")
 
 
 def _has_policy(values: Values) -> bool:
@@ -330,20 +309,16 @@ TYPES = [
             if row.concerns(properties.get(row.member))
         },
     ),
-    ResourceType(
-        "AWS::SNS::TopicPolicy",
-        {**enforced("Topics"), **stored("PolicyDocument")},
-        _put_policy,
-        _restore_policy,
-        update=_update_policy,
-        shared=("Topics",),
-    ),
 ]
 
 
-_PUT_POLICY = Call(
-    "SetTopicAttributes",
-    {"AttributeName": lambda _: "Policy", "AttributeValue": "PolicyDocument"},
+_POLICY: dict[str, Source] = {
+    "AttributeName": lambda _: "Policy",
+    "AttributeValue": "PolicyDocument",
+}
+_PUT_POLICY = Call("SetTopicAttributes", _POLICY)
+_PUT_POLICIES = Call(
+    "SetTopicAttributes", {**_POLICY, "TopicArn": "@item"}, each="Topics", always=True
 )
 
 DECLARED = [
@@ -422,6 +397,28 @@ DECLARED = [
         ],
         name="TopicArn",
         enforced=frozenset({"TopicArn"}),
+    ),
+    DeclaredType(
+        "AWS::SNS::TopicPolicy",
+        "sns",
+        create=[_PUT_POLICIES],
+        id=lambda v: v.context.generate_name(100),
+        update=[_PUT_POLICIES],
+        # A topic that an update leaves out keeps the policy.
+        delete=[
+            Call(
+                "SetTopicAttributes",
+                {
+                    **_POLICY,
+                    "TopicArn": "@item",
+                    "AttributeValue": lambda v: _default_policy(v.context, v.item),
+                },
+                each=lambda v: v.get("Topics"),
+                only_if=_is_ours,
+            )
+        ],
+        enforced=frozenset({"Topics"}),
+        shared=("Topics",),
     ),
 ]
 
