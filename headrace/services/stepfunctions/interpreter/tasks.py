@@ -298,12 +298,7 @@ def _make_waiting_task() -> Any:
         ) -> None:  # fmt: skip
             task = self._service.tasks[self.resource.api_action]
             client = self._client(resource_runtime_part, state_credentials)
-            params = task.params(normalised_parameters)
-            if task.look_up is not None:
-                params = task.look_up(client, params)
-            answer = client.call(task.operation, **params) or {}
-            answer.pop("ResponseMetadata", None)
-            env.stack.append(task.answer(normalised_parameters, _capitalize_names(answer)))
+            env.stack.append(_call_task(task, client, normalised_parameters))
 
         def _build_sync_resolver(
             self, env: Any, resource_runtime_part: Any,
@@ -323,6 +318,16 @@ def _make_waiting_task() -> Any:
             return resolve
 
     return WaitingTask
+
+
+def _call_task(task: Task, client: Any, parameters: Parameters) -> Parameters:
+    """Make the call of a task; return its answer, as the state passes it on."""
+    params = task.params(parameters)
+    if task.look_up is not None:
+        params = task.look_up(client, params)
+    answer = client.call(task.operation, **params) or {}
+    answer.pop("ResponseMetadata", None)
+    return task.answer(parameters, _capitalize_names(answer))
 
 
 def _result_if_done(
