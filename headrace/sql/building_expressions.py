@@ -9,6 +9,7 @@ from typing import Any
 from lark import Token
 from lark.tree import Meta
 
+from headrace.sql.analytics_forms import ceil, overlay, tick_of_difference, trim, typed_constant
 from headrace.sql.cursors import select_of_cursor
 from headrace.sql.log_parsing import LOG_FUNCTIONS, parse_log
 from headrace.sql.statements import (
@@ -312,6 +313,37 @@ class ExpressionBuilder:
             return Call("FLOOR", (of,), place=place_of(meta))
         return Tick(of, unit_ms(unit, place_of(meta)), place=place_of(meta))
 
+    def build_floor_of_difference(
+        self, meta: Meta, difference: Expression, unit: Name, count: Token, to: Token
+    ) -> Expression:
+        place = place_of(meta)
+        duration_ms = unit_ms(unit, place) * number(count, "a number", place, MOST_ROWS)
+        return tick_of_difference(difference, duration_ms, unit.upper() == to.upper(), place)
+
+    def build_ceil(self, meta: Meta, name: Name, of: Expression, unit: Token) -> Expression:
+        if name.upper() not in ("CEIL", "CEILING"):
+            raise SqlError(f"{name} takes its arguments with commas", place_of(meta))
+        return ceil(of, unit_ms(unit, place_of(meta)), place_of(meta))
+
+    def build_typed_literal(self, meta: Meta, name: Name, text: Token) -> Expression:
+        place = place_of(meta)
+        return typed_constant(
+            name.upper(), unquote(text), replace(place, column=place.column + len(name) + 1)
+        )
+
+    def build_position(self, meta: Meta, name: Name, part: Expression, of: Name) -> Expression:
+        if name.upper() != "POSITION":
+            raise SqlError(f"{name} takes its arguments with commas", place_of(meta))
+        return Call("INSTR", (Column(of, place=of.place), part), place=place_of(meta))
+
+    def build_overlay(
+        self, meta: Meta, name: Name, of: Expression, new: Expression, *bounds: Expression | None
+    ) -> Expression:
+        start, length = bounds
+        if name.upper() != "OVERLAY" or start is None:
+            raise SqlError(f"{name} takes its arguments with commas", place_of(meta))
+        return overlay(of, new, start, length, place_of(meta))
+
     def build_step(self, meta: Meta, of: Expression, interval: Interval) -> Expression:
         if not interval.duration_ms:
             raise SqlError("STEP's interval is longer than 0", interval.place)
@@ -349,6 +381,9 @@ class ExpressionBuilder:
         if name.upper() == "EXTRACT" and bounds[1:] == (None,):
             assert bounds[0] is not None
             return Call("EXTRACT", (of, bounds[0]), place=place_of(meta))
+        if name.upper() == "TRIM" and bounds[1:] == (None,):
+            assert bounds[0] is not None
+            return trim(of, bounds[0], place_of(meta))
         if name.upper() != "SUBSTRING":
             raise SqlError(f"{name} takes its arguments with commas", place_of(meta))
         arguments = (of, *(bound for bound in bounds if bound is not None))
@@ -371,8 +406,16 @@ class ExpressionBuilder:
         return Frame(rows=number(count, "ROWS", place_of(meta), MOST_ROWS))
 
     def build_frame(
-        self, _meta: Meta, partition: tuple[Expression, ...] | None, frame: Frame
+        self,
+        _meta: Meta,
+        partition: tuple[Expression, ...] | None,
+        order: Expression | None,
+        frame: Frame,
     ) -> Frame:
+        if order is not None and not (
+            isinstance(order, Column) and order.name.upper() == "ROWTIME"
+        ):
+            raise SqlError("a window's rows are in the order of ROWTIME", order.place)
         return replace(frame, partition=partition or ())
 
     def build_over(self, _meta: Meta, frame: Frame | Name) -> Frame:

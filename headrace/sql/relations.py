@@ -105,9 +105,12 @@ def declare_relation(
     maps = [one for column in columns for one in column.type.maps() if one.of[0] != STRING]
     if format_ == "JSON" and maps:
         raise SqlError(f"a MAP in JSON has keys of STRING, not {maps[0].of[0]}", place)
+    is_value = _is_value(values, columns, format_)
     schemas = origin.schemas
     if format_ == "AVRO" and not schemas:
-        schemas = (("", avro_schema(name, columns, place)),)
+        # In Avro a value alone has the bytes of a record with one field.
+        fields = tuple(one for one in columns if not (is_value and one.is_key))
+        schemas = (("", avro_schema(name, fields, place)),)
     return Relation(
         name,
         columns,
@@ -117,7 +120,7 @@ def declare_relation(
         delimiter=_DELIMITERS.get(delimiter.upper(), delimiter),
         timestamp=timestamp,
         timestamp_format=pattern,
-        is_value=_is_value(values, columns, format_),
+        is_value=is_value and format_ == "JSON",
         schemas=schemas if format_ == "AVRO" else (),
         origin=origin.about,
         place=place,
@@ -138,8 +141,8 @@ def _is_value(
         raise SqlError(
             f"wrap_single_value is of one column besides the key, and there are {count}", one.place
         )
-    if format_ in ("CSV", "RAW") or (not one.value.value and format_ != "JSON"):
-        raise SqlError(f"a value alone is read of JSON, not of {format_}", one.place)
+    if format_ in ("CSV", "RAW"):
+        raise SqlError(f"a value alone is read of JSON and AVRO, not of {format_}", one.place)
     return not one.value.value
 
 

@@ -30,7 +30,7 @@ from headrace.sql.statements import (
     Tick,
     walk,
 )
-from headrace.sql.types import DOUBLE, Place, SqlError
+from headrace.sql.types import DOUBLE, INT, NULL, Place, SqlError
 
 
 def rewrite(
@@ -150,13 +150,12 @@ def _count_distinct(outer: Select, inner: Select) -> Select:
     row = Struct(tuple(f"c{n}" for n in range(len(values))), tuple(values), place=place)
 
     def moved(expression: Expression) -> Expression:
-        def change_or_move(part: Expression) -> Expression | None:
-            changed = _aggregate_distinct(part, row, names, alias)
-            if changed is None and isinstance(part, Column):
+        def change(part: Expression) -> Expression | None:
+            if isinstance(part, Column):
                 return _moved(part, names, alias)
-            return changed
+            return _counted(part, row, lambda one: _moved(one, names, alias))
 
-        return rewrite(expression, change_or_move)
+        return rewrite(expression, change)
 
     if any(item.expression is None for item in outer.items):
         raise SqlError("GROUP BY goes without *", outer.place)
@@ -184,16 +183,16 @@ def _count_distinct(outer: Select, inner: Select) -> Select:
     )
 
 
-def _aggregate_distinct(
-    part: Expression, row: Struct, names: dict[str, Expression], alias: str
+def _counted(
+    part: Expression, row: Expression, moved: Callable[[Expression], Expression]
 ) -> Expression | None:
-    """Return an aggregate as one of distinct rows; None for a part that is none."""
+    """Return an aggregate's call over distinct rows, of which `row` is one; None for what is none."""
     function = find_function(part.name) if isinstance(part, Call) else None
     if not isinstance(part, Call) or function is None or function.kind != "aggregate":
         return None
     if part.star or (part.name == "COUNT" and not part.arguments):
         return replace(part, star=False, distinct=True, arguments=(row,))
-    arguments = tuple(_moved(one, names, alias) for one in part.arguments)
+    arguments = tuple(map(moved, part.arguments))
     if part.distinct or part.name in ("MIN", "MAX"):
         return replace(part, arguments=arguments)
     if part.name != "COUNT":
@@ -201,9 +200,9 @@ def _aggregate_distinct(
             f"{part.name} of a SELECT DISTINCT in FROM is not built: COUNT, MIN and MAX are",
             part.place,
         )
-    is_null = Operation("IS NULL", arguments, place=part.place)
-    counted = Case(((Operation("NOT", (is_null,), place=part.place), row),), None, place=part.place)
-    return replace(part, distinct=True, arguments=(counted,))
+    is_there = Operation("NOT", (Operation("IS NULL", arguments),), place=part.place)
+    given = Case(((is_there, row),), None, place=part.place)
+    return replace(part, distinct=True, arguments=(given,))
 
 
 def _named_values(select: Select) -> dict[str, Expression]:
@@ -253,8 +252,8 @@ def over_named(join: Join, frames: dict[str, Frame]) -> RelationName:
     return replace(relation, over=_frame(relation.over, frames, relation.place), alias=alias)
 
 
-# Of intervals in the window of an EXP_AVG: each is a window of Spark's.
-_MOST_INTERVALS = 60
+# Of intervals in the window of an EXP_AVG: each is a window of Spark's; and of rows to look back.
+_MOST_INTERVALS, _MOST_BACK = 60, 1_000
 
 
 def _weigh(over: Over) -> Expression:
@@ -292,6 +291,30 @@ def _weigh(over: Over) -> Expression:
     return Operation("/", (weighed("SUM"), weighed("COUNT")), place=place)
 
 
+def _look_back(over: Over) -> Expression:
+    """Return LAG(value, n, default) over a window: the value of n rows before, if the window has as many."""
+    place = over.place
+    value, *rest = over.call.arguments or (Literal(None, NULL),)
+    count = rest[0] if rest else Literal(1, INT)
+    if (
+        not isinstance(count, Literal)
+        or not isinstance(count.value, int)
+        or not (len(rest) <= 2 and 1 <= count.value <= _MOST_BACK)
+    ):
+        raise SqlError(
+            f"LAG takes a value, a number from 1 to {_MOST_BACK:,}, and a default", place
+        )
+    rows = replace(over.frame, rows=count.value, range_ms=None)
+
+    def has_more(frame: Frame) -> Expression:
+        number = Over(Call("COUNT", (), star=True, place=place), frame, place=place)
+        return Operation(">", (number, count), place=place)
+
+    are_there = Operation("AND", (has_more(rows), has_more(over.frame)), place=place)
+    before = Over(Call("FIRST_VALUE", (value,), place=place), rows, place=place)
+    return Case(((are_there, before),), rest[1] if len(rest) > 1 else None, place=place)
+
+
 def with_frames(item: SelectItem, frames: dict[str, Frame]) -> SelectItem:
     """Return the item with each named window's frame in its place."""
 
@@ -299,6 +322,8 @@ def with_frames(item: SelectItem, frames: dict[str, Frame]) -> SelectItem:
         if not isinstance(part, Over):
             return None
         over = replace(part, frame=_frame(part.frame, frames, part.place))
+        if over.call.name == "LAG":
+            return _look_back(over)
         return _weigh(over) if over.call.name == "EXP_AVG" else over
 
     if item.expression is None:

@@ -262,6 +262,14 @@ def element(types: Sequence[SqlType]) -> SqlType:
     return types[0].of[0] if types[0].of else STRING
 
 
+def widest(types: Sequence[SqlType]) -> SqlType:
+    """Return the type that holds every argument's values."""
+    result = types[0]
+    for type_ in types[1:]:
+        result = common(result, type_) or result
+    return result
+
+
 def unique(items: Sequence[Any]) -> list[Any]:
     """Return the items, each once, in their order."""
     result: list[Any] = []

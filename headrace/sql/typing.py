@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from headrace.sql.coercions import as_text, cast_struct, may_be_cast, one_type
 from headrace.sql.conversions import cast, millis, read_time_of_day
-from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SLIDING_FUNCTIONS, find_function, widest
+from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SLIDING_FUNCTIONS, find_function
 from headrace.sql.functions_text import ENCODINGS
 from headrace.sql.functions_times import CLOCK_UNITS, FIELDS, UNITS
 from headrace.sql.plan import (
@@ -53,6 +53,7 @@ from headrace.sql.types import (
     common,
     map_of,
     near,
+    widest,
 )
 from headrace.sql.values import (
     check_compared,
@@ -383,9 +384,10 @@ def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
         distinct=False,
         own=function if function.own is not None else None,
     )
-    return Cast(
-        resolved, result, place=call.place
-    ) if function.name == "ROUND" else resolved, result
+    return Cast(resolved, result, place=call.place) if function.name in (
+        "ROUND",
+        "TRUNC",
+    ) else resolved, result
 
 
 def _function(call: Call, scope: Scope) -> Function:

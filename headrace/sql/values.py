@@ -89,13 +89,13 @@ def check_compared(function: Function, types: Sequence[SqlType], place: Place) -
 
 def check_constants(name: str, arguments: Sequence[Expression]) -> None:
     """Check the arguments of the function `name`, resolved; raises SqlError."""
-    if name == "ROUND" and len(arguments) > 1:
-        digits = _constant(arguments[1], "ROUND's digits are a number, not a column")
+    if name in ("ROUND", "TRUNC") and len(arguments) > 1:
+        digits = _constant(arguments[1], f"{name}'s digits are a number, not a column")
         parts = [type(part) for part in walk(arguments[1])]
         is_number = parts in ([Literal], [Operation, Literal])
         if digits is None or not is_number or abs(digits) > _MOST_DIGITS:
             raise SqlError(
-                f"ROUND's digits are a number, at most {_MOST_DIGITS}", arguments[1].place
+                f"{name}'s digits are a number, at most {_MOST_DIGITS}", arguments[1].place
             )
     if name not in _PATTERNS:
         return

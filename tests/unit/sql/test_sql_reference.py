@@ -1,4 +1,4 @@
-"""Kinesis Analytics' functions of a CURSOR, weighted means, distinct rows in FROM, fixed columns and syslog."""
+"""Of AWS's SQL reference: functions of a CURSOR, EXP_AVG, LAG, distinct rows in FROM, logs, forms of texts and times."""
 
 from __future__ import annotations
 
@@ -108,6 +108,39 @@ def test_a_rows_moment_is_its_arrival() -> None:
     ]
 
 
+def test_a_window_looks_back_at_the_row_before() -> None:
+    query = (
+        "SELECT STREAM LAG(price) OVER w AS a, LAG(price, 2, -1.0) OVER w AS b, LAG(price, 3) OVER w AS c, "
+        "LAG(price) OVER t AS d FROM ticks WINDOW w AS (PARTITION BY sym ORDER BY ROWTIME ROWS BETWEEN 2 PRECEDING "
+        "AND CURRENT ROW), t AS (RANGE INTERVAL '5' SECOND PRECEDING);"
+    )
+    ticks: Ticks = [(0, "A", 1.0), (3, "A", None), (9, "A", 3.0), (10, "A", 4.0)]
+    assert rows(query, ticks) == [
+        {"a": None, "b": -1.0, "c": None, "d": None}, {"a": 1.0, "b": -1.0, "c": None, "d": 1.0},
+        {"a": None, "b": 1.0, "c": None, "d": None}, {"a": 3.0, "b": None, "c": None, "d": 3.0},
+    ]  # fmt: skip
+
+
+def test_forms_of_the_sql_reference() -> None:
+    query = (
+        "SELECT STREAM TRIM(BOTH '.' FROM log) AS a, TRIM(LEADING '.' FROM log) AS b, TRIM(TRAILING FROM log || ' ') AS c, "
+        "POSITION('b' IN log) AS d, OVERLAY(log PLACING 'ZZ' FROM 2) AS e, OVERLAY(log PLACING '' FROM 2 FOR 1) AS f, "
+        "CEIL(ROWTIME TO MINUTE) AS g, CEIL(TIMESTAMP '2026-01-01 00:00:00' TO HOUR) AS h, DATE '2026-01-31' AS i, "
+        "TIME '10:15' AS j, LOG10(100) AS k, TO_TIMESTAMP(0) AS l FROM ticks WHERE ROWTIME > TIMESTAMP '2026-01-01 00:00:00';"
+    )
+    assert rows(query, TICKS[:1], "..b.") == [{
+        "a": "b", "b": "b.", "c": "..b.", "d": 3, "e": ".ZZ.", "f": ".b.", "g": "2026-03-01T00:01:00.000Z",
+        "h": "2026-01-01T00:00:00.000Z", "i": "2026-01-31", "j": "10:15:00", "k": 2.0, "l": "1970-01-01T00:00:00.000Z",
+    }]  # fmt: skip
+
+
+def test_a_window_by_a_difference_from_1970_is_one_by_step() -> None:
+    old = "FLOOR((ticks.ROWTIME - TIMESTAMP '1970-01-01 00:00:00') SECOND / 30 TO SECOND)"
+    step = "STEP(ticks.ROWTIME BY INTERVAL '30' SECOND)"
+    query = "SELECT STREAM sym, COUNT(*) AS n FROM ticks GROUP BY sym, {};"
+    assert rows(query.format(old), TICKS) == rows(query.format(step), TICKS)
+
+
 @pytest.mark.parametrize(
     ("query", "words"),
     [
@@ -130,6 +163,15 @@ def test_a_rows_moment_is_its_arrival() -> None:
         ("SELECT STREAM EXP_AVG(price, INTERVAL '1' SECOND) AS a FROM ticks;", "it is of a sliding window of a time"),
         ("SELECT STREAM FIXED_COLUMN_LOG_PARSE(log, 'a TYPE INTEGER') AS a FROM ticks;", "a has no place: START 0 FOR 4"),
         ("SELECT STREAM FIXED_COLUMN_LOG_PARSE(log, 'a TYPE INTEGER ''yyyy'' START 0') AS a FROM ticks;", "is no column"),
+        ("SELECT STREAM LAG(price, 0) OVER (ROWS 1 PRECEDING) AS a FROM ticks;", "a number from 1 to 1,000"),
+        ("SELECT STREAM LAG(price) AS a FROM ticks;", "it is of a sliding window: LAG"),
+        ("SELECT STREAM DATE '2026-02-30' AS a FROM ticks;", "'2026-02-30' is no DATE"),
+        ("SELECT STREAM NUMBER '1' AS a FROM ticks;", "'1' does not belong here"),
+        ("SELECT STREAM TRIM(BOTH 'ab' FROM log) AS a FROM ticks;", "TRIM takes off a character"),
+        ("SELECT STREAM CEIL(price TO HOUR) AS a FROM ticks;", "is rounded, not DOUBLE"),
+        ("SELECT STREAM FLOOR((ROWTIME - TIMESTAMP '1970-01-02 00:00:00') SECOND / 10 TO SECOND) AS a FROM ticks;",
+         "a time is rounded by STEP"),
+        ("SELECT STREAM AVG(price) OVER (ORDER BY price ROWS 2 PRECEDING) AS a FROM ticks;", "in the order of ROWTIME"),
         ("SELECT STREAM CURRENT_TIMESTAMP AS a FROM ticks;", "the moment at which its query began"),
     ],
 )  # fmt: skip
