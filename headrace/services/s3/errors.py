@@ -14,7 +14,9 @@ from headrace.services.s3.state import Marker
 def no_such_bucket(name: str) -> AwsError:
     """No bucket has this name, or it is an access point's, whose requests headrace does not take."""
     if name.startswith("arn:") or name.endswith("-s3alias"):
-        sentence = f"headrace takes no requests by access points: name the bucket instead of {name}."
+        sentence = (
+            f"headrace takes no requests by access points: name the bucket instead of {name}."
+        )
         return AwsError("NotImplemented", sentence, 501)
     return AwsError(
         "NoSuchBucket", "The specified bucket does not exist", 404, {"BucketName": name}
