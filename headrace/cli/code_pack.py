@@ -2,7 +2,8 @@
 
 Python looks for each module's folder, source and bytecode, and reads the bytecode: 0.1 ms a module, a sixth of the time
 until a cloud answers. The pack lies with headrace's own bytecode and holds copies of what Python has compiled. Each is
-used as Python uses bytecode: only while its source has the size and the time of change that it was compiled from.
+used as Python uses bytecode: only while its source has the size and the time of change that it was compiled from, and
+is the source that Python itself finds.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ _NUMBER_BYTES = 8
 _PACKAGE = f"{os.sep}__init__.py"
 # A pack is written anew when it lacks more than this share of what was imported.
 _MOST_MISSED = 0.05
+
+# What damaged bytes raise.
+_UNREADABLE = (OSError, EOFError, ValueError, TypeError, OverflowError, MemoryError)
 
 # A module's source, its time of change in ns, its size; where its code begins in the pack, and how long it is.
 Entry = tuple[str, int, int, int, int]
@@ -53,18 +57,15 @@ class CodePack(importlib.abc.MetaPathFinder):
     def __init__(self, file: Path) -> None:
         """Open the pack. It may be missing, or made for another Python: then nothing is found."""
         self._file = file
-        # The first folder of the path is the command's own, or the current one.
-        path = sys.path[0 if sys.flags.safe_path else 1 :]
-        self._setting = [importlib.util.MAGIC_NUMBER, sys.prefix, *path]
         self._imported_before = frozenset(sys.modules)
         self._descriptor = -1
         self._entries: Mapping[str, Entry] = {}
         try:
             self._descriptor = os.open(file, os.O_RDONLY)
-            setting, entries = marshal.loads(self._read_index())
-        except (OSError, EOFError, ValueError, TypeError):
+            magic_number, entries = marshal.loads(self._read_index())
+        except _UNREADABLE:
             return
-        if setting == self._setting:
+        if magic_number == importlib.util.MAGIC_NUMBER:
             self._entries = entries
 
     def _read_index(self) -> bytes:
@@ -80,6 +81,8 @@ class CodePack(importlib.abc.MetaPathFinder):
         if entry is None:
             return None
         source, changed_ns, size, begin, length = entry
+        if not _is_found(fullname, source, path):
+            return None
         try:
             now = os.stat(source)  # noqa: PTH116 (a Path costs as much again)
         except OSError:
@@ -97,17 +100,27 @@ class CodePack(importlib.abc.MetaPathFinder):
 
     def keep(self) -> None:
         """See `keep_pack`."""
-        modules = self._compiled_modules()
-        missed = sum(self._is_missed(name, source) for name, (source, _) in modules.items())
-        if sys.dont_write_bytecode or missed <= _MOST_MISSED * len(modules):
+        if sys.dont_write_bytecode:
             return
+        try:
+            self._keep(self._compiled_modules())
+        except OSError as error:
+            # Whoever may not write beside the package starts as before, and so does one whose sources are replaced now.
+            log.debug("no pack of code: %s", error)
+
+    def _keep(self, modules: Mapping[str, tuple[Path, Path]]) -> None:
+        missed = sum(self._is_missed(name, source) for name, (source, _) in modules.items())
+        if missed <= _MOST_MISSED * len(modules):
+            return
+        # A process that was killed here has left its part.
+        for left in self._file.parent.glob(f"{self._file.stem}.[0-9]*"):
+            left.unlink(missing_ok=True)
         whole = self._file.with_suffix(f".{os.getpid()}")
         try:
             self._write(whole, modules)
             whole.replace(self._file)
-        except OSError as error:
-            # Whoever may not write beside the package starts as before.
-            log.debug("no pack of code: %s", error)
+        finally:
+            whole.unlink(missing_ok=True)
 
     def _is_missed(self, name: str, source: Path) -> bool:
         entry = self._entries.get(name)
@@ -142,7 +155,7 @@ class CodePack(importlib.abc.MetaPathFinder):
                     entries[name] = str(source), stat.st_mtime_ns, stat.st_size, out.tell(), length
                     out.write(code[_HEADER_BYTES:])
             begin = out.tell()
-            out.write(marshal.dumps((self._setting, entries)))
+            out.write(marshal.dumps((importlib.util.MAGIC_NUMBER, entries)))
             out.write(begin.to_bytes(_NUMBER_BYTES, "little"))
 
 
@@ -157,12 +170,22 @@ class _Loader(SourceFileLoader):
         """See `importlib.abc.InspectLoader`."""
         try:
             code = marshal.loads(os.pread(*self._place))
-        except (OSError, EOFError, ValueError, TypeError):
+        except _UNREADABLE:
             return super().get_code(fullname)
-        return code if isinstance(code, CodeType) else super().get_code(fullname)
+        # Code that was compiled elsewhere names another source, until Python's own loader has put it right.
+        is_here = isinstance(code, CodeType) and code.co_filename == self.path
+        return code if is_here else super().get_code(fullname)
 
 
 _LOADERS = (SourceFileLoader, _Loader)
+
+
+def _is_found(name: str, source: str, path: Sequence[str] | None) -> bool:
+    """Return whether Python finds this source first: in the folder of the package, or on its own path as it is now."""
+    if path is not None:
+        return list(path) == [os.path.dirname(source.removesuffix(_PACKAGE))]  # noqa: PTH120 (as above)
+    found = PathFinder.find_spec(name)
+    return found is not None and found.origin == source
 
 
 def _header_of(source: os.stat_result) -> bytes:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli.code_pack import CodePack
+
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -119,3 +121,76 @@ def test_python_may_be_told_to_keep_no_bytecode_there(tmp_path: Path, flags: lis
     start.pack.unlink()
     assert start.run(*flags) == ("1", "SourceFileLoader")
     assert not start.pack.exists()
+
+
+def test_a_pack_that_ends_in_any_bytes_is_none(start: Start) -> None:
+    start.pack.write_bytes(start.pack.read_bytes()[:400] + b"\xff" * 8)
+    assert start.run() == ("1", "SourceFileLoader")
+
+
+def test_a_package_that_is_new_in_an_earlier_folder_is_the_one_that_is_found(
+    tmp_path: Path,
+) -> None:
+    earlier, later = tmp_path / "earlier", tmp_path / "later"
+    earlier.mkdir()
+    later.mkdir()
+    start = Start(later)
+    program = PROGRAM.replace("import sys\n", f"import sys\nsys.path.insert(1, {str(later)!r})\n")
+
+    def value(folder: Path) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(start.pack)],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=folder,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""},
+        )
+        return done.stdout.split()[0]
+
+    assert value(earlier) == "1"
+    assert start.pack.exists()
+    (earlier / "parts").mkdir()
+    (earlier / "parts" / "__init__.py").write_text("NAME = 'parts'\n")
+    (earlier / "parts" / "one.py").write_text("VALUE = 5\n")
+    assert value(earlier) == "5"
+
+
+def test_code_of_a_moved_source_names_where_it_is_now(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    first = Start(old)
+    first.change("def place() -> str: return place.__code__.co_filename\nVALUE = place()\n", at_s=9)
+    first.run()
+    first.pack.unlink()
+    old.rename(new)
+    first.pack = new / "start.pack"
+    for _ in range(2):
+        assert first.run(folder=new)[0] == str(new / "parts" / "one.py")
+    assert first.pack.exists()
+
+
+def test_what_a_killed_or_failed_writer_left_is_removed(start: Start) -> None:
+    left = start.pack.with_suffix(".4711")
+    left.write_text("half a pack")
+    start.change("VALUE = 2\n", at_s=1_700_000_001)
+    start.run()
+    assert not left.exists()
+    start.pack.unlink()
+    # A folder takes the pack's place: the writer fails at the end.
+    start.pack.mkdir()
+    (start.pack / "kept").touch()
+    assert start.run() == ("2", "SourceFileLoader")
+    assert [one.name for one in start.pack.parent.glob("start.*")] == ["start.pack"]
+
+
+def test_a_source_that_is_removed_while_a_pack_is_written_ends_no_start(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    pack = CodePack(start.pack)
+    gone = {"parts.one": (start.source, start.source)}
+    monkeypatch.setattr(pack, "_compiled_modules", lambda: gone)
+    start.source.unlink()
+    pack.keep()
+    assert [one.name for one in start.pack.parent.glob("start.*")] == ["start.pack"]
