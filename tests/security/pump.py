@@ -14,7 +14,7 @@ from typing import Any
 
 import regex
 
-CHARACTERS = 5_000
+CHARACTERS = 20_000
 _LITERALS = re.compile(r"[A-Za-z0-9_:/.=-]+")
 
 

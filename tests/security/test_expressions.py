@@ -47,7 +47,7 @@ def be_impatient() -> None:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, nightly: bool) -> Iterator[ServerProcess]:
     """Yield a cloud; by day one for which what only the clock stops takes a tenth of its time; at night, all of it."""
-    before = "" if nightly else f"{__name__}:be_impatient"
+    before = "" if nightly else f"{__name__}:{be_impatient.__name__}"
     folder = tmp_path_factory.mktemp("expressions")
     with ServerProcess(folder / "data", before=before) as running:
         yield running
