@@ -7,6 +7,7 @@ With --check it names the stale files and exits 1.
 from __future__ import annotations
 
 import ast
+import functools
 import keyword
 import re
 import sys
@@ -81,11 +82,14 @@ def structures(model: ServiceModel) -> dict[str, StructureShape]:
 
 def imported(module: str) -> set[str]:
     """Return the names that the package imports from `headrace.aws.shapes.<module>`."""
-    names: set[str] = set()
-    for path in PACKAGE.rglob("*.py"):
-        if FOLDER not in path.parents:
-            names.update(_taken(ast.parse(path.read_text()), module))
-    return names
+    return {name for tree in _importers() for name in _taken(tree, module)}
+
+
+@functools.cache
+def _importers() -> list[ast.Module]:
+    """Return the package's modules that import any shapes."""
+    texts = (path.read_text() for path in PACKAGE.rglob("*.py") if FOLDER not in path.parents)
+    return [ast.parse(text) for text in texts if SHAPES in text]
 
 
 def _taken(tree: ast.Module, module: str) -> Iterator[str]:

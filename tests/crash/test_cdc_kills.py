@@ -20,7 +20,7 @@ from tests.unit.cdc.test_compaction import plain_event
 
 pytestmark = pytest.mark.crash
 
-ROUNDS, ROWS = 6, 400
+ROUNDS, NIGHTLY_ROUNDS, ROWS = 4, 6, 400
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def _events(server: ServerProcess) -> list[dict[str, Any]]:
 
 
 def test_no_change_is_lost_by_kills_of_either_side(
-    server: ServerProcess, postgres: LogicalPostgres, tmp_path: Path
+    server: ServerProcess, postgres: LogicalPostgres, tmp_path: Path, nightly: bool
 ):
     kinesis = server.client("kinesis")
     kinesis.create_stream(StreamName="changes", ShardCount=2)
@@ -52,8 +52,8 @@ def test_no_change_is_lost_by_kills_of_either_side(
         sys.executable, "-m", "headrace.cli.main", "cdc", postgres.url, "--stream", "changes", "--format", "plain",
         "--state", str(tmp_path / "state"), "--endpoint-url", server.endpoint_url, "--region", "us-east-1",
     ]  # fmt: skip
-    chance = random.Random(36)
-    for version in range(1, ROUNDS):
+    chance, rounds = random.Random(36), NIGHTLY_ROUNDS if nightly else ROUNDS
+    for version in range(1, rounds):
         process = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=tmp_path)
         postgres.run(f"update orders set version = {version}")
         wanted = chance.randrange(ROWS * version)
@@ -70,7 +70,7 @@ def test_no_change_is_lost_by_kills_of_either_side(
     assert set(rows) == set(range(1, ROWS + 1))
     # Every change after the (last) snapshot came, and the same change always with the same id.
     since = max(e["after"]["version"] for e in events if e["op"] == "r")
-    for version in range(since + 1, ROUNDS):
+    for version in range(since + 1, rounds):
         assert {i for i, v in changes if v == version} == set(range(1, ROWS + 1))
     by_id: dict[str, Any] = {}
     for event in events:

@@ -97,7 +97,7 @@ def reshard(kinesis: Any, chance: random.Random) -> None:
 @pytest.mark.parametrize(
     "seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
 )
-def test_kills_and_reshards(tmp_path: Path, seed: int):
+def test_kills_and_reshards(tmp_path: Path, seed: int, nightly: bool):
     chance = random.Random(seed)
     with ServerProcess(tmp_path / "data") as server:
         kinesis = server.client("kinesis")
@@ -124,7 +124,7 @@ def test_kills_and_reshards(tmp_path: Path, seed: int):
             feeder.start()
             try:
                 seen = 0
-                for _ in range(4):
+                for _ in range(4 if nightly else 2):
                     seen += 200
                     wait_for_records(tmp_path, seen)
                     reshard(kinesis, chance)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.crash
 STREAM = "flights"
 CONSUMERS = 4
 RECORDS = 1500
-KILLS = 4
+KILLS, NIGHTLY_KILLS = 2, 4
 
 
 @dataclass
@@ -61,22 +61,22 @@ class Consumer:
 )
 @pytest.mark.parametrize("durability", ["os", "fsync"])
 def test_acknowledged_records_stay_away_and_the_others_come(
-    tmp_path: Path, durability: str, seed: int
+    tmp_path: Path, durability: str, seed: int, nightly: bool
 ):
-    chosen = random.Random(f"{durability} {seed}")
+    chosen, kills = random.Random(f"{durability} {seed}"), NIGHTLY_KILLS if nightly else KILLS
     texts = {str(number) for number in range(RECORDS)}
     acknowledged: set[str] = set()
     asked: set[str] = set()
     with ServerProcess(tmp_path / "data", "--durability", durability) as server:
         queue = create(server.client("kinesis"), sorted(texts))
-        for kill in range(KILLS + 1):
+        for kill in range(kills + 1):
             consumers = [
                 Consumer(server.client("kinesis"), queue, chosen) for _ in range(CONSUMERS)
             ]
             threads = [threading.Thread(target=one.run) for one in consumers]
             for thread in threads:
                 thread.start()
-            if kill < KILLS:
+            if kill < kills:
                 wait_for_records(consumers, RECORDS // 8, threads)
                 server.kill9()
             for thread in threads:
@@ -86,7 +86,7 @@ def test_acknowledged_records_stay_away_and_the_others_come(
             for one in consumers:
                 acknowledged |= one.acknowledged
                 asked |= one.asked
-            if kill < KILLS:
+            if kill < kills:
                 server.start()
         # What was asked for when the cloud died may be acknowledged; nothing else is missing.
         assert acknowledged <= asked <= texts

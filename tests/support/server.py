@@ -62,10 +62,15 @@ class ServerProcess:
         *arguments: str,
         disk: SmallDisk | None = None,
         walls_only: bool = False,
+        before: str = "",
     ) -> None:
-        """Describe it; with a `disk`, `data_dir` is a folder on it, as this process sees it."""
+        """Describe it; with a `disk`, `data_dir` is a folder on it, as this process sees it.
+
+        `before` names a function, `module:function`, that the cloud's process calls first; not with a `disk`.
+        """
         self.data_dir = data_dir
         self._disk = disk
+        self._before = before
         # A folder on a small disk is not seen from here.
         alone = walls_only or disk is not None
         shared = () if alone else ("--function-folder", str(data_dir.parent))
@@ -102,7 +107,7 @@ class ServerProcess:
         arguments = ["up", "--data-dir", str(where), "--port", str(self.port), *self._arguments]
         log_path = log_folder / "headrace.log"
         if self._disk is None:
-            self._process = warm_server(cloud_python()).start(arguments, log_path)
+            self._process = warm_server(cloud_python()).start(arguments, log_path, self._before)
         else:
             command = self._disk.command(cloud_python(), "-m", "headrace.cli.main", *arguments)
             with log_path.open("ab") as log:

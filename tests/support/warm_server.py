@@ -1,9 +1,9 @@
 """A process that has imported headrace and forks clouds: a test's cloud starts without importing it all once more.
 
-Run as a module it answers requests on its standard input, one JSON document a line: {"argv", "log", "cwd", "env"}. It
-answers with the pid of a new process, which has a session of its own, as if it had been started from a shell. It ends
-when its input does, or when the process that has started it ends, whose other children may hold the input open; its
-clouds end with it.
+Run as a module it answers requests on its standard input, one JSON document a line: {"argv", "log", "cwd", "env",
+"before"}. It answers with the pid of a new process, which has a session of its own, as if it had been started from a
+shell. It ends when its input does, or when the process that has started it ends, whose other children may hold the
+input open; its clouds end with it.
 """
 
 from __future__ import annotations
@@ -41,11 +41,16 @@ class WarmServer:
         )
         atexit.register(self.stop)
 
-    def start(self, argv: Sequence[str], log: Path) -> ForkedProcess:
-        """Start `headrace ARGV`; both its outputs go to the end of `log`."""
+    def start(self, argv: Sequence[str], log: Path, before: str = "") -> ForkedProcess:
+        """Start `headrace ARGV`; both its outputs go to the end of `log`.
+
+        `before` names a function, `module:function`, that its process calls first.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        request = {"argv": argv, "log": str(log), "cwd": str(Path.cwd()), "env": dict(os.environ)}
+        request = {
+            "argv": argv, "log": str(log), "cwd": str(Path.cwd()), "env": dict(os.environ), "before": before,
+        }  # fmt: skip
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         return ForkedProcess(int(self._process.stdout.readline()))
@@ -153,6 +158,9 @@ def _serve() -> None:
             os.chdir(request["cwd"])
             os.environ.clear()
             os.environ.update(request["env"])
+            if request["before"]:
+                module, _, function = request["before"].partition(":")
+                getattr(importlib.import_module(module), function)()
             become_cloud(request["argv"], request["log"], parent)
         sys.stdout.write(f"{pid}\n")
         sys.stdout.flush()

@@ -12,9 +12,10 @@ import msgspec
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.calls.operation import Call, protocol_of
+from headrace.aws.calls.operation import Call, operation_model, protocol_of
 from headrace.aws.protocols import codec_json, codec_moto, rest_types
 from headrace.aws.protocols.validate import Wording, find_missing_member, validate
+from headrace.aws.protocols.validate import sentence as sentence_of
 from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.aws.signatures.credential_scopes import token_of
 from headrace.core.arn import partition_of
@@ -314,16 +315,28 @@ def check_members(service: str, operation: str, request: HttpRequest) -> None:
         return
     if service in _WHOLE and params is not None:
         validate(service, operation, params, code=_WHOLE[service], wording=_WORDINGS.get(service))
-    if params is not None:
-        check_required(service, operation, params)
+    code = _CODES.get(service)
+    sentence = (
+        find_missing_member(service, operation, params) if code and params is not None else ""
+    )
+    if sentence:
+        raise AwsError(str(code), sentence)
 
 
 def check_required(service: str, operation: str, params: Mapping[str, Any]) -> None:
-    """Raise AwsError when a member is not there that the model requires; of services with a known code for it."""
-    code = _CODES.get(service)
-    sentence = find_missing_member(service, operation, params) if code else ""
-    if sentence:
-        raise AwsError(str(code), sentence)
+    """Raise AwsError when a call of this cloud's own lacks a member that the model requires.
+
+    Types, and members inside others, stay unchecked: stacks and tasks may pass text for a number, nothing for a name.
+    """
+    shape: Any = operation_model(service, operation).input_shape if service in _CODES else None
+    required = cast("list[str]", shape.required_members) if shape is not None else []
+    missing = [
+        f"Value null at '{name[:1].lower()}{name[1:]}' failed to satisfy constraint: Member must not be null"
+        for name in required
+        if params.get(name) is None
+    ]
+    if missing:
+        raise AwsError(_CODES[service], sentence_of(missing))
 
 
 def without_nulls(request: HttpRequest) -> HttpRequest:

@@ -16,11 +16,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, ObjectStore
 from headrace.core.values import iso_of
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.cloudformation.deployment.operations import Operations
+from headrace.services.cloudformation.errors import stack_missing
 from headrace.services.cloudformation.fidelity import fidelity_of
 from headrace.services.cloudformation.signals import HANDLE, Responses, signal_in, token_of
 from headrace.services.cloudformation.single_resources import SingleResources
@@ -137,6 +139,24 @@ class CloudFormation:
         self._responses = responses
         self._objects = objects
         self._endpoint_url = endpoint_url
+
+    def find_stack(
+        self, call: Call, name: str, missing: Callable[[str], AwsError] = stack_missing
+    ) -> Stack:
+        """Return a stack, deleted or not. Raises AwsError, in the words of `missing`."""
+        stack = self.stacks.find(call.account, call.region, name)
+        if stack is None:
+            raise missing(name)
+        return stack
+
+    def find_live_stack(
+        self, call: Call, name: str, missing: Callable[[str], AwsError] = stack_missing
+    ) -> Stack:
+        """Return a stack that has not been deleted. Raises AwsError, in the words of `missing`."""
+        stack = self.find_stack(call, name, missing)
+        if not stack.exists:
+            raise missing(name)
+        return stack
 
     # --- start and stop -----------------------------------------------------------------------
 

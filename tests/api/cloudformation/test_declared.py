@@ -421,3 +421,17 @@ def test_the_switches_of_a_method_s_parameters_are_texts_too(
     assert method["requestParameters"] == {"method.request.querystring.q": False}
     answered = method["methodResponses"]["200"]["responseParameters"]
     assert answered == {f"{header}.A": False, f"{header}.B": True, f"{header}.C": True}
+
+
+def test_an_alarm_needs_no_name(cloud: InProcessCloud, cfn: Any) -> None:
+    alarm = {
+        "ComparisonOperator": "GreaterThanThreshold",
+        "EvaluationPeriods": "1",
+        "MetricName": "Errors",
+        "Namespace": "AWS/Lambda",
+        "Period": "300",
+        "Statistic": "Sum",
+        "Threshold": "5",
+    }
+    body = {"Alarm": {"Type": "AWS::CloudWatch::Alarm", "Properties": alarm}}
+    assert create(cfn, {"Resources": body}) == "CREATE_COMPLETE"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from moto.stepfunctions.parser.asl.utils.json_path import NoSuchJsonPathError
 
-from headrace.core.evaluation import TooMuch
+from headrace.core.evaluation import Pool, TooMuch
 from headrace.services.stepfunctions.interpreter.json_paths import extract_json
 
 EVENT = {"Records": [{"id": 1, "k": {"d": "x"}}, {"id": 2}], "a": {"b": [5, 6]}}
@@ -37,7 +37,10 @@ def test_a_definite_path_that_leads_nowhere_is_an_error():
         extract_json("$.Records[5].id", EVENT)
 
 
-def test_a_path_that_takes_too_long_ends():
+def test_a_path_that_takes_too_long_ends(monkeypatch: pytest.MonkeyPatch):
+    defaults = Pool.ask.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "most_cpu_s", 0.5)
     value: Any = {"l": list(range(3000))}
     for _ in range(4):
         value = {"a": value, "b": value}

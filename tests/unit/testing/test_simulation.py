@@ -38,8 +38,8 @@ def test_the_flights_pipeline_keeps_its_promises(seed: int) -> None:
 
 
 def test_many_seeds(nightly: bool) -> None:
-    """40 in `make test`, 10,000 nightly, as scripts/simulate runs them."""
-    count = 10_000 if nightly else 40 - SEEDS
+    """20 in `make test`, 10,000 nightly, as scripts/simulate runs them."""
+    count = 10_000 if nightly else 20 - SEEDS
     done = subprocess.run(
         [sys.executable, "-m", "scripts.simulate", "--first-seed", str(SEEDS), "--seeds", str(count)],
         capture_output=True, text=True, check=False, cwd=ENRICH.parents[1],

@@ -239,9 +239,7 @@ def _find(cfn: CloudFormation, call: Call, request: _Named) -> ChangeSet:
             raise validation_error(
                 "StackName must be specified if ChangeSetName is not specified as an ARN."
             )
-        stack = cfn.stacks.find(call.account, call.region, stack_name)
-        if stack is None:
-            raise stack_missing(stack_name)
+        stack = cfn.find_stack(call, stack_name)
         sets = cfn.stacks.change_sets(stack.stack_id)
         named = [change_set for change_set in sets if change_set.name == name]
         # An executed change set keeps its name until a new one takes it.
@@ -383,9 +381,7 @@ def list_change_sets(
     cfn: CloudFormation, call: Call, request: shapes.ListChangeSetsInput
 ) -> shapes.ListChangeSetsOutput:
     """Return a stack's change sets. Source: API_ListChangeSets."""
-    stack = cfn.stacks.find(call.account, call.region, request["StackName"])
-    if stack is None:
-        raise stack_missing(request["StackName"])
+    stack = cfn.find_stack(call, request["StackName"])
     return {
         "Summaries": [
             present(

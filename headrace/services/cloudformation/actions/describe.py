@@ -14,7 +14,6 @@ from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.changes import live_state
 from headrace.services.cloudformation.errors import (
     PAGE_ITEMS,
-    stack_missing,
     stack_not_found,
     validation_error,
 )
@@ -108,14 +107,6 @@ def _resource_drift(resource: Resource) -> shapes.StackResourceDriftInformation:
     }
 
 
-def _find(cfn: CloudFormation, call: Call, name: str) -> Stack:
-    """Return a stack, deleted or not. Raises AwsError."""
-    stack = cfn.stacks.find(call.account, call.region, name)
-    if stack is None:
-        raise stack_missing(name)
-    return stack
-
-
 def _add_parents(stack: Stack, outer: Mapping[str, Stack]) -> shapes.Stack:
     """Return a stack's description; a nested stack's has ParentId and RootId."""
     description = _description(stack)
@@ -137,9 +128,7 @@ def describe_stacks(
     outer = {resource.physical_id: stack for stack, resource in nested}
     name = request.get("StackName")
     if name:
-        stack = cfn.stacks.find(call.account, call.region, name)
-        if stack is None:
-            raise stack_not_found(name)
+        stack = cfn.find_stack(call, name, stack_not_found)
         return {"Stacks": [_add_parents(stack, outer)]}
     return {
         "Stacks": [
@@ -160,7 +149,7 @@ def describe_stack_events(
             "1 validation error detected: Value null at 'stackName' failed to satisfy constraint: Member must not be"
             " null"
         )
-    stack = _find(cfn, call, request["StackName"])
+    stack = cfn.find_stack(call, request["StackName"])
     rows = cfn.stacks.events(
         stack.stack_id, start_of(request.get("NextToken"), MAX_ID), PAGE_ITEMS + 1
     )
@@ -210,9 +199,7 @@ def describe_stack_resources(
     physical = request.get("PhysicalResourceId")
     name = request.get("StackName")
     if name:
-        stack = cfn.stacks.find(call.account, call.region, name)
-        if stack is None:
-            raise stack_not_found(name)
+        stack = cfn.find_stack(call, name, stack_not_found)
     else:
         stack = next(
             (
@@ -267,9 +254,7 @@ def list_stack_resources(
     cfn: CloudFormation, call: Call, request: shapes.ListStackResourcesInput
 ) -> shapes.ListStackResourcesOutput:
     """Return a stack's resources in brief. Source: API_ListStackResources."""
-    stack = cfn.stacks.find(call.account, call.region, request["StackName"])
-    if stack is None:
-        raise stack_not_found(request["StackName"])
+    stack = cfn.find_stack(call, request["StackName"], stack_not_found)
     return {
         "StackResourceSummaries": [
             _resource(resource) for resource in list(stack.resources.values())
@@ -335,9 +320,7 @@ def list_imports(
 
 def _checkable(cfn: CloudFormation, call: Call, name: str) -> Stack:
     """Return a stack that is in a status in which drift can be detected. Raises AwsError."""
-    stack = cfn.stacks.find(call.account, call.region, name)
-    if stack is None or not stack.exists:
-        raise stack_missing(name)
+    stack = cfn.find_live_stack(call, name)
     if stack.status not in live_state.CHECKED_IN:  # observed
         raise validation_error(
             f"Drift detection cannot be performed on stack [{stack.stack_id}] while it is in [{stack.status}] state"
@@ -448,9 +431,7 @@ def describe_stack_resource_drifts(
     cfn: CloudFormation, call: Call, request: shapes.DescribeStackResourceDriftsInput
 ) -> shapes.DescribeStackResourceDriftsOutput:
     """Return a page of the results of the last detections. Source: API_DescribeStackResourceDrifts."""
-    stack = cfn.stacks.find(call.account, call.region, request["StackName"])
-    if stack is None:
-        raise stack_missing(request["StackName"])
+    stack = cfn.find_stack(call, request["StackName"])
     filters = get_list(request, "StackResourceDriftStatusFilters")
     rows = [
         cast("DetectedDrift", resource.drift)

@@ -14,7 +14,6 @@ from headrace.services.cloudformation.changes.changes import ResourceChanges, ha
 from headrace.services.cloudformation.deployment.alias_deployments import alias_policy
 from headrace.services.cloudformation.deployment.stack_operation import Deployment, fail_creation
 from headrace.services.cloudformation.errors import (
-    stack_missing,
     stack_not_found,
     validation_error,
 )
@@ -26,14 +25,6 @@ from headrace.services.cloudformation.requests import (
 from headrace.services.cloudformation.signals import SIGNALLED, Signal, receiver_of
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.template.template_checks import parse
-
-
-def living(cfn: CloudFormation, call: Call, name: str) -> Stack:
-    """Return a stack that has not been deleted. Raises AwsError."""
-    stack = cfn.stacks.find(call.account, call.region, name)
-    if stack is None or not stack.exists:
-        raise stack_missing(name)
-    return stack
 
 
 @operation("CreateStack")
@@ -86,7 +77,7 @@ def update_stack(
     """Update a stack in the background. Source: API_UpdateStack."""
     expanded = requests.expand(cfn, call, request)
     with cfn.lock:
-        stack = living(cfn, call, request["StackName"])
+        stack = cfn.find_live_stack(call, request["StackName"])
         if stack.status not in requests.UPDATABLE:
             raise validation_error(
                 f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
@@ -182,7 +173,7 @@ def cancel_update_stack(
 ) -> None:
     """Stop an update and roll it back. Source: API_CancelUpdateStack."""
     with cfn.lock:
-        stack = living(cfn, call, request["StackName"])
+        stack = cfn.find_live_stack(call, request["StackName"])
         stack.request_token = request.get("ClientRequestToken") or stack.request_token
         if stack.status != "UPDATE_IN_PROGRESS" or not cfn.operations.interrupt(
             stack, "UPDATE_ROLLBACK_IN_PROGRESS"
@@ -197,7 +188,7 @@ def continue_update_rollback(
 ) -> shapes.ContinueUpdateRollbackOutput:
     """Retry a failed rollback without the resources to skip. Source: API_ContinueUpdateRollback."""
     with cfn.lock:
-        stack = living(cfn, call, request["StackName"])
+        stack = cfn.find_live_stack(call, request["StackName"])
         if stack.status != "UPDATE_ROLLBACK_FAILED" or stack.previous is None:
             # Assumed to read like CancelUpdateStack's.
             raise validation_error(
@@ -224,7 +215,7 @@ def rollback_stack(
 ) -> shapes.RollbackStackOutput:
     """Roll back an operation that failed with rollback disabled. Source: API_RollbackStack."""
     with cfn.lock:
-        stack = living(cfn, call, request["StackName"])
+        stack = cfn.find_live_stack(call, request["StackName"])
         stack.request_token = request.get("ClientRequestToken") or ""
         stack.note_caller(call)
         if (retain := request.get("RetainExceptOnCreate")) is not None:
@@ -249,9 +240,7 @@ def update_termination_protection(
 ) -> shapes.UpdateTerminationProtectionOutput:
     """Switch a stack's termination protection on or off. Source: API_UpdateTerminationProtection."""
     with cfn.lock:
-        stack = cfn.stacks.find(call.account, call.region, request["StackName"])
-        if stack is None or not stack.exists:
-            raise stack_not_found(request["StackName"])
+        stack = cfn.find_live_stack(call, request["StackName"], stack_not_found)
         stack.termination_protection = bool(request["EnableTerminationProtection"])
         cfn.stacks.save(stack)
     return {"StackId": stack.stack_id}
@@ -261,7 +250,7 @@ def update_termination_protection(
 def set_stack_policy(cfn: CloudFormation, call: Call, request: shapes.SetStackPolicyInput) -> None:
     """Store a stack policy, which later updates are checked against. Source: API_SetStackPolicy."""
     with cfn.lock:
-        stack = living(cfn, call, request["StackName"])
+        stack = cfn.find_live_stack(call, request["StackName"])
         stack.policy = policy_of(cfn, request) or stack.policy
         cfn.stacks.save(stack)
 
@@ -271,7 +260,7 @@ def get_stack_policy(
     cfn: CloudFormation, call: Call, request: shapes.GetStackPolicyInput
 ) -> shapes.GetStackPolicyOutput:
     """Return a stack policy. Source: API_GetStackPolicy."""
-    stack = living(cfn, call, request["StackName"])
+    stack = cfn.find_live_stack(call, request["StackName"])
     policy = stack.policy
     if stack.in_progress and stack.temporary_policy:  # recorded
         policy = stack.temporary_policy
@@ -292,7 +281,7 @@ def signal_resource(cfn: CloudFormation, call: Call, request: shapes.SignalResou
     """Send a signal to a resource that waits for it. Source: API_SignalResource; the sentences were observed."""
     name = request["LogicalResourceId"]
     with cfn.lock:
-        stack = living(cfn, call, request["StackName"])
+        stack = cfn.find_live_stack(call, request["StackName"])
         if not stack.in_progress:
             raise validation_error(
                 f"Stack:{stack.stack_id} is in {stack.status} state and can not be signaled."

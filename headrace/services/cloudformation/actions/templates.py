@@ -197,9 +197,7 @@ def get_template(
         return {"TemplateBody": _of_stage(request, change_set), "StagesAvailable": stages}
     if not request.get("StackName"):
         raise validation_error("StackName is a required parameter.")
-    stack = cfn.stacks.find(call.account, call.region, request.get("StackName", ""))
-    if stack is None:
-        raise stack_not_found(request.get("StackName", ""))
+    stack = cfn.find_stack(call, request.get("StackName", ""), stack_not_found)
     if set_name:
         for change_set in cfn.stacks.change_sets(stack.stack_id):
             if change_set.name == set_name:
@@ -340,9 +338,7 @@ def _body(cfn: CloudFormation, call: Call, request: shapes.GetTemplateSummaryInp
     name = request.get("StackName")
     if not name:
         return cfn.read_template(request)
-    stack = cfn.stacks.find(call.account, call.region, name)
-    if stack is None:
-        raise stack_not_found(name)
+    stack = cfn.find_stack(call, name, stack_not_found)
     if stack.status == "REVIEW_IN_PROGRESS":
         raise validation_error("GetTemplateSummary cannot be called on REVIEW_IN_PROGRESS stacks.")
     return stack.original_body or stack.body

@@ -298,11 +298,7 @@ def _make_waiting_task() -> Any:
         ) -> None:  # fmt: skip
             task = self._service.tasks[self.resource.api_action]
             client = self._client(resource_runtime_part, state_credentials)
-            params = task.params(normalised_parameters)
-            if task.look_up is not None:
-                params = task.look_up(client, params)
-            answer = client.call(task.operation, **params) or {}
-            answer.pop("ResponseMetadata", None)
+            answer = _call(task, client, normalised_parameters)
             env.stack.append(task.answer(normalised_parameters, _capitalize_names(answer)))
 
         def _build_sync_resolver(
@@ -323,6 +319,16 @@ def _make_waiting_task() -> Any:
             return resolve
 
     return WaitingTask
+
+
+def _call(task: Task, client: Any, given: Parameters) -> dict[str, Any]:
+    """Call a task's operation; return its answer."""
+    params = task.params(given)
+    if task.look_up is not None:
+        params = task.look_up(client, params)
+    answer: dict[str, Any] = client.call(task.operation, **params) or {}
+    answer.pop("ResponseMetadata", None)
+    return answer
 
 
 def _result_if_done(
