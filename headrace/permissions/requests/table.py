@@ -163,6 +163,20 @@ def names_no_resource(service: str, operation: str) -> bool:
     return operation in _read().unnamed.get(service, ())
 
 
+def only_by_name(service: str) -> bool:
+    """Whether a service is asked only about the resources that its requests name."""
+    return service in _read().unnamed
+
+
+# AWS assigns these; policies have `*` for them.
+ASSIGNED = frozenset({"Id", "Uuid", "GroupId", "CreationTime", "TaskDefinitionRevisionNumber"})
+
+
+def is_made(operation: str, variable: str) -> bool:
+    """Whether a variable of an ARN is the id of what the operation makes."""
+    return operation.startswith(("Create", "Run")) and variable.endswith("Id")
+
+
 def is_free(service: str, operation: str) -> bool:
     """Whether nobody signs an operation, by its model."""
     return operation in _read().free.get(service, ())
@@ -172,6 +186,7 @@ class _Table(msgspec.Struct):
     services: dict[str, str]
     # Of the prefixes, most stay unread.
     prefixes: dict[str, msgspec.Raw]
+    # By the services of `only_by_name`.
     unnamed: dict[str, frozenset[str]]
     free: dict[str, frozenset[str]]
 
@@ -186,7 +201,7 @@ def _resource_type(name: str, form: str) -> ResourceType:
     row: list[str] = []
     for index, part in enumerate(parts):
         if index % 2 == 0:
-            row.append(re.escape(part))
+            row.append(re.escape(part).replace(r"\*", ".+"))
         elif part in _OF_EVERY_ARN:
             row.append("[^:]*")
         else:
@@ -213,6 +228,7 @@ _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("ecs", "cluster"): {"ClusterName": ("cluster", "clusters", "clusterName")},
     ("ecs", "service"): {"ClusterName": ("cluster",), "ServiceName": ("service", "services", "serviceName")},
     ("ecs", "task"): {"ClusterName": ("cluster",), "TaskId": ("task", "tasks")},
+    ("ecs", "task-definition"): {"TaskDefinitionFamilyName": ("family",)},
     ("elasticmapreduce", "cluster"): {"ClusterId": ("ClusterId", "JobFlowId", "JobFlowIds")},
     ("emr-serverless", "session"): {"SessionId": ("sessionId", "resourceId")},
     ("events", "api-destination"): {"ApiDestinationName": ("Name",)},
@@ -253,6 +269,8 @@ _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("states", "activity"): {"ActivityName": ("name",)},
     ("states", "statemachine"): {"StateMachineName": ("name",)},
 }  # fmt: skip
+# Of WAF, as its ARNs have them.
+_SCOPES = {"REGIONAL": "regional", "CLOUDFRONT": "global"}
 _DEFAULTS = {
     ("athena", "WorkGroupName"): "primary",
     ("ecs", "ClusterName"): "default",
@@ -267,9 +285,8 @@ def permissions_by_table(request: Request) -> tuple[RequiredPermission, ...]:
     action = prefix.actions.get(request.operation.lower()) if prefix else None
     if prefix is None or action is None:
         return ()
-    return (
-        RequiredPermission(f"{prefix.name}:{action.name}", _resources_of(prefix, action, request)),
-    )
+    resources = _resources_of(prefix, action, request)
+    return (RequiredPermission(f"{prefix.name}:{action.name}", resources),) if resources else ()
 
 
 def as_named_and_read(action: str, named: str, request: Request) -> tuple[str, ...]:
@@ -290,9 +307,15 @@ def _resources_of(prefix: Prefix, action: Action, request: Request) -> tuple[str
     """Return the ARNs that the request names: its ARNs of a matching type, else templates filled with its names.
 
     When the action requires a resource and the request names none, the template has `*` for missing values; for an
-    action without resources the result is `*`.
+    action without resources the result is `*`. It is empty when nobody can say of which resource the request is: a
+    policy that names that resource would not allow `*`.
     """
-    kinds = [prefix.resources[name] for name in (*action.required, *action.optional)]
+    required = [prefix.resources[name] for name in action.required]
+    kinds = required + [prefix.resources[name] for name in action.optional]
+    if required and only_by_name(request.service):
+        # What has the same variables, such as Name and Id, has no name of its own in the request.
+        own = {kind.variables for kind in required}
+        kinds = required + [kind for kind in kinds[len(required) :] if kind.variables not in own]
     texts = _texts(request)
     named = tuple(
         dict.fromkeys(itertools.chain(*(_list_arns(prefix, k, texts, request) for k in kinds)))
@@ -301,13 +324,21 @@ def _resources_of(prefix: Prefix, action: Action, request: Request) -> tuple[str
         return named
     if not action.required:
         return ("*",)
-    kind = prefix.resources[action.required[0]]
+    kind = required[0]
     known = {
         name: variables_values[0]
         for name, variables_values in _values(prefix, kind, texts).items()
         if variables_values
     }
+    if only_by_name(request.service) and not _names_enough(kind, known, request.operation):
+        return ()
     return (kind.fill(known, request.account, request.region),)
+
+
+def _names_enough(kind: ResourceType, known: Mapping[str, str], operation: str) -> bool:
+    missing = {name for name in kind.variables if name not in known}
+    missing -= {name for name in missing if is_made(operation, name)}
+    return not missing or (missing <= ASSIGNED and (bool(known) or operation.startswith("Create")))
 
 
 def _list_arns(
@@ -338,14 +369,14 @@ def _list_arns(
 def _values(
     prefix: Prefix, kind: ResourceType, texts: dict[str, list[str]]
 ) -> dict[str, list[str]]:
-    """Return the request's value for each variable of the template; an ARN of another type is no value."""
+    """Return the request's value for each variable of the template, also in an ARN that has this variable alone."""
     by_variable: dict[str, list[str]] = {}
     for variable in kind.variables:
         values = [
-            value
+            value.rpartition("/")[2] if value.startswith("arn:") else value
             for name in names_of(prefix.name, kind.name, variable)
             for value in texts.get(name.lower(), ())
-            if not value.startswith("arn:")
+            if not value.startswith("arn:") or _is_of(prefix, kind, variable, value)
         ]
         default = _DEFAULTS.get((prefix.name, variable))
         if not values and default:
@@ -354,16 +385,26 @@ def _values(
     return by_variable
 
 
+def _is_of(prefix: Prefix, kind: ResourceType, variable: str, arn: str) -> bool:
+    """Whether an ARN is of another type, which has this variable alone: a cluster's where a task is named."""
+    other = prefix.type_of(arn)
+    return other not in (None, kind.name) and prefix.resources[other].variables == (variable,)
+
+
 def names_of(prefix: str, kind: str, variable: str) -> tuple[str, ...]:
-    """Return the names of the members that have a variable of a resource's ARN: usually its own, or its plural."""
-    return _NAMES.get((prefix, kind), {}).get(variable, (variable, f"{variable}s"))
+    """Return the names of the members that have a variable of a resource's ARN: usually its own, or its plural.
+
+    An `Id` is also named with the resource's type: HostedZoneId.
+    """
+    usual = (variable, f"{variable}s") + ((f"{kind}Id",) if variable == "Id" else ())
+    return _NAMES.get((prefix, kind), {}).get(variable, usual)
 
 
 def _bare(variable: str, value: str) -> str:
     """Return a name in the form that ARNs have."""
     if variable == "ParameterNameWithoutLeadingSlash":
         return value.lstrip("/")
-    return value
+    return _SCOPES.get(value, value) if variable == "Scope" else value
 
 
 def _texts(request: Request) -> dict[str, list[str]]:

@@ -86,6 +86,38 @@ CASES = [
     of("cognito-idp:SignUp", {"ClientId": "c"}),
     of("ecs:DescribeTasks", {"tasks": ["t"]}, ("ecs:DescribeTasks", arn("ecs", "task/default/t"))),
     of(
+        "ecs:StopTask",
+        {"cluster": arn("ecs", "cluster/prod"), "task": "t"},
+        ("ecs:StopTask", arn("ecs", "task/prod/t")),
+    ),
+    of(
+        "ecs:RegisterTaskDefinition",
+        {"family": "f", "executionRoleArn": ROLE},
+        ("ecs:RegisterTaskDefinition", arn("ecs", "task-definition/f:*")),
+        ("iam:PassRole", ROLE),
+    ),
+    of(
+        "route53:ChangeResourceRecordSets",
+        {"HostedZoneId": "Z1"},
+        ("route53:ChangeResourceRecordSets", "arn:aws:route53:::hostedzone/Z1"),
+    ),
+    of(
+        "wafv2:UpdateWebACL",
+        {"Name": "n", "Scope": "REGIONAL", "Id": "i"},
+        ("wafv2:UpdateWebACL", arn("wafv2", "regional/webacl/n/i")),
+    ),
+    of(
+        "dms:DeleteReplicationInstance",
+        {"ReplicationInstanceArn": arn("dms", "rep:R")},
+        ("dms:DeleteReplicationInstance", arn("dms", "rep:R")),
+    ),
+    # Nobody can say which identity, or which table, this is: a policy that names it would not allow `*`.
+    of("ses:SendEmail", {"Source": "a@example.com"}),
+    of(
+        "s3tables:GetTable",
+        {"tableBucketARN": arn("s3tables", "bucket/b"), "namespace": "n", "name": "t"},
+    ),
+    of(
         "ec2:StartInstances",
         {"InstanceIds": ["i-1", "i-2"]},
         ("ec2:StartInstances", arn("ec2", "instance/i-1")),
