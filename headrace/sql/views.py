@@ -33,7 +33,7 @@ from headrace.sql.values import evaluator
 
 _READERS = 8
 # A run's file lies in the run's folder.
-_FILE = re.compile(r"[\w.-]*\w[\w.-]*")
+_FILE = re.compile(r"[.-]*\w[\w.-]*")
 _ATTEMPTS = 5
 _COMPARED = {"STRING": str, "INT": int, "BIGINT": int}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}

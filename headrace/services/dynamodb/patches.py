@@ -279,7 +279,7 @@ def _with_table_id(summarize: Any) -> Any:
     return summary
 
 
-_OF_INDEX = ("IndexName", "KeySchema", "Projection", "ProvisionedThroughput", "OnDemandThroughput")
+_OF_INDEX = ("IndexName", "KeySchema", "Projection", "ProvisionedThroughput")
 
 
 def _with_features(describe: Any) -> Any:
