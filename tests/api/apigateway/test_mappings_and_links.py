@@ -27,7 +27,11 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def method(api: Any) -> dict[str, Any]:
     made = api.create_rest_api(name="a")
     method = {"restApiId": made["id"], "resourceId": made["rootResourceId"], "httpMethod": "GET"}
-    declared = {"method.request.querystring.q": False, "method.request.header.h": True}
+    declared = {
+        "method.request.querystring.q": False,
+        "method.request.querystring.hub.mode": False,
+        "method.request.header.h": True,
+    }
     api.put_method(**method, authorizationType="NONE", requestParameters=declared)
     api.put_integration(**method, type="MOCK")
     api.put_method_response(
@@ -44,6 +48,7 @@ def method(api: Any) -> dict[str, Any]:
         ("integration.request.header.a", "method.request.multivalueheader.h", ""),
         ("integration.request.querystring.a", "method.request.body.x[0]", ""),
         ("integration.request.path.a", "context.requestId", ""),
+        ("integration.request.querystring.hub.mode", "method.request.querystring.hub.mode", ""),
         ("integration.request.header.a", "stageVariables.v", ""),
         ("integration.request.header.a", "text", EXPRESSION.format("text")),
         ("integration.request.header.a", "integration.response.body", EXPRESSION.format("integration.response.body")),
