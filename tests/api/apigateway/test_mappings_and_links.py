@@ -222,3 +222,20 @@ def test_accounts_and_domain_names_show_their_defaults(api: Any):
     mode = "ROUTING_RULE_ONLY"
     made = api.create_domain_name(domainName="b.example.com", certificateArn=arn, routingMode=mode)
     assert made["routingMode"] == mode
+
+
+def test_an_imported_part_takes_the_place_of_the_one_that_is_there(api: Any):
+    rest = api.create_rest_api(name="parts")["id"]
+    place = {"type": "RESPONSE", "path": "/", "method": "GET", "statusCode": "200"}
+    made = api.create_documentation_part(restApiId=rest, location=place, properties="old")["id"]
+    body = """
+swagger: "2.0"
+info: {title: parts}
+paths: {}
+x-amazon-apigateway-documentation:
+  documentationParts:
+  - {location: {statusCode: 200, method: GET, type: RESPONSE}, properties: {since: 2026-01-02}}
+"""
+    ids = api.import_documentation_parts(restApiId=rest, mode="merge", body=body)["ids"]
+    (part,) = api.get_documentation_parts(restApiId=rest)["items"]
+    assert (ids, part["properties"]) == ([made], '{"since": "2026-01-02"}')
