@@ -299,11 +299,11 @@ _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
         "DatabaseName": ("DatabaseName", "TargetDatabaseName"), "TableName": ("TableName", "TargetTableName")
     },
 }  # fmt: skip
-# Of WAF, as its ARNs have them.
-_SCOPES = {"REGIONAL": "regional", "CLOUDFRONT": "global"}
 # Definitions have revisions: `family:1`. A family alone is for any revision (documented of RunTask: it takes the latest
 # one then).
 _REVISED = ("TaskDefinition", "DaemonTaskDefinition")
+# Of WAF, as its ARNs have them.
+_SCOPES = {"REGIONAL": "regional", "CLOUDFRONT": "global"}
 _DEFAULTS = {
     ("athena", "WorkGroupName"): "primary",
     ("ecs", "ClusterName"): "default",
@@ -371,7 +371,6 @@ def _resources_of(prefix: Prefix, action: Action, request: Request) -> tuple[str
 def _names_enough(kind: ResourceType, known: Mapping[str, str], operation: str) -> bool:
     missing = {name for name in kind.variables if name not in known}
     missing -= {name for name in missing if is_made(operation, name)}
-    missing -= {name for name in missing if known and name.endswith("Id")}
     return not missing or (missing <= ASSIGNED and (bool(known) or operation.startswith("Create")))
 
 
