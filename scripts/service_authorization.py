@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.aws.calls.operation import service_model
-from headrace.permissions.requests.table import VARIABLE, names_of
+from headrace.permissions.requests.table import ASSIGNED, VARIABLE, is_made, names_of
 
 TARGET = Path(__file__).parents[1] / "headrace" / "permissions" / "authorization.json"
 # botocore's service names, and the prefixes of the services' actions. How requests name the resources of these is read
@@ -109,8 +109,11 @@ MORE_SERVICES = {
     "wafv2": "wafv2",
     "xray": "xray",
 }
-# AWS assigns these; policies have `*` for them.
-_ASSIGNED = frozenset({"Id", "Uuid", "GroupId", "CreationTime"})
+# A request names a definition's family and revision in one word.
+_IN_ONE = {
+    f"${{{name}FamilyName}}:${{{name}RevisionNumber}}": f"${{{name}}}"
+    for name in ("TaskDefinition", "DaemonTaskDefinition")
+}
 _BY_RULE = ("apigateway", "apigatewayv2")
 
 # What the reference does not have yet: queues (streams/latest/dev/queues-iam.html). The page names the actions and the
@@ -156,7 +159,7 @@ def main(folder: Path) -> None:
     table = {
         "services": services,
         "prefixes": prefixes,
-        "unnamed": {service: names for service, names in unnamed.items() if names},
+        "unnamed": unnamed,
         "free": {service: names for service, names in free.items() if names},
     }
     TARGET.write_text(json.dumps(table, indent=0, sort_keys=True, separators=(",", ":")) + "\n")
@@ -180,11 +183,9 @@ def _is_named(
     prefix: str, kind: str, variables: list[str], members: set[str], operation: str
 ) -> bool:
     """Whether an input has each variable of an ARN; an id is made by what creates its resource."""
-    for variable in set(variables) - _ASSIGNED - {"Partition", "Region", "Account"}:
-        is_made = operation.startswith(("Create", "Run")) and variable.endswith("Id")
-        if not is_made and not members & {
-            name.lower() for name in names_of(prefix, kind, variable)
-        }:
+    for variable in set(variables) - ASSIGNED - {"Partition", "Region", "Account"}:
+        names = {name.lower() for name in names_of(prefix, kind, variable)}
+        if not is_made(operation, variable) and not members & names:
             return False
     return True
 
@@ -210,7 +211,8 @@ def _prefix(folder: Path, prefix: str) -> dict[str, Any]:
         },
         # Of several forms, the first.
         "resources": {
-            resource["key"]: resource["arn"].partition(", ")[0] for resource in resources.values()
+            resource["key"]: _form(resource["arn"].partition(", ")[0])
+            for resource in resources.values()
         },
     }
     more = ADDITIONS.get(prefix, {"actions": {}, "resources": {}})
@@ -218,6 +220,12 @@ def _prefix(folder: Path, prefix: str) -> dict[str, Any]:
         found["actions"][action] = sorted({*found["actions"].get(action, ()), *kinds})
     found["resources"].update(more["resources"])
     return found
+
+
+def _form(form: str) -> str:
+    for apart, in_one in _IN_ONE.items():
+        form = form.replace(apart, in_one)
+    return form
 
 
 def _read(path: Path) -> dict[str, Any]:

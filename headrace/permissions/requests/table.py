@@ -163,6 +163,20 @@ def names_no_resource(service: str, operation: str) -> bool:
     return operation in _read().unnamed.get(service, ())
 
 
+def only_by_name(service: str) -> bool:
+    """Whether a service is asked only about the resources that its requests name."""
+    return service in _read().unnamed
+
+
+# AWS assigns these; policies have `*` for them.
+ASSIGNED = frozenset({"Id", "Uuid", "UUID", "GroupId", "CreationTime"})
+
+
+def is_made(operation: str, variable: str) -> bool:
+    """Whether a variable of an ARN is the id of what the operation makes."""
+    return operation.startswith(("Create", "Run")) and variable.endswith("Id")
+
+
 def is_free(service: str, operation: str) -> bool:
     """Whether nobody signs an operation, by its model."""
     return operation in _read().free.get(service, ())
@@ -172,6 +186,7 @@ class _Table(msgspec.Struct):
     services: dict[str, str]
     # Of the prefixes, most stay unread.
     prefixes: dict[str, msgspec.Raw]
+    # By the services of `only_by_name`.
     unnamed: dict[str, frozenset[str]]
     free: dict[str, frozenset[str]]
 
@@ -186,11 +201,11 @@ def _resource_type(name: str, form: str) -> ResourceType:
     row: list[str] = []
     for index, part in enumerate(parts):
         if index % 2 == 0:
-            row.append(re.escape(part))
+            row.append(re.escape(part).replace(r"\*", ".+"))
         elif part in _OF_EVERY_ARN:
             row.append("[^:]*")
         else:
-            row.append(".+" if index == len(parts) - 2 else "[^:/]+")
+            row.append(f"(?P<{part}>{'.+' if index == len(parts) - 2 else '[^:/]+'})")
     variables = tuple(variable for variable in parts[1::2] if variable not in _OF_EVERY_ARN)
     length = sum(len(part) for part in parts[::2])
     return ResourceType(name, form, variables, re.compile("".join(row), re.DOTALL), length)
@@ -202,6 +217,11 @@ _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("autoscaling", "autoScalingGroup"): {
         "GroupFriendlyName": ("AutoScalingGroupName", "AutoScalingGroupNames")
     },
+    ("batch", "compute-environment"): {"ComputeEnvironmentName": ("computeEnvironment", "computeEnvironmentName")},
+    ("batch", "consumable-resource"): {"ConsumableResourceName": ("consumableResource", "consumableResourceName")},
+    ("batch", "job-queue"): {"JobQueueName": ("jobQueue", "jobQueueName")},
+    ("batch", "scheduling-policy"): {"SchedulingPolicyName": ("name",)},
+    ("batch", "service-environment"): {"ServiceEnvironmentName": ("serviceEnvironment", "serviceEnvironmentName")},
     ("cloudwatch", "alarm"): {"AlarmName": ("AlarmName", "AlarmNames")},
     ("cloudwatch", "dashboard"): {"DashboardName": ("DashboardName", "DashboardNames")},
     ("cloudwatch", "metric-stream"): {"MetricStreamName": ("Name",)},
@@ -211,8 +231,22 @@ _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
         "CapacityProviderName": ("capacityProvider", "capacityProviders", "name")
     },
     ("ecs", "cluster"): {"ClusterName": ("cluster", "clusters", "clusterName")},
+    # An attribute names its instance inside of itself: the request is for any instance of the cluster.
+    ("ecs", "container-instance"): {
+        "ClusterName": ("cluster",),
+        "ContainerInstanceId": ("containerInstance", "containerInstances", "attributes"),
+    },
     ("ecs", "service"): {"ClusterName": ("cluster",), "ServiceName": ("service", "services", "serviceName")},
     ("ecs", "task"): {"ClusterName": ("cluster",), "TaskId": ("task", "tasks")},
+    ("ecs", "task-definition"): {"TaskDefinition": ("taskDefinition", "taskDefinitions", "family")},
+    ("ecs", "task-set"): {
+        "ClusterName": ("cluster",), "ServiceName": ("service",), "TaskSetId": ("taskSet", "taskSets")
+    },
+    ("eks", "cluster"): {"ClusterName": ("name", "clusterName")},
+    ("eks", "eks-anywhere-subscription"): {"UUID": ("id",)},
+    ("eks", "podidentityassociation"): {"ClusterName": ("clusterName",), "UUID": ("associationId",)},
+    ("elasticfilesystem", "file-system"): {"FileSystemId": ("FileSystemId", "SourceFileSystemId")},
+    ("elasticloadbalancing", "targetgroup"): {"TargetGroupName": ("Name",)},
     ("elasticmapreduce", "cluster"): {"ClusterId": ("ClusterId", "JobFlowId", "JobFlowIds")},
     ("emr-serverless", "session"): {"SessionId": ("sessionId", "resourceId")},
     ("events", "api-destination"): {"ApiDestinationName": ("Name",)},
@@ -231,8 +265,13 @@ _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("iam", "user"): {"UserNameWithPath": ("UserName",)},
     ("iot", "cacert"): {"CACertificate": ("certificateId",)},
     ("iot", "cert"): {"Certificate": ("certificateId",)},
+    ("iot", "dimension"): {"DimensionName": ("name",)},
+    ("iot", "fleetmetric"): {"FleetMetricName": ("metricName",)},
+    ("iot", "mitigationaction"): {"MitigationActionName": ("actionName",)},
     ("iot", "provisioningtemplate"): {"ProvisioningTemplate": ("templateName",)},
+    ("iot", "scheduledaudit"): {"ScheduleName": ("scheduledAuditName",)},
     ("iot", "topic"): {"TopicName": ("topic",)},
+    ("kafka", "configuration"): {"ConfigurationName": ("Name",)},
     ("lambda", "layerVersion"): {"LayerVersion": ("VersionNumber",)},
     ("logs", "log-group"): {
         "LogGroupName": ("logGroupName", "logGroupNames", "logGroupIdentifier", "logGroupIdentifiers")
@@ -244,15 +283,27 @@ _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("redshift-data", "cluster"): {"ClusterName": ("ClusterIdentifier",)},
     # AWS's ARN has the workgroup's id there, which a request does not contain.
     ("redshift-data", "workgroup"): {"WorkgroupId": ("WorkgroupName",)},
+    ("resource-groups", "group"): {"GroupName": ("GroupName", "Group")},
     ("scheduler", "schedule"): {"GroupName": ("GroupName",), "ScheduleName": ("Name",)},
     ("scheduler", "schedule-group"): {"GroupName": ("Name",)},
+    ("servicediscovery", "namespace"): {"NamespaceId": ("Id", "NamespaceId")},
+    ("servicediscovery", "service"): {"ServiceId": ("Id", "ServiceId")},
     ("ses", "identity"): {"IdentityName": ("EmailIdentity", "Identity")},
     ("sns", "topic"): {"TopicName": ("Name",)},
     ("ssm", "document"): {"DocumentName": ("Name", "DocumentName")},
     ("ssm", "parameter"): {"ParameterNameWithoutLeadingSlash": ("Name", "Names", "Path")},
     ("states", "activity"): {"ActivityName": ("name",)},
     ("states", "statemachine"): {"StateMachineName": ("name",)},
+    ("timestream", "database"): {"DatabaseName": ("DatabaseName", "TargetDatabaseName")},
+    ("timestream", "table"): {
+        "DatabaseName": ("DatabaseName", "TargetDatabaseName"), "TableName": ("TableName", "TargetTableName")
+    },
 }  # fmt: skip
+# Definitions have revisions: `family:1`. A family alone is for any revision (documented of RunTask: it takes the latest
+# one then).
+_REVISED = ("TaskDefinition", "DaemonTaskDefinition")
+# Of WAF, as its ARNs have them.
+_SCOPES = {"REGIONAL": "regional", "CLOUDFRONT": "global"}
 _DEFAULTS = {
     ("athena", "WorkGroupName"): "primary",
     ("ecs", "ClusterName"): "default",
@@ -267,9 +318,8 @@ def permissions_by_table(request: Request) -> tuple[RequiredPermission, ...]:
     action = prefix.actions.get(request.operation.lower()) if prefix else None
     if prefix is None or action is None:
         return ()
-    return (
-        RequiredPermission(f"{prefix.name}:{action.name}", _resources_of(prefix, action, request)),
-    )
+    resources = _resources_of(prefix, action, request)
+    return (RequiredPermission(f"{prefix.name}:{action.name}", resources),) if resources else ()
 
 
 def as_named_and_read(action: str, named: str, request: Request) -> tuple[str, ...]:
@@ -290,9 +340,15 @@ def _resources_of(prefix: Prefix, action: Action, request: Request) -> tuple[str
     """Return the ARNs that the request names: its ARNs of a matching type, else templates filled with its names.
 
     When the action requires a resource and the request names none, the template has `*` for missing values; for an
-    action without resources the result is `*`.
+    action without resources the result is `*`. It is empty when nobody can say of which resource the request is: a
+    policy that names that resource would not allow `*`.
     """
-    kinds = [prefix.resources[name] for name in (*action.required, *action.optional)]
+    required = [prefix.resources[name] for name in action.required]
+    kinds = required + [prefix.resources[name] for name in action.optional]
+    if required and only_by_name(request.service):
+        # What has the same variables, such as Name and Id, has no name of its own in the request.
+        own = {kind.variables for kind in required}
+        kinds = required + [kind for kind in kinds[len(required) :] if kind.variables not in own]
     texts = _texts(request)
     named = tuple(
         dict.fromkeys(itertools.chain(*(_list_arns(prefix, k, texts, request) for k in kinds)))
@@ -301,13 +357,21 @@ def _resources_of(prefix: Prefix, action: Action, request: Request) -> tuple[str
         return named
     if not action.required:
         return ("*",)
-    kind = prefix.resources[action.required[0]]
+    kind = required[0]
     known = {
         name: variables_values[0]
         for name, variables_values in _values(prefix, kind, texts).items()
         if variables_values
     }
+    if only_by_name(request.service) and not _names_enough(kind, known, request.operation):
+        return ()
     return (kind.fill(known, request.account, request.region),)
+
+
+def _names_enough(kind: ResourceType, known: Mapping[str, str], operation: str) -> bool:
+    missing = {name for name in kind.variables if name not in known}
+    missing -= {name for name in missing if is_made(operation, name)}
+    return not missing or (missing <= ASSIGNED and (bool(known) or operation.startswith("Create")))
 
 
 def _list_arns(
@@ -318,7 +382,7 @@ def _list_arns(
     An ARN may stand in a text such as a description; it never takes the place of a name.
     """
     arns = [
-        value
+        _complete(kind, value)
         for value in itertools.chain(*texts.values())
         if value.startswith("arn:") and prefix.type_of(value) == kind.name
     ]
@@ -338,14 +402,14 @@ def _list_arns(
 def _values(
     prefix: Prefix, kind: ResourceType, texts: dict[str, list[str]]
 ) -> dict[str, list[str]]:
-    """Return the request's value for each variable of the template; an ARN of another type is no value."""
+    """Return the request's value for each variable of the template; an ARN of another type gives those that it has."""
     by_variable: dict[str, list[str]] = {}
     for variable in kind.variables:
         values = [
             value
             for name in names_of(prefix.name, kind.name, variable)
-            for value in texts.get(name.lower(), ())
-            if not value.startswith("arn:")
+            for text in texts.get(name.lower(), ())
+            if (value := _value_in(prefix, kind, variable, text))
         ]
         default = _DEFAULTS.get((prefix.name, variable))
         if not values and default:
@@ -354,16 +418,40 @@ def _values(
     return by_variable
 
 
+def _value_in(prefix: Prefix, kind: ResourceType, variable: str, text: str) -> str:
+    if not text.startswith("arn:"):
+        return text
+    other = prefix.resources.get(prefix.type_of(text) or "")
+    found = other.pattern.fullmatch(text) if other is not None and other is not kind else None
+    return found[variable] if found and variable in found.groupdict() else ""
+
+
 def names_of(prefix: str, kind: str, variable: str) -> tuple[str, ...]:
-    """Return the names of the members that have a variable of a resource's ARN: usually its own, or its plural."""
-    return _NAMES.get((prefix, kind), {}).get(variable, (variable, f"{variable}s"))
+    """Return the names of the members that have a variable of a resource's ARN: usually its own, or its plural.
+
+    An `Id` is also named with the resource's type: HostedZoneId.
+    """
+    usual = (variable, f"{variable}s") + ((f"{kind}Id",) if variable == "Id" else ())
+    return _NAMES.get((prefix, kind), {}).get(variable, usual)
+
+
+def _complete(kind: ResourceType, arn: str) -> str:
+    """Return an ARN with any revision when it has none, although its type has revisions."""
+    is_whole = kind.variables[-1:] not in [(name,) for name in _REVISED]
+    return (
+        arn
+        if is_whole
+        else arn[: arn.rindex("/") + 1] + _bare(kind.variables[-1], arn.rpartition("/")[2])
+    )
 
 
 def _bare(variable: str, value: str) -> str:
     """Return a name in the form that ARNs have."""
+    if variable in _REVISED and ":" not in value:
+        return f"{value}:*"
     if variable == "ParameterNameWithoutLeadingSlash":
         return value.lstrip("/")
-    return value
+    return _SCOPES.get(value, value) if variable == "Scope" else value
 
 
 def _texts(request: Request) -> dict[str, list[str]]:

@@ -86,6 +86,87 @@ CASES = [
     of("cognito-idp:SignUp", {"ClientId": "c"}),
     of("ecs:DescribeTasks", {"tasks": ["t"]}, ("ecs:DescribeTasks", arn("ecs", "task/default/t"))),
     of(
+        "ecs:DescribeTasks",
+        {"tasks": ["t"], "cluster": arn("ecs", "cluster/c")},
+        ("ecs:DescribeTasks", arn("ecs", "task/c/t")),
+    ),
+    of(
+        "ecs:RunTask",
+        {"taskDefinition": "family"},
+        ("ecs:RunTask", arn("ecs", "task-definition/family:*")),
+    ),
+    of(
+        "ecs:RunTask",
+        {"taskDefinition": "family:3"},
+        ("ecs:RunTask", arn("ecs", "task-definition/family:3")),
+    ),
+    of(
+        "ecs:StartTask",
+        {"taskDefinition": arn("ecs", "task-definition/family"), "containerInstances": ["i"]},
+        ("ecs:StartTask", arn("ecs", "task-definition/family:*")),
+    ),
+    of(
+        "ecs:RunTask",
+        {"taskDefinition": arn("ecs", "task-definition/family:3")},
+        ("ecs:RunTask", arn("ecs", "task-definition/family:3")),
+    ),
+    of(
+        "ecs:DeleteTaskDefinitions",
+        {"taskDefinitions": ["a:1", "b:2"]},
+        ("ecs:DeleteTaskDefinitions", arn("ecs", "task-definition/a:1")),
+        ("ecs:DeleteTaskDefinitions", arn("ecs", "task-definition/b:2")),
+    ),
+    # No instance is named, and a policy may be for one.
+    of("ecs:ListTasks", {"cluster": "c"}),
+    of(
+        "ecs:UpdateTaskSet",
+        {"cluster": "c", "service": "s", "taskSet": "t"},
+        ("ecs:UpdateTaskSet", arn("ecs", "task-set/c/s/t")),
+    ),
+    of("eks:DescribeCluster", {"name": "c"}, ("eks:DescribeCluster", arn("eks", "cluster/c"))),
+    of(
+        "servicediscovery:GetService",
+        {"Id": "srv-1"},
+        ("servicediscovery:GetService", arn("servicediscovery", "service/srv-1")),
+    ),
+    of(
+        "glue:GetUnfilteredTableMetadata",
+        {"DatabaseName": "d", "Name": "t"},
+        *(("glue:GetTable", arn("glue", name)) for name in ("catalog", "database/d", "table/d/t")),
+    ),
+    of(
+        "ecs:StopTask",
+        {"cluster": arn("ecs", "cluster/prod"), "task": "t"},
+        ("ecs:StopTask", arn("ecs", "task/prod/t")),
+    ),
+    of(
+        "ecs:RegisterTaskDefinition",
+        {"family": "f", "executionRoleArn": ROLE},
+        ("ecs:RegisterTaskDefinition", arn("ecs", "task-definition/f:*")),
+        ("iam:PassRole", ROLE),
+    ),
+    of(
+        "route53:ChangeResourceRecordSets",
+        {"HostedZoneId": "Z1"},
+        ("route53:ChangeResourceRecordSets", "arn:aws:route53:::hostedzone/Z1"),
+    ),
+    of(
+        "wafv2:UpdateWebACL",
+        {"Name": "n", "Scope": "REGIONAL", "Id": "i"},
+        ("wafv2:UpdateWebACL", arn("wafv2", "regional/webacl/n/i")),
+    ),
+    of(
+        "dms:DeleteReplicationInstance",
+        {"ReplicationInstanceArn": arn("dms", "rep:R")},
+        ("dms:DeleteReplicationInstance", arn("dms", "rep:R")),
+    ),
+    # Nobody can say which identity, or which table, this is: a policy that names it would not allow `*`.
+    of("ses:SendEmail", {"Source": "a@example.com"}),
+    of(
+        "s3tables:GetTable",
+        {"tableBucketARN": arn("s3tables", "bucket/b"), "namespace": "n", "name": "t"},
+    ),
+    of(
         "ec2:StartInstances",
         {"InstanceIds": ["i-1", "i-2"]},
         ("ec2:StartInstances", arn("ec2", "instance/i-1")),
