@@ -118,7 +118,13 @@ def _state(query: QueryPlan) -> str:
             parts.append(f"rows of both streams for {duration(reach)}")
     if query.is_aggregate and query.window is None:
         parts.append("a row for every key, for ever")
-    if query.window is not None:
+    if query.window is not None and query.corrects_sessions():
+        reach = 2 * query.gap_ms() + query.window.grace_ms
+        parts.append(
+            f"the rows of each session, in files, until a row is {duration(reach)} past its last one; each micro-batch "
+            "reads them all"
+        )
+    elif query.window is not None:
         parts.append(
             f"windows until a row is {duration(query.window.grace_ms)} past their end (the watermark)"
         )

@@ -33,6 +33,7 @@ from headrace.sql.records import (
     sequence_number,
 )
 from headrace.sql.running_query import SETTLED_AFTER, RunningQuery, aggregate_of, comparable
+from headrace.sql.running_sessions import RunningSessions
 from headrace.sql.statements import Frame
 from headrace.sql.values import evaluator
 
@@ -199,6 +200,8 @@ def _class_of(query: QueryPlan) -> type[RunningQuery]:
         return RunningMatches
     if query.sliding:
         return RunningSliding
+    if query.window is not None and query.window.kind == "SESSION":
+        return RunningSessions
     return RunningTables if query.is_of_tables() else RunningQuery
 
 

@@ -272,6 +272,10 @@ class QueryPlan:
         """Return whether its rows are states of groups, of which a later one replaces the one before."""
         return self.is_aggregate and self.emit != "FINAL"
 
+    def corrects_sessions(self) -> bool:
+        """Return whether its rows are sessions that may still grow and merge, so that rows of before are gone."""
+        return self.corrects() and self.window is not None and self.window.kind == "SESSION"
+
     def is_of_tables(self) -> bool:
         """Return whether it reads tables alone, so that its result is a table with changes and tombstones."""
         return all(source.relation.is_table for source in self.inputs())

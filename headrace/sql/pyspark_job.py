@@ -36,7 +36,8 @@ _LONGEST_JOB = 50_000_000
 _TABLES_MARK, _VIEWS_MARK, _AVRO_MARK, _FUNCTIONS_MARK = (
     f"# --- {what} ---\n" for what in ("tables", "views", "avro", "functions")
 )
-_LATE_MARK = "# --- late ---\n"
+_LATE_MARK, _COUNTS_MARK = "# --- late ---\n", "# --- late counts ---\n"
+_WINDOWS_MARK, _SESSIONS_MARK = "# --- windows ---\n", "# --- sessions ---\n"
 _PATTERNS_MARK, _MATCHER_MARK = "# --- patterns ---\n", "# --- matcher ---\n"
 _OF_JOB_MARK = "# --- of the job too ---\n"
 
@@ -66,12 +67,17 @@ class _Compiler:
         frame = Path(__file__).with_name("job_frame.py.txt").read_text(encoding="utf-8")
         # Between two marks is what only joins with tables, tables' queries or Avro's records need.
         has_patterns = any(query.match is not None for query in self._script.queries)
+        has_sessions = any(query.corrects_sessions() for query in self._script.queries)
+        has_late = any(query.late for query in self._script.queries)
         needs = (
             (_TABLES_MARK, self._has_tables),
             (_PATTERNS_MARK, has_patterns),
             (_VIEWS_MARK, self._has_views()),
             (_AVRO_MARK, self._has_avro()),
-            (_LATE_MARK, any(query.late for query in self._script.queries)),
+            (_LATE_MARK, has_late),
+            (_COUNTS_MARK, has_late or has_sessions),
+            (_SESSIONS_MARK, has_sessions),
+            (_WINDOWS_MARK, self._has_tables or has_sessions),
             (_FUNCTIONS_MARK, bool(self._own)),
         )
         for mark, is_needed in needs:
@@ -140,7 +146,9 @@ class _Compiler:
 
     def _internal(self, relation: Relation) -> str:
         for query in self._script.queries:
-            if query.target == relation and (query.sliding or query.match or is_with_table(query)):
+            if query.target == relation and (
+                query.sliding or query.match or is_with_table(query) or query.corrects_sessions()
+            ):
                 how = (
                     "keeps a state of its own"
                     if query.match
@@ -245,6 +253,8 @@ class _Compiler:
         mode = "append" if query.emit == "FINAL" or not query.is_aggregate else "update"
         stream = "" if query.target is None else query.target.stream or query.target.name
         kind = "sliding" if query.sliding else "with_table" if is_with_table(query) else "plain"
+        if query.corrects_sessions():
+            mode, kind = "append", "sessions"
         corrects = query.corrects()
         if query.is_of_tables():
             mode, kind, corrects = "append", "tables", True

@@ -16,6 +16,9 @@ from headrace.sql.statements import Call, Column, Expression, Field, walk
 _NOTHING = "'all'"
 _JOIN_KINDS = {"INNER": "inner", "LEFT": "leftOuter", "RIGHT": "rightOuter", "FULL": "fullOuter"}
 _ELEMENT = Column("_element")
+# Where a micro-batch is finished: in a function of the query's own.
+_IN_BATCH = " " * 8
+_RETURN_UNION = ("", "    return union, finish")
 
 
 def _elements(count: int) -> list[Expression]:
@@ -25,7 +28,9 @@ def _elements(count: int) -> list[Expression]:
 
 def _has_tombstones(query: QueryPlan) -> bool:
     """Return whether a group that HAVING leaves out may have been shown before."""
-    return query.corrects() and query.having is not None and not query.is_of_tables()
+    if query.is_of_tables() or query.corrects_sessions():
+        return False
+    return query.corrects() and query.having is not None
 
 
 def is_with_table(query: QueryPlan) -> bool:
@@ -100,8 +105,7 @@ class QueryWriter:
             return "\n".join([*lines, *self._of_tables(query, text)])
         if with_table:
             lines += self._table_joins(query, text)
-            lines += self._finish(query, text, "batch")
-            return "\n".join(lines)
+            return "\n".join([*lines, *self._finish(query, text, _IN_BATCH), *_RETURN_UNION])
         lines.append(f"    rows = {self._read(query.source)}(spark, arguments)")
         if query.sliding:
             return "\n".join([*lines, *self._sliding(query, text)])
@@ -117,7 +121,35 @@ class QueryWriter:
                 lines.append(f"    rows = rows.where({literal(text.write(condition))})")
             lines.append(f"    rows = in_time(arguments, rows, {_late(query)})")
             query = query if query.match is not None else replace(query, where=None)
+        if query.corrects_sessions():
+            return "\n".join([*lines, *self._sessions(query, text)])
         return "\n".join([*lines, *steps, *self._steps(query, text)])
+
+    def _sessions(self, query: QueryPlan, text: SparkText) -> list[str]:
+        """Return the lines of a query whose sessions grow and merge, over the rows of those that a row may touch."""
+        assert query.window is not None
+        lines: list[str] = []
+        if query.where is not None:
+            lines.append(f"    rows = rows.where({literal(text.write(query.where))})")
+        grouped = [*(one.expression for one in query.keys), *(one.call for one in query.aggregates)]
+        parts = [part for one in grouped for part in walk(one) if isinstance(part, Column)]
+        known = {column.name for column in query.source.relation.columns}
+        needed = {
+            f"F.col({literal(name(part.name))})": None for part in parts if part.name in known
+        }
+        lines.append(
+            f'    rows = rows.select({"".join(f"{one}, " for one in needed)}"_rowtime", "_order")'
+        )
+        keys = ", ".join(literal(text.write(key.expression)) for key in query.keys)
+        gap_us, grace_us = query.window.size_ms * 1000, query.window.grace_ms * 1000
+        return [
+            *lines,
+            "",
+            "    def finish(rows):",
+            *self._finish(replace(query, where=None), text, _IN_BATCH),
+            "",
+            f"    return rows, (finish, [{keys}], {gap_us}, {grace_us})",
+        ]
 
     def _sliding(self, query: QueryPlan, text: SparkText) -> list[str]:
         """Return the lines of a query with sliding windows, over a micro-batch and the rows before that they hold."""
@@ -181,12 +213,11 @@ class QueryWriter:
             lines.append(
                 f'    rows = rows.withWatermark("_rowtime", {literal(interval(query.window.grace_ms))})'
             )
-        return lines + self._finish(query, text, "")
+        return lines + self._finish(query, text, "    ")
 
-    def _finish(self, query: QueryPlan, text: SparkText, indent: str) -> list[str]:
-        pad = "        " if indent else "    "
+    def _finish(self, query: QueryPlan, text: SparkText, pad: str) -> list[str]:
         lines: list[str] = []
-        if indent and query.where is not None:
+        if pad == _IN_BATCH and query.where is not None:
             lines.append(f"{pad}rows = rows.where({literal(text.write(query.where))})")
         if query.is_aggregate:
             lines += self._groups(query, text, pad)
@@ -198,10 +229,7 @@ class QueryWriter:
                     if _has_tombstones(query)
                     else f"{pad}rows = rows.where({literal(condition)})"
                 )
-        lines += self._outputs(query, text, pad)
-        if indent:
-            lines += ["", "    return union, finish"]
-        return lines
+        return lines + self._outputs(query, text, pad)
 
     def _of_tables(self, query: QueryPlan, text: SparkText) -> list[str]:
         """Return the lines of a query of tables: their rows in one frame, and the result of all of them."""
@@ -219,7 +247,7 @@ class QueryWriter:
             lines.append("        )")
         else:
             lines.append('        rows = rows.where("_side = 0").select("_row_0.*")')
-        return lines + self._finish(query, text, "batch")
+        return [*lines, *self._finish(query, text, _IN_BATCH), *_RETURN_UNION]
 
     def _groups(self, query: QueryPlan, text: SparkText, pad: str) -> list[str]:
         keys = [
@@ -239,6 +267,8 @@ class QueryWriter:
                 "SESSION": f"F.session_window({literal(time)}, {size})",
             }[window.kind]
             keys.insert(0, f'{call}.alias("_window")')
+            if query.corrects_sessions():
+                keys[0] = '"_window"'
             if query.late and window.kind == "HOPPING":
                 # Of a row that is late for some of its windows, the others alone.
                 sorted_out = '"unix_micros(_window.end) > _late_until"'
@@ -324,6 +354,12 @@ class QueryWriter:
             time = 'F.window_time("_window")' if query.window else 'F.expr("timestamp_millis(0L)")'
             parts = [name(key.name) for key in query.keys]
             parts += ["_window.start"] * bool(query.window) + ["_position"] * has_elements
+            if query.corrects_sessions():
+                # Its bounds alone tell a tombstone's session. Spark knows no window in a struct.
+                bounds = ", ".join(map(text.bound, ("_window.start", "_window.end")))
+                key = f"concat_ws('|', {keys}, {bounds})" if keys else f"concat_ws('|', {bounds})"
+                time = """F.expr("_window.end - INTERVAL '0.000001' SECOND")"""
+                parts.append("_window.end")
             identity = ", ".join(parts)
             order = "struct(timestamp_millis(0L) AS arrival, '' AS number)"
             return [

@@ -323,12 +323,8 @@ def check_kind(plan: QueryPlan, select: Select, is_table: bool | None, dialect: 
         missing = [key.name for key in plan.keys if key.name not in names]
         if missing:
             raise SqlError(f"the key {missing[0]} is not selected", select.place)
-    if plan.window is not None and plan.window.kind == "SESSION" and plan.emit == "CHANGES":
-        raise SqlError(
-            "Spark does not correct sessions that still grow: write EMIT FINAL after GROUP BY and HAVING, for a row of "
-            "each session when it is over",
-            select.place,
-        )
+    if plan.corrects_sessions() and dialect != KSQL:
+        raise SqlError("sessions that are corrected are KSQL's: use EMIT FINAL", select.place)
     if plan.joins and plan.is_aggregate and plan.emit == "CHANGES":
         raise SqlError(
             "Spark does not correct groups of a join: use a WINDOW with EMIT FINAL, or name the join by CREATE STREAM",

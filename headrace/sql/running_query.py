@@ -36,13 +36,14 @@ _LONGEST = timedelta(days=365 * 1_000)
 
 
 @dataclass
-class _Group:
-    """A group's rows so far: the values of each aggregate's arguments."""
+class Group:
+    """A group's rows so far: the values of each aggregate's arguments, and the rows' numbers by arrival."""
 
     keys: dict[str, Any]
     start: datetime
     end: datetime
     rows: list[list[tuple[Any, ...]]] = field(default_factory=list[list[tuple[Any, ...]]])
+    numbers: list[int] = field(default_factory=list[int])
 
 
 class RunningQuery:
@@ -72,10 +73,9 @@ class RunningQuery:
             (output.name, output.type, evaluator(expression)) for output, expression in outputs
         ]
         self._partition = [evaluator(part) for part in query.partition]
-        self._groups: dict[tuple[Any, ...], _Group] = {}
-        # The open sessions of each key, so that a row looks at its own alone.
-        self._sessions: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
-        self._changed: dict[tuple[Any, ...], _Group] = {}
+        self._groups: dict[tuple[Any, ...], Group] = {}
+        self._changed: dict[tuple[Any, ...], Group] = {}
+        self._taken = 0
         self._newest = [conversions.EPOCH, conversions.EPOCH]
         # Spark's two watermarks of a micro-batch: what is older is late, and what is older is over.
         self._late_until = self._over_until = conversions.EPOCH - _LONGEST
@@ -109,8 +109,8 @@ class RunningQuery:
         """End a micro-batch as Spark does: changed groups show, and what it has read moves the next one's watermark."""
         rows = self._after_tables() + self._changes() + self._close(self._over_until)
         self._late_until, self._over_until = self._over_until, self._watermark()
-        if self.query.late:
-            # Late rows are sorted out before Spark's state, by all that was read before their micro-batch.
+        if self.query.late or self.query.corrects_sessions():
+            # Late rows are sorted out before the state, by all that was read before their micro-batch.
             self._late_until = self._over_until
         self._late_sides = self._until_by_side()
         return rows
@@ -169,12 +169,12 @@ class RunningQuery:
             return rows
         over = [key for key, group in self._groups.items() if until is None or group.end <= until]
         for key in sorted(over, key=lambda one: self._groups[one].start):
-            if key[:-1] in self._sessions:
-                self._sessions[key[:-1]].remove(key)
-                if not self._sessions[key[:-1]]:
-                    del self._sessions[key[:-1]]
-            rows += self._results_of(self._groups.pop(key))
+            rows += self._results_of(self._pop(key))
         return rows
+
+    def _pop(self, key: tuple[Any, ...]) -> Group:
+        """Forget a group that is over, and return it."""
+        return self._groups.pop(key)
 
     def _scope(self, rows: Sequence[Row | None]) -> dict[tuple[str, str], Any]:
         """Return the values of a row of each input by relation and column."""
@@ -244,12 +244,14 @@ class RunningQuery:
             if self.query.late and len(in_time) < len(windows):
                 self.late_rows.append(row)
             windows = in_time
+        self._taken += 1
         for start, end in windows:
             group = self._group(keys, start, end)
+            group.numbers.append(self._taken)
             for kept, values_ in zip(group.rows, arguments, strict=False):
                 kept.append(values_)
             if self.query.emit == "CHANGES":
-                self._changed[(*_frozen(keys), start)] = group
+                self._changed[(*frozen(keys), group.start)] = group
         if not self.query.joins:
             self._newest[0] = max(self._newest[0], row.time)
         return []
@@ -259,32 +261,20 @@ class RunningQuery:
         if window is None:
             return [(conversions.EPOCH, conversions.EPOCH)]
         size, at = window.size_ms, millis(time)
-        if window.kind == "SESSION":
-            return [(time, time + timedelta(milliseconds=size))]
         last = at // window.advance_ms * window.advance_ms
         starts = range(last, at - size, -window.advance_ms)
         return [(moment(start), moment(start + size)) for start in reversed(starts)]
 
-    def _group(self, keys: dict[str, Any], start: datetime, end: datetime) -> _Group:
-        """Return the group of some keys and a window; a session is one with those that it touches."""
-        frozen = _frozen(keys)
-        group = _Group(keys, start, end, [[] for _ in self._aggregates])
-        if self.query.window is not None and self.query.window.kind == "SESSION":
-            sessions = self._sessions.setdefault(frozen, [])
-            # Rows exactly one gap apart are of one session, in Spark as in Kafka.
-            touching = [
-                key for key in sessions if key[-1] <= end and start <= self._groups[key].end
-            ]
-            sessions[:] = [key for key in sessions if key not in touching]
-            others = sorted((self._groups.pop(key) for key in touching), key=lambda one: one.start)
-            for other in others:
-                group.start, group.end = min(group.start, other.start), max(group.end, other.end)
-                for kept, more in zip(group.rows, other.rows, strict=False):
-                    kept.extend(more)
-            sessions.append((*frozen, group.start))
-        return self._groups.setdefault((*frozen, group.start), group)
+    def _group(self, keys: dict[str, Any], start: datetime, end: datetime) -> Group:
+        """Return the group of some keys and a window."""
+        group = Group(keys, start, end, [[] for _ in self._aggregates])
+        return self._groups.setdefault((*frozen(keys), start), group)
 
-    def _results_of(self, group: _Group) -> list[Row]:
+    def _key_of_group(self, group: Group) -> str:
+        parts = [conversions.text(value) for value in group.keys.values() if value is not None]
+        return "|".join(parts) if group.keys else "all"
+
+    def _results_of(self, group: Group) -> list[Row]:
         scope: dict[tuple[str, str], Any] = {
             ("", name): value for name, value in group.keys.items()
         }
@@ -299,8 +289,7 @@ class RunningQuery:
         is_left_out = self._having is not None and self._having(scope) is not True
         if is_left_out and not self._keeps_tombstones:
             return []
-        parts = [conversions.text(value) for value in group.keys.values() if value is not None]
-        key = "|".join(parts) if group.keys else "all"
+        key = self._key_of_group(group)
         time = (
             group.end - timedelta(milliseconds=1)
             if self.query.window is not None
@@ -423,7 +412,8 @@ def _meet(left: _Waiting, right: _Waiting, join: JoinPlan) -> bool:
     )
 
 
-def _frozen(keys: dict[str, Any]) -> tuple[str, ...]:
+def frozen(keys: dict[str, Any]) -> tuple[str, ...]:
+    """Return what stands for a group's keys in a dictionary."""
     return tuple(json.dumps(conversions.as_json(value), sort_keys=True) for value in keys.values())
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from headrace.sql.avro import avro_decoder, avro_encoder
 from headrace.sql.fold import Fold, Record
-from headrace.sql.plan import Script
+from headrace.sql.plan import QueryPlan, Script
 from headrace.sql.pyspark_job import compile_script
 from headrace.sql.records import sequence_number
 from scripts.spark_matrix import environment_of
@@ -172,17 +172,22 @@ def differences(
         of_job, of_fold = in_order(read_rows), in_order(rows)
         if query.late and query.corrects():
             # What its rows in time come by may be fewer micro-batches, which have fewer corrections.
-            of_job, of_fold = _latest(read_rows), _latest(rows)
+            of_job, of_fold = _latest(read_rows, query), _latest(rows, query)
         if of_job != of_fold:
             result[query.name] = (
                 [row for row in of_job if row not in of_fold],
                 [row for row in of_fold if row not in of_job],
             )
-        elif query.target.is_table and _latest(read_rows) != _latest(rows):
+        elif query.target.is_table and _latest(read_rows, query) != _latest(rows, query):
             result[query.name] = "a key's changes are in another order"
     return result
 
 
-def _latest(rows: list[dict[str, Any]]) -> list[str]:
+def _latest(rows: list[dict[str, Any]], query: QueryPlan) -> list[str]:
     """Return the last row of each key, and of each window of it."""
+    if query.corrects_sessions():
+        # A session's key has its bounds; of one that was never shown there is no tombstone.
+        return in_order(
+            [row for row in {row["_key"]: row for row in rows}.values() if len(row) > 1]
+        )
     return in_order(list({(row["_key"], row.get("WINDOWSTART")): row for row in rows}.values()))

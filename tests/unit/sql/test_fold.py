@@ -313,6 +313,30 @@ def test_rows_exactly_one_gap_apart_are_of_one_session() -> None:
     assert rows == [(2, 1_000), (1, 21_001), (1, 90_000)]
 
 
+def test_sessions_that_grow_and_merge_leave_tombstones() -> None:
+    script = read_script("""CREATE STREAM s (id VARCHAR KEY, at BIGINT) WITH (stream = 's', timestamp = 'at');
+    CREATE TABLE t AS SELECT id, COUNT(*) AS n, COLLECT_LIST(at) AS l FROM s
+      WINDOW SESSION (10 SECONDS, GRACE PERIOD 5 SECONDS) GROUP BY id HAVING COUNT(*) < 4;""")
+    times = (15_000, 1_000, 8_000, 90_000, 75_001, 75_000, 90_000, 90_000, 90_000)
+    fold = run(script, [("s", Record({"at": at}, "a")) for at in times])
+    assert [(row.key, None if row.deleted else row.columns["l"]) for row in fold.results["t"]] == [
+        ("a|15000|15000", [15_000]),
+        ("a|1000|1000", [1_000]),
+        # The third row joins both.
+        ("a|1000|1000", None),
+        ("a|15000|15000", None),
+        ("a|1000|15000", [15_000, 1_000, 8_000]),
+        ("a|90000|90000", [90_000]),
+        # In time by a millisecond; the next one is late.
+        ("a|75001|75001", [75_001]),
+        ("a|90000|90000", [90_000] * 2),
+        ("a|90000|90000", [90_000] * 3),
+        # HAVING leaves it out.
+        ("a|90000|90000", None),
+    ]
+    assert fold.late == {"t": 1}
+
+
 def test_a_remainder_of_large_numbers_has_every_digit() -> None:
     result = fold(
         "CREATE STREAM a AS SELECT CAST(id AS BIGINT) % 10 AS r FROM flights;",
