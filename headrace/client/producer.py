@@ -136,13 +136,9 @@ class Producer:
             lanes,
             Dispatch(lanes, limits, chance),
             options,
-            stream=stream,
-            clock=self._clock,
-            chance=chance,
-            spool=self._spool,
-            on_request=on_request,
+            stream=stream, clock=self._clock, chance=chance, spool=self._spool, on_request=on_request,
             make_wire=make_wire or (lambda: Wire(access, Target.kinesis(access))),
-        )
+        )  # fmt: skip
         # What each `put` needs, one step away.
         self._lock, self._lane_of_key = self._sender.lock, lanes.of_key
         self._by_shard, self._overhead_bytes = lanes.by_shard, lanes.overhead_bytes

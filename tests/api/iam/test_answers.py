@@ -72,8 +72,10 @@ def test_a_decision_is_explained_statement_by_statement(cloud: InProcessCloud):
         (
             "/policy",
             {"role": "Putt"},
-            f"arn:aws:iam::{ACCOUNT}:role/Putt does not exist in IAM, and nobody acted as it; of such names there is"
-            " putter.",
+            (
+                f"arn:aws:iam::{ACCOUNT}:role/Putt does not exist in IAM, and nobody acted as it; of such names"
+                " there is putter."
+            ),
         ),
         (
             "/why",

@@ -10,6 +10,7 @@ import pytest
 from headrace.permissions.requests.accesses import RENAMED, accesses_of, needs_nothing, why_unknown
 from headrace.permissions.requests.table import prefix_named, prefix_of, services
 from tests.support.owned import OWNED
+from tests.unit.permissions.long_tail import LONG_TAIL
 from tests.unit.permissions.parties import ACCOUNT, STREAM
 from tests.unit.permissions.requests import CASES, KEY, KNOWN, ON_KEY, REGION, ROLE, arn
 from tests.unit.test_model_coverage import NOT_BUILT
@@ -22,7 +23,7 @@ def pairs(service: str, operation: str, parameters: dict[str, Any]) -> list[tupl
     return [(access.action, access.resource) for access in found]
 
 
-@pytest.mark.parametrize(("service", "operation", "parameters", "expected"), CASES)
+@pytest.mark.parametrize(("service", "operation", "parameters", "expected"), [*CASES, *LONG_TAIL])
 def test_a_request_stands_for(
     service: str, operation: str, parameters: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
