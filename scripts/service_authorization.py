@@ -110,7 +110,12 @@ MORE_SERVICES = {
     "xray": "xray",
 }
 # AWS assigns these; policies have `*` for them.
-_ASSIGNED = frozenset({"Id", "Uuid", "GroupId", "CreationTime"})
+_ASSIGNED = frozenset({"Id", "Uuid", "UUID", "GroupId", "CreationTime"})
+# A request names a definition's family and revision in one word.
+_IN_ONE = {
+    f"${{{name}FamilyName}}:${{{name}RevisionNumber}}": f"${{{name}}}"
+    for name in ("TaskDefinition", "DaemonTaskDefinition")
+}
 _BY_RULE = ("apigateway", "apigatewayv2")
 
 # What the reference does not have yet: queues (streams/latest/dev/queues-iam.html). The page names the actions and the
@@ -210,7 +215,8 @@ def _prefix(folder: Path, prefix: str) -> dict[str, Any]:
         },
         # Of several forms, the first.
         "resources": {
-            resource["key"]: resource["arn"].partition(", ")[0] for resource in resources.values()
+            resource["key"]: _form(resource["arn"].partition(", ")[0])
+            for resource in resources.values()
         },
     }
     more = ADDITIONS.get(prefix, {"actions": {}, "resources": {}})
@@ -218,6 +224,12 @@ def _prefix(folder: Path, prefix: str) -> dict[str, Any]:
         found["actions"][action] = sorted({*found["actions"].get(action, ()), *kinds})
     found["resources"].update(more["resources"])
     return found
+
+
+def _form(form: str) -> str:
+    for apart, in_one in _IN_ONE.items():
+        form = form.replace(apart, in_one)
+    return form
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 
 def main() -> None:
@@ -15,10 +14,6 @@ def main() -> None:
     except KeyboardInterrupt:
         # Ctrl-C came between the start of Python and the line above.
         os._exit(130)
-    if "up" in sys.argv[1:2]:
-        from headrace.cli.code_pack import use_pack
-
-        use_pack()
     from headrace.cli.commands import headrace
     from headrace.cli.interrupts import escape_unprintable_output
 

@@ -215,7 +215,7 @@ def _serve(config: Config, asked: StopSignals, *, says_how_to_use: bool) -> None
     from headrace.aws.server.server import bind
     from headrace.cloud import server_for
     from headrace.store.data_dir import DataDirUnusable, explain_folder_errors
-    from headrace.store.memory import FreedMemory
+    from headrace.store.memory import FreedMemory, exclude_from_garbage_collection
 
     try:
         bound = bind(config.host, config.port)
@@ -235,7 +235,7 @@ def _serve(config: Config, asked: StopSignals, *, says_how_to_use: bool) -> None
         asked.call_when_asked(lambda: loop.call_soon_threadsafe(stop.set))
         server = server_for(cloud)
         with explain_folder_errors(config.data_dir):
-            cloud.start(on_warm=_settle)
+            cloud.start(on_warm=exclude_from_garbage_collection)
             cloud.supervisor.start(FreedMemory())
             await server.start(bound)
             write_run_file(config)
@@ -282,15 +282,6 @@ def _build_cloud(config: Config, bound: socket.socket) -> Cloud:
             second = explain_second(config.data_dir, running["endpoint_url"], config.port)
             raise fail(second) from error
         raise fail(f"{error}; stop it first: headrace down --data-dir {config.data_dir}") from error
-
-
-def _settle() -> None:
-    """Do what needs all modules of a cloud."""
-    from headrace.cli.code_pack import keep_pack
-    from headrace.store.memory import exclude_from_garbage_collection
-
-    keep_pack()
-    exclude_from_garbage_collection()
 
 
 async def _start_devices(cloud: Cloud) -> str:

@@ -117,6 +117,9 @@ class Producer:
     ) -> None:
         give_up_s = None if spool is not None else give_up_after_s
         limits = RequestLimits(linger_ms / 1000, max_records, max_bytes, give_up_s)
+        options = SenderOptions(
+            connections, max_buffered_records, max_buffered_bytes, stop_at_failure
+        )
         self.stream, self._when_full = stream, when_full
         access = AwsAccess(session=session, region=region, endpoint_url=endpoint_url)
         self._clock, chance = clock or SystemClock(), random.Random(seed)
@@ -132,7 +135,7 @@ class Producer:
             streams or Streams(access, stream),
             lanes,
             Dispatch(lanes, limits, chance),
-            SenderOptions(connections, max_buffered_records, max_buffered_bytes, stop_at_failure),
+            options,
             stream=stream,
             clock=self._clock,
             chance=chance,

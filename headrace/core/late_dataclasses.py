@@ -70,17 +70,16 @@ def late(
     }
     made = _standard(cls, init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)
 
-    def compile_functions(wanted: Sequence[str]) -> None:
+    def compile_functions(wanted: Sequence[str]) -> dict[str, Any]:
         init = "__init__" in wanted
-        twin = type(cls.__name__, (), dict(kept))
+        twin = type(cls.__name__, (), {**kept, "__qualname__": cls.__qualname__})
         _standard(twin, init=init, repr=not init, eq=not init, frozen=frozen, kw_only=kw_only)
-        for name in wanted:
-            setattr(made, name, twin.__dict__[name])
+        return {name: twin.__dict__[name] for name in wanted}
 
     # Most classes that are used are only made: what shows and compares them is compiled by itself.
     for names in (("__init__",), _COMPARING if frozen else _COMPARING[:-1]):
         for name in names:
-            setattr(made, name, _late_function(made, name, partial(compile_functions, names)))
+            setattr(made, name, _Late(made, name, partial(compile_functions, names)))
     params = made.__dataclass_params__
     params.init = params.repr = params.eq = True
     if frozen:
@@ -93,16 +92,23 @@ def late(
     return made
 
 
-def _late_function(
-    made: type[Any], name: str, compile_functions: Callable[[], None]
-) -> Callable[..., Any]:
-    """Return a function that puts the compiled functions in the place of itself and its siblings, and calls its own."""
+class _Late:
+    """A function that is compiled, with its siblings, when anybody asks for it: whoever calls or describes it."""
 
-    def function(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        compile_functions()
-        return getattr(made, name)(self, *args, **kwargs)
+    def __init__(
+        self, made: type[Any], name: str, compile_functions: Callable[[], dict[str, Any]]
+    ) -> None:
+        self._made = made
+        self._name = name
+        self._compile_functions = compile_functions
 
-    return function
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+        functions = self._compile_functions()
+        for name, function in functions.items():
+            # What somebody has put in its place stays there.
+            if isinstance(self._made.__dict__.get(name), _Late):
+                setattr(self._made, name, function)
+        return functions[self._name].__get__(instance, owner)
 
 
 def _freeze(made: type[Any]) -> None:

@@ -190,10 +190,11 @@ def _client_methods(service: str) -> dict[str, str]:
 def http_request_of(request: Any) -> HttpRequest:
     """Convert botocore's prepared request to headrace's."""
     path, _, query = request.url.split("://", 1)[1].partition("/")[2].partition("?")
-    headers = {
-        str(key).lower(): value.decode("latin-1") if isinstance(value, bytes) else str(value)
+    written = [
+        (str(key), value.decode("latin-1") if isinstance(value, bytes) else str(value))
         for key, value in request.headers.items()
-    }
+    ]
+    headers = {name.lower(): value for name, value in written}
     body = request.body
     if body is None:
         body = b""
@@ -201,7 +202,7 @@ def http_request_of(request: Any) -> HttpRequest:
         body = body.encode()
     elif not isinstance(body, bytes | bytearray):
         body = body.read()
-    return HttpRequest(request.method, f"/{path}", query, headers, bytes(body))
+    return HttpRequest(request.method, f"/{path}", query, headers, bytes(body), head=written)
 
 
 class _Raw:

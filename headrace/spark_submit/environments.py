@@ -240,7 +240,7 @@ def _make(environment: Environment, python: Path, say: Say, more: Sequence[str],
     for left in (folder, *folder.parent.glob(f".{folder.name}.part-*")):
         if left.exists() or left.is_symlink():
             say(f"{left} is incomplete: removing it")
-            shutil.rmtree(left)
+            left.unlink() if left.is_symlink() else shutil.rmtree(left)
     part = Environment(
         environment.spark,
         environment.python,
@@ -251,6 +251,10 @@ def _make(environment: Environment, python: Path, say: Say, more: Sequence[str],
         _move_scripts(part.folder / "bin", part.folder, folder)
         marker = {"spark": version_at(part.home), "python": format_minor(part.python)}
         (part.folder / _MARKER).write_text(json.dumps(marker) + "\n")
+        for path in (part.folder / _MARKER, part.folder):
+            # A umask may let everybody write, and what is in here would not be trusted.
+            if path.stat().st_mode & stat.S_IWOTH:
+                path.chmod(0o700)
         part.folder.rename(folder)
     except BaseException:
         shutil.rmtree(part.folder, ignore_errors=True)

@@ -32,7 +32,10 @@ _JSON_OPTIONS = (
 def read_json(value: str) -> Any:
     """Return the JSON value with which a text begins, as Jackson reads it; raises ValueError."""
     start = len(value) - len(value.lstrip(" \t\r\n"))
-    return _DECODER.raw_decode(value, start)[0]
+    try:
+        return _DECODER.raw_decode(value, start)[0]
+    except RecursionError:
+        raise ValueError("JSON of too many levels") from None
 
 
 def _refuse_constant(name: str) -> Any:

@@ -204,7 +204,7 @@ def evaluator(expression: Expression) -> Evaluator:
             return inner(row)
         except TooLarge:
             raise
-        except (ArithmeticError, LookupError, TypeError, ValueError, re2.error):
+        except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError, re2.error):
             # What a part of it cannot compute is NULL, as in Spark without ANSI mode and in ksqlDB.
             return None
 

@@ -19,6 +19,7 @@ def taken(*pieces: bytes) -> tuple[list[HttpRequest], bool]:
     requests: list[HttpRequest] = []
 
     def handle(request: HttpRequest) -> HttpResponse:
+        request.head = request.fields()  # the same of both readers
         requests.append(request)
         return HttpResponse(200)
 
@@ -153,6 +154,18 @@ def test_a_head_of_other_names_makes_no_pattern():
     assert kept.cut is None
 
 
+@pytest.mark.parametrize("cut", [None, 30])
+def test_header_fields_are_kept_as_the_client_wrote_them(cut: int | None):
+    data = b"GET /x HTTP/1.1\r\nHost: t\r\nX-API-Key: a\r\nx-LOWER:  b \r\n\r\n"
+    ((request,), _) = taken(*([data] if cut is None else [data[:cut], data[cut:]]))
+    assert request.fields() == [("Host", "t"), ("X-API-Key", "a"), ("x-LOWER", "b")]
+    assert request.headers == {"host": "t", "x-api-key": "a", "x-lower": "b"}
+    twice = data.replace(b"x-LOWER", b"X-Api-key")
+    ((request,), _) = taken(twice)
+    assert request.fields()[1:] == [("X-API-Key", "a"), ("X-Api-key", "b")]
+    assert request.headers["x-api-key"] == "a,b"
+
+
 def test_what_sdks_send_takes_the_short_way(monkeypatch: pytest.MonkeyPatch):
     fields = b" HTTP/1.1\r\nHost: t\r\nX-Amz-Target: A.B\r\nContent-Length: 2\r\n\r\n"
     monkeypatch.setattr("httptools.HttpRequestParser", lambda _: None)  # any use of it fails
@@ -163,10 +176,11 @@ def test_what_sdks_send_takes_the_short_way(monkeypatch: pytest.MonkeyPatch):
         b"GET /bucket/key HTTP/1.1\r\nHost: t\r\n\r\n",
     )
     assert not ended
-    assert requests == [
-        HttpRequest("POST", "/", "", headers, b"{}"),
-        HttpRequest("PUT", "/bucket/key", "x-id=PutObject", headers, b"{}"),
-        HttpRequest("GET", "/bucket/key", "", {"host": "t"}),
+    members = [(r.method, r.path, r.query, r.headers, r.body) for r in requests]
+    assert members == [
+        ("POST", "/", "", headers, b"{}"),
+        ("PUT", "/bucket/key", "x-id=PutObject", headers, b"{}"),
+        ("GET", "/bucket/key", "", {"host": "t"}, b""),
     ]
 
 

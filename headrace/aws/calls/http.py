@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,6 +105,10 @@ class NeedsThread(Exception):
     """A request that was to be answered on the event loop's thread may block; nothing has been changed."""
 
 
+def _text(part: bytes | str) -> str:
+    return part if isinstance(part, str) else part.decode("latin-1")
+
+
 # A msgspec.Struct, as the answer and the `Call` are: it is made in less than half of a dataclass's time.
 class HttpRequest(msgspec.Struct):
     """A request with its complete body.
@@ -116,6 +120,8 @@ class HttpRequest(msgspec.Struct):
         body: empty when `body_file` is set.
         body_file: a body over 16 MiB, as a temporary file under the data directory. The receiver may move it; otherwise
             it is deleted after the answer.
+        head: the request line and the header lines, or else the header fields, as the client wrote them; empty when
+            only `headers` are known. `fields` reads it.
         scope: who signed it; `headrace.aws.signatures.credential_scopes.scope_of` sets it.
         service: botocore's name of the service; `ServiceNames.service_of` sets it.
         call: set by the gateway.
@@ -131,6 +137,7 @@ class HttpRequest(msgspec.Struct):
     headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     body: bytes = b""
     body_file: Path | None = None
+    head: bytes | Sequence[tuple[bytes | str, bytes | str]] = b""
     scope: Scope | None = None
     service: str = ""
     call: Call | None = None
@@ -143,6 +150,15 @@ class HttpRequest(msgspec.Struct):
     def decoded_path(self) -> str:
         """The path without percent-encoding."""
         return unquote(self.path)
+
+    def fields(self) -> list[tuple[str, str]]:
+        """Return the header fields as the client wrote them: each with its own spelling, repeated ones too."""
+        head = self.head
+        if isinstance(head, bytes) and head:
+            lines = [line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:]]
+            return [(name, value.strip(" \t")) for name, _, value in lines]
+        pairs = self.headers.items() if isinstance(head, bytes) else head
+        return [(_text(name), _text(value).strip(" \t")) for name, value in pairs]
 
     def query_params(self) -> dict[str, str]:
         """Return the query's parameters; of a repeated one the last; `?acl` gives `{"acl": ""}`."""

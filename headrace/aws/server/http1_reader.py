@@ -66,6 +66,7 @@ class RequestHead:
 
     Attributes:
         headers: by lower-case name; a repeated header's values are joined with commas.
+        fields: the header fields, as the client wrote them.
         method, path, query: as in `HttpRequest`, once the head is complete.
         version: `1.0` or `1.1`, once the head is complete.
         length: the Content-Length, once the head is complete; None without one.
@@ -73,6 +74,7 @@ class RequestHead:
 
     def __init__(self, bounds: Bounds) -> None:
         self.headers: dict[str, str] = {}
+        self.fields: list[tuple[bytes, bytes]] = []
         self.method = "GET"
         self.version = "1.1"
         self.path = ""
@@ -81,7 +83,6 @@ class RequestHead:
         self._bounds = bounds
         self._url = b""
         self._size_bytes = 0
-        self._count = 0
         self._hosts = 0
 
     def add_target(self, target: bytes) -> None:
@@ -91,8 +92,8 @@ class RequestHead:
 
     def add_header(self, name: bytes, value: bytes) -> None:
         """Add a header field. Raises BadRequest."""
-        self._count += 1
         self._grow(len(name) + len(value))
+        self.fields.append((name, value))
         key = name.decode("latin-1").lower()
         if key == "host":
             self._hosts += 1
@@ -102,7 +103,7 @@ class RequestHead:
 
     def _grow(self, size_bytes: int) -> None:
         self._size_bytes += size_bytes
-        if self._size_bytes > self._bounds.head_bytes or self._count > self._bounds.headers:
+        if self._size_bytes > self._bounds.head_bytes or len(self.fields) >= self._bounds.headers:
             raise BadRequest(431, "request header fields too large")
 
     def complete(self, method: str, version: str) -> None:
@@ -362,6 +363,7 @@ class RequestReader:
             headers=arrived.headers,
             body=body.data,
             body_file=body.file,
+            head=arrived.fields,
         )
         keep_alive = arrived.version == "1.1" and self._parser.should_keep_alive()
         exchange = Exchange(request, body, keep_alive=keep_alive, answer=self._refusal)

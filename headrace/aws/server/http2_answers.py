@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 from h2.connection import H2Connection
@@ -28,12 +28,14 @@ class ArrivingRequest:
     """A request that is arriving. h2 has checked its header fields: their characters, and which must be there once.
 
     Attributes:
+        fields: the header fields, pseudo ones too.
         headers, method, path, query: as in `HttpRequest`.
         unwanted_bytes: how many bytes of the body came after the request had been answered.
         since_s: when bytes last came.
     """
 
-    def __init__(self, fields: Iterable[tuple[bytes, bytes]], bodies: Bodies, now_s: float) -> None:
+    def __init__(self, fields: Sequence[tuple[bytes, bytes]], bodies: Bodies, now_s: float) -> None:
+        self.fields = fields
         self.body = RequestBody(bodies)
         self.since_s = now_s
         self.unwanted_bytes: int | None = None
@@ -85,6 +87,7 @@ class ArrivingRequest:
             headers=self.headers,
             body=self.body.data,
             body_file=self.body.file,
+            head=self.fields,
         )
 
 

@@ -155,7 +155,7 @@ def usual_request(
     host = headers.get("host")
     if host not in WELL_FORMED and (host is None or not is_host(host)):
         return None
-    return HttpRequest(method, path, query, headers, body)
+    return HttpRequest(method, path, query, headers, body, None, head)
 
 
 def _add_fields(headers: dict[str, str], lines: list[str]) -> bool:

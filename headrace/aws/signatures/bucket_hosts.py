@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-# Hosts that start with a bucket's name: bucket.s3.eu-west-1.amazonaws.com, bucket.localhost.
+# Hosts that start with a bucket's name: bucket.s3.eu-west-1.amazonaws.com, bucket.localhost. Before an address, which
+# no name can stand before, SDKs in this process put an access point's name.
 _AWS_HOST = re.compile(r"(?:(.+)\.)?s3(?:[.-][a-z0-9]+)*\.amazonaws\.com(?:\.cn)?")
-_LOCAL_HOST = re.compile(r"(.+?)\.localhost(?:\..+)?")
+_LOCAL_HOST = re.compile(r"(.+?)\.(?:localhost(?:\..+)?|\d+\.\d+\.\d+\.\d+)")
 # The longest host name (RFC 1035). A longer one is ignored.
 _MOST_HOST_CHARACTERS = 255
 # The hosts of websites: bucket.s3-website-us-east-1.amazonaws.com, bucket.s3-website.localhost.

@@ -130,6 +130,13 @@ _NOT_RUN: dict[str, tuple[str, dict[str, str]]] = {
         "DataSyncResponse",
         {"start_task_execution": "headrace does not run DataSync's tasks: nothing would be copied."},
     ),
+    "moto.s3control.responses": (
+        "S3ControlResponse",
+        dict.fromkeys(
+            ("create_access_point", "create_multi_region_access_point"),
+            "headrace takes no requests by access points: name the bucket in the requests instead.",
+        ),
+    ),
     "moto.codepipeline.responses": (
         "CodePipelineResponse",
         {"start_pipeline_execution": "headrace does not run CodePipeline's pipelines."},

@@ -243,6 +243,14 @@ FREE = {
 }
 
 
+# Operations of other names than their action (documented at each: "the public IAM action associated with this API").
+_OTHER_ACTIONS = {
+    ("glue", "GetUnfilteredPartitionMetadata"): "GetPartition",
+    ("glue", "GetUnfilteredPartitionsMetadata"): "GetPartitions",
+    ("glue", "GetUnfilteredTableMetadata"): "GetTable",
+}
+
+
 def accesses_of(
     service: str,
     operation: str,
@@ -260,7 +268,8 @@ def accesses_of(
     is_unknown = bool(why_unknown(service, operation))
     if is_unknown and service not in PASSED_TO:
         return ()
-    request = Request(service, operation, parameters, account, region, find)
+    named = _OTHER_ACTIONS.get((service, operation), operation)
+    request = Request(service, named, parameters, account, region, find)
     shared = {"aws:requestedregion": (region,)}
     # Roles are passed too where it is unknown what else is needed.
     needed = role_permissions(request) if is_unknown else _list_required_permissions(request)
@@ -327,6 +336,7 @@ def _list_required_permissions(request: Request) -> Iterator[RequiredPermission]
 RENAMED = frozenset(
     {
         *(("s3", name) for name in s3.RENAMED),
+        *_OTHER_ACTIONS,
         *(("lambda", name) for name in ("Invoke", "InvokeWithResponseStream", "GetLayerVersionByArn")),
         *(("sqs", name) for name in ("SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch")),
         ("sns", "PublishBatch"),

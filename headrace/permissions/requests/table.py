@@ -190,7 +190,7 @@ def _resource_type(name: str, form: str) -> ResourceType:
         elif part in _OF_EVERY_ARN:
             row.append("[^:]*")
         else:
-            row.append(".+" if index == len(parts) - 2 else "[^:/]+")
+            row.append(f"(?P<{part}>{'.+' if index == len(parts) - 2 else '[^:/]+'})")
     variables = tuple(variable for variable in parts[1::2] if variable not in _OF_EVERY_ARN)
     length = sum(len(part) for part in parts[::2])
     return ResourceType(name, form, variables, re.compile("".join(row), re.DOTALL), length)
@@ -202,6 +202,11 @@ _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("autoscaling", "autoScalingGroup"): {
         "GroupFriendlyName": ("AutoScalingGroupName", "AutoScalingGroupNames")
     },
+    ("batch", "compute-environment"): {"ComputeEnvironmentName": ("computeEnvironment", "computeEnvironmentName")},
+    ("batch", "consumable-resource"): {"ConsumableResourceName": ("consumableResource", "consumableResourceName")},
+    ("batch", "job-queue"): {"JobQueueName": ("jobQueue", "jobQueueName")},
+    ("batch", "scheduling-policy"): {"SchedulingPolicyName": ("name",)},
+    ("batch", "service-environment"): {"ServiceEnvironmentName": ("serviceEnvironment", "serviceEnvironmentName")},
     ("cloudwatch", "alarm"): {"AlarmName": ("AlarmName", "AlarmNames")},
     ("cloudwatch", "dashboard"): {"DashboardName": ("DashboardName", "DashboardNames")},
     ("cloudwatch", "metric-stream"): {"MetricStreamName": ("Name",)},
@@ -211,8 +216,22 @@ _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
         "CapacityProviderName": ("capacityProvider", "capacityProviders", "name")
     },
     ("ecs", "cluster"): {"ClusterName": ("cluster", "clusters", "clusterName")},
+    # An attribute names its instance inside of itself: the request is for any instance of the cluster.
+    ("ecs", "container-instance"): {
+        "ClusterName": ("cluster",),
+        "ContainerInstanceId": ("containerInstance", "containerInstances", "attributes"),
+    },
     ("ecs", "service"): {"ClusterName": ("cluster",), "ServiceName": ("service", "services", "serviceName")},
     ("ecs", "task"): {"ClusterName": ("cluster",), "TaskId": ("task", "tasks")},
+    ("ecs", "task-definition"): {"TaskDefinition": ("taskDefinition", "taskDefinitions", "family")},
+    ("ecs", "task-set"): {
+        "ClusterName": ("cluster",), "ServiceName": ("service",), "TaskSetId": ("taskSet", "taskSets")
+    },
+    ("eks", "cluster"): {"ClusterName": ("name", "clusterName")},
+    ("eks", "eks-anywhere-subscription"): {"UUID": ("id",)},
+    ("eks", "podidentityassociation"): {"ClusterName": ("clusterName",), "UUID": ("associationId",)},
+    ("elasticfilesystem", "file-system"): {"FileSystemId": ("FileSystemId", "SourceFileSystemId")},
+    ("elasticloadbalancing", "targetgroup"): {"TargetGroupName": ("Name",)},
     ("elasticmapreduce", "cluster"): {"ClusterId": ("ClusterId", "JobFlowId", "JobFlowIds")},
     ("emr-serverless", "session"): {"SessionId": ("sessionId", "resourceId")},
     ("events", "api-destination"): {"ApiDestinationName": ("Name",)},
@@ -231,8 +250,13 @@ _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("iam", "user"): {"UserNameWithPath": ("UserName",)},
     ("iot", "cacert"): {"CACertificate": ("certificateId",)},
     ("iot", "cert"): {"Certificate": ("certificateId",)},
+    ("iot", "dimension"): {"DimensionName": ("name",)},
+    ("iot", "fleetmetric"): {"FleetMetricName": ("metricName",)},
+    ("iot", "mitigationaction"): {"MitigationActionName": ("actionName",)},
     ("iot", "provisioningtemplate"): {"ProvisioningTemplate": ("templateName",)},
+    ("iot", "scheduledaudit"): {"ScheduleName": ("scheduledAuditName",)},
     ("iot", "topic"): {"TopicName": ("topic",)},
+    ("kafka", "configuration"): {"ConfigurationName": ("Name",)},
     ("lambda", "layerVersion"): {"LayerVersion": ("VersionNumber",)},
     ("logs", "log-group"): {
         "LogGroupName": ("logGroupName", "logGroupNames", "logGroupIdentifier", "logGroupIdentifiers")
@@ -244,15 +268,25 @@ _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("redshift-data", "cluster"): {"ClusterName": ("ClusterIdentifier",)},
     # AWS's ARN has the workgroup's id there, which a request does not contain.
     ("redshift-data", "workgroup"): {"WorkgroupId": ("WorkgroupName",)},
+    ("resource-groups", "group"): {"GroupName": ("GroupName", "Group")},
     ("scheduler", "schedule"): {"GroupName": ("GroupName",), "ScheduleName": ("Name",)},
     ("scheduler", "schedule-group"): {"GroupName": ("Name",)},
+    ("servicediscovery", "namespace"): {"NamespaceId": ("Id", "NamespaceId")},
+    ("servicediscovery", "service"): {"ServiceId": ("Id", "ServiceId")},
     ("ses", "identity"): {"IdentityName": ("EmailIdentity", "Identity")},
     ("sns", "topic"): {"TopicName": ("Name",)},
     ("ssm", "document"): {"DocumentName": ("Name", "DocumentName")},
     ("ssm", "parameter"): {"ParameterNameWithoutLeadingSlash": ("Name", "Names", "Path")},
     ("states", "activity"): {"ActivityName": ("name",)},
     ("states", "statemachine"): {"StateMachineName": ("name",)},
+    ("timestream", "database"): {"DatabaseName": ("DatabaseName", "TargetDatabaseName")},
+    ("timestream", "table"): {
+        "DatabaseName": ("DatabaseName", "TargetDatabaseName"), "TableName": ("TableName", "TargetTableName")
+    },
 }  # fmt: skip
+# Definitions have revisions: `family:1`. A family alone is for any revision (documented of RunTask: it takes the latest
+# one then).
+_REVISED = ("TaskDefinition", "DaemonTaskDefinition")
 _DEFAULTS = {
     ("athena", "WorkGroupName"): "primary",
     ("ecs", "ClusterName"): "default",
@@ -318,7 +352,7 @@ def _list_arns(
     An ARN may stand in a text such as a description; it never takes the place of a name.
     """
     arns = [
-        value
+        _complete(kind, value)
         for value in itertools.chain(*texts.values())
         if value.startswith("arn:") and prefix.type_of(value) == kind.name
     ]
@@ -338,14 +372,14 @@ def _list_arns(
 def _values(
     prefix: Prefix, kind: ResourceType, texts: dict[str, list[str]]
 ) -> dict[str, list[str]]:
-    """Return the request's value for each variable of the template; an ARN of another type is no value."""
+    """Return the request's value for each variable of the template; an ARN of another type gives those that it has."""
     by_variable: dict[str, list[str]] = {}
     for variable in kind.variables:
         values = [
             value
             for name in names_of(prefix.name, kind.name, variable)
-            for value in texts.get(name.lower(), ())
-            if not value.startswith("arn:")
+            for text in texts.get(name.lower(), ())
+            if (value := _value_in(prefix, kind, variable, text))
         ]
         default = _DEFAULTS.get((prefix.name, variable))
         if not values and default:
@@ -354,13 +388,33 @@ def _values(
     return by_variable
 
 
+def _value_in(prefix: Prefix, kind: ResourceType, variable: str, text: str) -> str:
+    if not text.startswith("arn:"):
+        return text
+    other = prefix.resources.get(prefix.type_of(text) or "")
+    found = other.pattern.fullmatch(text) if other is not None and other is not kind else None
+    return found[variable] if found and variable in found.groupdict() else ""
+
+
 def names_of(prefix: str, kind: str, variable: str) -> tuple[str, ...]:
     """Return the names of the members that have a variable of a resource's ARN: usually its own, or its plural."""
     return _NAMES.get((prefix, kind), {}).get(variable, (variable, f"{variable}s"))
 
 
+def _complete(kind: ResourceType, arn: str) -> str:
+    """Return an ARN with any revision when it has none, although its type has revisions."""
+    is_whole = kind.variables[-1:] not in [(name,) for name in _REVISED]
+    return (
+        arn
+        if is_whole
+        else arn[: arn.rindex("/") + 1] + _bare(kind.variables[-1], arn.rpartition("/")[2])
+    )
+
+
 def _bare(variable: str, value: str) -> str:
     """Return a name in the form that ARNs have."""
+    if variable in _REVISED and ":" not in value:
+        return f"{value}:*"
     if variable == "ParameterNameWithoutLeadingSlash":
         return value.lstrip("/")
     return value

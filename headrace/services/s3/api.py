@@ -84,7 +84,7 @@ def _find_default_key(configurations: Mapping[str, Any]) -> str:
 
 
 PROFILE = Profile(
-    signing_scopes=("s3express",),
+    signing_scopes=("s3express", "s3-object-lambda", "s3-outposts"),
     takes_the_rest=True,
     # Browsers send preflight requests (OPTIONS) without a signature.
     unsigned_methods=frozenset({"OPTIONS"}),

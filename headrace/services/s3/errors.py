@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from email.utils import format_datetime
 
 from headrace.aws.calls.errors import AwsError
@@ -13,14 +14,31 @@ from headrace.services.s3.state import Marker
 
 def no_such_bucket(name: str) -> AwsError:
     """No bucket has this name, or it is an access point's, whose requests headrace does not take."""
-    if name.startswith("arn:") or name.endswith("-s3alias"):
-        sentence = (
-            f"headrace takes no requests by access points: name the bucket instead of {name}."
-        )
-        return AwsError("NotImplemented", sentence, 501)
+    if name.startswith("arn:") or name.endswith(("-s3alias", "--ol-s3")):
+        return access_point_refused(name)
     return AwsError(
         "NoSuchBucket", "The specified bucket does not exist", 404, {"BucketName": name}
     )
+
+
+def access_point_refused(name: str) -> AwsError:
+    """A request names an access point."""
+    return AwsError("NotImplemented", _instead_of_point(name), 501)
+
+
+def no_such_bucket_or_point(name: str) -> AwsError:
+    """No bucket has the name in a host, where SDKs write an access point as `NAME-ACCOUNT`."""
+    error = no_such_bucket(name)
+    if error.code == "NoSuchBucket" and _POINT_OF_ACCOUNT.fullmatch(name):
+        error.message += f". {_instead_of_point(name)}"
+    return error
+
+
+_POINT_OF_ACCOUNT = re.compile(r".+-\d{12}")
+
+
+def _instead_of_point(name: str) -> str:
+    return f"headrace takes no requests by access points: name the bucket instead of {name}."
 
 
 def no_such_key(key: str) -> AwsError:

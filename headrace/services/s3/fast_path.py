@@ -14,7 +14,7 @@ from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse, Scope
 from headrace.aws.calls.operation import Action, Call, operation_name
 from headrace.aws.protocols import codec_moto
 from headrace.aws.protocols.owned_service import Strictness
-from headrace.aws.signatures.bucket_hosts import parse_website_host
+from headrace.aws.signatures.bucket_hosts import parse_bucket_host, parse_website_host
 from headrace.core.arn import bucket_arn, is_account_id
 from headrace.moto.without_effect import say_in_header
 from headrace.services.s3 import (
@@ -33,6 +33,7 @@ from headrace.services.s3.errors import (
     ErrorWithHeaders,
     invalid_argument,
     invalid_request,
+    no_such_bucket_or_point,
     not_allowed,
     translate,
 )
@@ -198,7 +199,10 @@ class RawRequests:
             if aws_error is None:
                 raise
             aws_error = hide_missing(request, aws_error)
-            if not isinstance(error, AwsError) and aws_error.status >= 500:
+            missing = aws_error.members.get("BucketName")
+            if missing and missing == parse_bucket_host(request.headers.get("host", "")):
+                aws_error = no_such_bucket_or_point(missing)
+            if isinstance(error, OSError):
                 log.exception("%s %s failed", request.method, request.path)
             response = _build_error_answer(request, aws_error)
         if request.call is not None:

@@ -9,12 +9,24 @@ from urllib.parse import quote, unquote
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest
 from headrace.aws.signatures.bucket_hosts import parse_bucket_host
+from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.services.s3 import limits
-from headrace.services.s3.errors import invalid_argument, invalid_bucket_name, key_too_long
+from headrace.services.s3.errors import (
+    access_point_refused,
+    invalid_argument,
+    invalid_bucket_name,
+    key_too_long,
+)
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 # AWS reserves it for the buckets behind S3 Tables' tables (documented: bucketnamingrules).
 TABLE_STORAGE = "--table-s3"
+# Hosts of access points, of object lambdas, of buckets on Outposts, and of access points of many Regions; and what
+# their requests are signed for where an endpoint of its own replaces the host.
+_POINT_HOST = re.compile(
+    r"\.(?:s3-(?:accesspoint|object-lambda|outposts)|accesspoint\.s3-global)\b"
+)
+_POINT_SCOPES = ("s3-object-lambda", "s3-outposts")
 _IP_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 
 
@@ -58,9 +70,12 @@ class Target:
 
 
 def parse_target(request: HttpRequest) -> Target:
-    """Return a request's bucket, key and parameters. Raises AwsError KeyTooLongError, InvalidURI."""
+    """Return a request's bucket, key and parameters. Raises AwsError KeyTooLongError, InvalidURI, NotImplemented."""
     path = unquote(request.path, errors="surrogateescape").removeprefix("/")
-    bucket = parse_bucket_host(request.headers.get("host", ""))
+    host = request.headers.get("host", "")
+    bucket = parse_bucket_host(host)
+    if bucket and (_POINT_HOST.search(host) or scope_of(request).service in _POINT_SCOPES):
+        raise access_point_refused(host.partition(":")[0])
     key = path
     if not bucket:
         bucket, _, key = path.partition("/")

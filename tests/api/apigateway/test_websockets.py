@@ -205,6 +205,10 @@ def test_a_client_connects_is_told_and_leaves(lab: Lab):
     )
     assert at["queryStringParameters"] == {"token": "yes"}
     assert at["stageVariables"] == {"v": "1"}
+    assert at["multiValueHeaders"]["Sec-WebSocket-Version"] == [
+        at["headers"]["Sec-WebSocket-Version"]
+    ]
+    assert not {"Upgrade", "sec-websocket-version"} & {*at["headers"]}
     client.say({"action": "echo", "n": 1})
     assert client.text() == "back"
     event = lab.event(connection, "echo")

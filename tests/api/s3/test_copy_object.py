@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.aws.calls.http import HttpRequest
 from tests.api.s3.conftest import BUCKET
 from tests.api.s3.helpers import S3Lab, error_of, files_under
 
@@ -119,18 +118,3 @@ def test_the_target_may_have_to_be_new(s3: Any):
     with pytest.raises(ClientError) as raised:
         s3.copy_object(Bucket=BUCKET, Key="to", CopySource=SOURCE, IfNoneMatch="*")
     assert error_of(raised) == ("PreconditionFailed", 412)
-
-
-def test_access_points_are_refused_by_name(lab: S3Lab):
-    point = "arn:aws:s3:us-east-1:000000000000:accesspoint/ap"
-    source = {"x-amz-copy-source": f"{point}/object/k"}
-    alias = "/ap-metadata1234567890-s3alias/k"
-    for method, path, headers in (
-        ("PUT", f"/{BUCKET}/k", source),
-        ("GET", f"/{point.replace(':', '%3A')}/k", {}),
-        ("GET", alias, {}),
-        ("PUT", alias, {}),
-    ):
-        answer = lab.handle(HttpRequest(method, path, "", {"host": "localhost", **headers}, b""))
-        assert answer.status == 501, (method, path, answer.body)
-        assert b"headrace takes no requests by access points: name the bucket" in answer.body

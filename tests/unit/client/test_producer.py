@@ -259,6 +259,15 @@ def test_put_many_with_a_spool_keeps_every_record(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
+    "bad", [{"connections": 0}, {"max_buffered_records": 0}, {"max_records": 0}, {"linger_ms": -1}]
+)
+def test_a_producer_that_is_refused_leaves_the_spool_as_it_is(bad: dict[str, Any], tmp_path: Path):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        producer_of(FakeStream(), spool=tmp_path / "spool", **bad)
+    assert not (tmp_path / "spool").exists()
+
+
+@pytest.mark.parametrize(
     "bad", [(b"b", ""), (b"b", "x" * 257), (b"b", "\ud800"), (bytes(11 << 20), "k")]
 )
 def test_put_many_takes_none_when_one_is_not_valid(bad: tuple[bytes, str]):

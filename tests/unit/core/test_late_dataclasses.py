@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -121,6 +124,46 @@ def test_what_pickle_kept_of_one_is_read_by_the_other(monkeypatch: pytest.Monkey
     assert pickle.loads(kept) == standard_point(5, 6)
 
 
+def test_its_functions_are_described_as_the_standard_librarys() -> None:
+    kinds = ["plain", "default", "by name"]
+    made = [build(class_of(kinds, has_post_init=False)) for build in (late, dataclasses.dataclass)]
+    for describe in (
+        inspect.signature,
+        lambda cls: inspect.signature(cls.__init__),
+        lambda cls: get_type_hints(cls.__init__),
+        lambda cls: cls.__init__.__qualname__,
+        lambda cls: outcome(cls),
+    ):
+        assert describe(made[0]) == describe(made[1])
+    assert inspect.signature(late(class_of(kinds, has_post_init=False))) == inspect.signature(
+        made[1]
+    )
+
+
+def test_what_stands_in_for_a_function_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    cls = late(class_of(["plain"], has_post_init=False))
+    shown = cls.__dict__["__repr__"]
+    monkeypatch.setattr(cls, "__repr__", lambda self: f"not {shown.__get__(self, cls)()}")
+    assert [repr(cls(1)), repr(cls(1))] == ["not Made(a=1)"] * 2
+    assert cls(1) == cls(1)
+
+
+def test_threads_may_make_the_first_objects_at_the_same_time() -> None:
+    for _ in range(50):
+        cls = late(class_of(["plain", "default"], has_post_init=True), frozen=True, slots=True)
+        together = threading.Barrier(4)
+
+        def make(number: int, cls: type[Any] = cls, together: threading.Barrier = together) -> Any:
+            together.wait(10)
+            one = cls(number)
+            return one == cls(number), hash(one) == hash(cls(number)), repr(one)
+
+        with ThreadPoolExecutor(4) as threads:
+            assert list(threads.map(make, range(4))) == [
+                (True, True, f"Made(a={number}, b=7)") for number in range(4)
+            ]
+
+
 def test_a_class_may_inherit_from_a_late_one() -> None:
     base = late(class_of(["plain"], has_post_init=False), frozen=True, slots=True)
 
@@ -145,7 +188,7 @@ def test_a_cloud_starts_with_late_ones() -> None:
     program = (
         "from headrace.store.memory import import_to_stay; import_to_stay('headrace.cloud')\n"
         "from headrace.services.kinesis.state import Stream\n"
-        "print(Stream.__init__.__module__)"
+        "print(type(Stream.__dict__['__init__']).__module__)"
     )
     printed = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=True, text=True

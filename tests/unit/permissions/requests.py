@@ -86,6 +86,54 @@ CASES = [
     of("cognito-idp:SignUp", {"ClientId": "c"}),
     of("ecs:DescribeTasks", {"tasks": ["t"]}, ("ecs:DescribeTasks", arn("ecs", "task/default/t"))),
     of(
+        "ecs:DescribeTasks",
+        {"tasks": ["t"], "cluster": arn("ecs", "cluster/c")},
+        ("ecs:DescribeTasks", arn("ecs", "task/c/t")),
+    ),
+    of(
+        "ecs:RunTask",
+        {"taskDefinition": "family"},
+        ("ecs:RunTask", arn("ecs", "task-definition/family:*")),
+    ),
+    of(
+        "ecs:RunTask",
+        {"taskDefinition": "family:3"},
+        ("ecs:RunTask", arn("ecs", "task-definition/family:3")),
+    ),
+    of(
+        "ecs:StartTask",
+        {"taskDefinition": arn("ecs", "task-definition/family"), "containerInstances": ["i"]},
+        ("ecs:StartTask", arn("ecs", "task-definition/family:*")),
+    ),
+    of(
+        "ecs:RunTask",
+        {"taskDefinition": arn("ecs", "task-definition/family:3")},
+        ("ecs:RunTask", arn("ecs", "task-definition/family:3")),
+    ),
+    of(
+        "ecs:DeleteTaskDefinitions",
+        {"taskDefinitions": ["a:1", "b:2"]},
+        ("ecs:DeleteTaskDefinitions", arn("ecs", "task-definition/a:1")),
+        ("ecs:DeleteTaskDefinitions", arn("ecs", "task-definition/b:2")),
+    ),
+    of("ecs:ListTasks", {"cluster": "c"}, ("ecs:ListTasks", arn("ecs", "container-instance/c/*"))),
+    of(
+        "ecs:UpdateTaskSet",
+        {"cluster": "c", "service": "s", "taskSet": "t"},
+        ("ecs:UpdateTaskSet", arn("ecs", "task-set/c/s/t")),
+    ),
+    of("eks:DescribeCluster", {"name": "c"}, ("eks:DescribeCluster", arn("eks", "cluster/c"))),
+    of(
+        "servicediscovery:GetService",
+        {"Id": "srv-1"},
+        ("servicediscovery:GetService", arn("servicediscovery", "service/srv-1")),
+    ),
+    of(
+        "glue:GetUnfilteredTableMetadata",
+        {"DatabaseName": "d", "Name": "t"},
+        *(("glue:GetTable", arn("glue", name)) for name in ("catalog", "database/d", "table/d/t")),
+    ),
+    of(
         "ec2:StartInstances",
         {"InstanceIds": ["i-1", "i-2"]},
         ("ec2:StartInstances", arn("ec2", "instance/i-1")),

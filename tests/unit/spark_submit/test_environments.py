@@ -62,6 +62,30 @@ def test_an_environment_is_made_once_and_found_again(cache: Path, tmp_path: Path
     assert left_in(cache) == [environment.folder.name]
 
 
+def test_an_environment_is_made_once_where_a_umask_lets_everybody_write(
+    cache: Path, tmp_path: Path
+) -> None:
+    python = make_python(tmp_path / "py", "pyspark 3.5.6")
+    kept = os.umask(0)
+    try:
+        environment, _ = made_by(python)
+    finally:
+        os.umask(kept)
+    assert environment.whole
+    assert environment.folder.stat().st_mode & 0o777 == 0o700
+    assert made_by(python)[1] == []
+
+
+def test_a_link_in_an_environments_place_makes_way_for_one(cache: Path, tmp_path: Path) -> None:
+    python = make_python(tmp_path / "py", "pyspark 3.5.6")
+    environment, _ = made_by(python)
+    elsewhere = environment.folder.rename(tmp_path / "elsewhere")
+    environment.folder.symlink_to(elsewhere)
+    assert made_by(python)[0].whole
+    assert not environment.folder.is_symlink()
+    assert elsewhere.is_dir()
+
+
 def test_what_pip_installed_is_compiled_by_its_own_python(cache: Path, tmp_path: Path) -> None:
     zips = 'pyspark 3.5.6; mkdir -p "$packages/pyspark/python/lib"; touch "$packages/pyspark/python/lib/p.zip"'
     environment, said = made_by(make_python(tmp_path / "py", zips))

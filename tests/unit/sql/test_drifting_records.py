@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from headrace.sql.analysis import read_script
 from headrace.sql.fold import Fold, Record, run
 
@@ -140,3 +142,16 @@ def test_what_cannot_be_divided_is_null() -> None:
     row = next(one.columns for one in _fold().results["divided"] if one.columns["id"] == "n1")
     assert row.pop("id") == "n1"
     assert set(row.values()) == {None}
+
+
+@pytest.mark.parametrize("depth", [2_000, 100_000])
+def test_a_deep_text_is_no_json_and_ends_no_query(depth: int) -> None:
+    # Of 2,000 levels some Pythons read a list, which is then too deep to be written.
+    query = (
+        "CREATE STREAM o AS SELECT IS_JSON_STRING(s) AND LEN(s) > 9000 AS i, JSON_ARRAY_CONTAINS(s, 1) AS c, JSON_CONCAT(s, s) AS j, "
+        "JSON_ITEMS(s) AS l, EXTRACTJSONFIELD(s, '$[0]') AS e FROM drift_json;"
+    )
+    record = Record({"s": "[" * depth + "]" * depth})
+    fold = run(read_script(RELATIONS + query), [("drift_json", record)])
+    expected = {"i": False, "c": False, "j": None, "l": None, "e": None}
+    assert [row.columns for row in fold.results["o"]] == [expected]

@@ -9,6 +9,7 @@ Who may invoke a method with the authorization AWS_IAM, and how events name them
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -118,6 +119,18 @@ def find_api(api_id: str) -> RestApi | HttpApi | None:
                     if api_id in backend.apis:
                         return read(backend, api_id, account, region)
     return None
+
+
+def choose_release(stage: dict[str, Any], request_id: str) -> dict[str, Any]:
+    """Return the stage, or, for the percentage of requests that its canary gets, the stage with its overrides.
+
+    Documented: https://docs.aws.amazon.com/apigateway/latest/developerguide/canary-release.html
+    """
+    canary = stage["canary"]
+    if canary is None or zlib.crc32(request_id.encode()) % 100 >= canary["percentTraffic"]:
+        return stage
+    variables = {**stage["variables"], **canary["stageVariableOverrides"]}
+    return {**stage, "variables": variables, "deploymentId": canary["deploymentId"]}
 
 
 def _rest_api(backend: Any, api_id: str, account: str, region: str) -> RestApi:

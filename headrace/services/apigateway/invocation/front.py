@@ -16,6 +16,7 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, Guard, MetricSink
 from headrace.services.apigateway.invocation.apis import HttpApi, RestApi, find_api
+from headrace.services.apigateway.invocation.headers import extended_id_of
 from headrace.services.apigateway.invocation.http_apis import HttpApiRequest
 from headrace.services.apigateway.invocation.integrations import ApiRequest, Functions, refusal
 from headrace.services.apigateway.invocation.mappings import members
@@ -123,7 +124,10 @@ class ExecuteApi:
         """Answer a request to an API's own address."""
         request_id = self._ids.uuid()
         response = self._answer(request, request_id)
-        response.headers.append(("x-amzn-RequestId", request_id))
+        response.headers += [
+            ("x-amzn-RequestId", request_id),
+            ("x-amz-apigw-id", extended_id_of(request_id)),
+        ]
         return response
 
     def answer_call(
@@ -137,6 +141,7 @@ class ExecuteApi:
             query,
             {"host": "localhost", **{name.lower(): value for name, value in headers.items()}},
             body,
+            head=[*headers.items()],
             signer=Signer.root(by) if by else None,
         )
         response = self.answer(request)
@@ -161,6 +166,7 @@ class ExecuteApi:
             query,
             {name.lower(): value for name, value in headers.items()},
             str(asked.get("body") or "").encode(),
+            head=[*headers.items()],
         )
         address = Address(api_id, f"/{STAGE}{path}", "testPrefix.testDomainName")
         test = MethodTest(api, self._visit(api, request, address, self._ids.uuid()))

@@ -34,6 +34,12 @@ from headrace.services.apigateway.invocation.authorizers import (
     AuthorizerInput,
     authorize_http,
 )
+from headrace.services.apigateway.invocation.headers import (
+    format_1_headers,
+    last_of_each,
+    lower_headers,
+    trace_id_of,
+)
 from headrace.services.apigateway.invocation.integrations import (
     SERVICE,
     ApiRequest,
@@ -41,7 +47,6 @@ from headrace.services.apigateway.invocation.integrations import (
     answer,
     body_of,
     function_of,
-    headers_of,
     parse_proxy_result,
     query_of,
     refusal,
@@ -85,6 +90,7 @@ class HttpApiRequest:
         self._path = path
         self._route_path = path if self.stage == DEFAULT else path.removeprefix(f"/{first}") or "/"
         self._request_id, self.now_ms = visit.request_id, visit.now_ms
+        self._trace_id = trace_id_of(request, visit.request_id, visit.now_ms)
         self._caller = visit.caller
 
     def answer(self) -> HttpResponse:
@@ -162,7 +168,7 @@ class HttpApiRequest:
                     str(integration.get("integrationUri")),
                     path=parameters,
                     query={name: values[-1] for name, values in query_of(self._request).items()},
-                    headers=headers_of(self._request),
+                    headers=lower_headers(self._request, self._trace_id),
                     body=self._request.body,
                 )
             )
@@ -250,7 +256,6 @@ class HttpApiRequest:
 
     def _event(self, key: str, parameters: dict[str, str], version: str) -> dict[str, Any]:
         request, query = self._request, query_of(self._request)
-        headers = {name: value for name, value in headers_of(request).items() if name != "cookie"}
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         is_text = not kind or kind.startswith(_TEXT) or kind.endswith(("+json", "+xml"))
         body, is_base64 = body_of(request, is_binary=not is_text)
@@ -264,6 +269,8 @@ class HttpApiRequest:
         }
         context = self._context(key)
         if version == "2.0":
+            headers = lower_headers(request, self._trace_id)
+            headers.pop("cookie", None)
             cookies = [
                 one_cookie.strip() for one_cookie in request.headers.get("cookie", "").split(";")
             ]
@@ -279,12 +286,13 @@ class HttpApiRequest:
             }
             return {name: value for name, value in event.items() if value is not None}
         http = context.pop("http")
+        headers_1 = format_1_headers(request, self._trace_id)
         return {
             "resource": key.partition(" ")[2] or key,
             "path": self._path,
             "httpMethod": request.method,
-            "headers": dict(headers_of(request)),
-            "multiValueHeaders": {name: [value] for name, value in headers_of(request).items()},
+            "headers": last_of_each(headers_1),
+            "multiValueHeaders": headers_1,
             "queryStringParameters": {n: values[-1] for n, values in query.items()} or None,
             "multiValueQueryStringParameters": query or None,
             "requestContext": {

@@ -33,17 +33,9 @@ log = logging.getLogger(__name__)
 
 # Documented: the longest default timeout of an integration.
 WITHIN_S = 29.0
-# Headers of the connection to the API; the endpoint has its own host.
-_OF_THE_CONNECTION = frozenset(
-    (
-        "host",
-        "connection",
-        "content-length",
-        "transfer-encoding",
-        "authorization",
-        "accept-encoding",
-    )
-)
+# Headers of the connection to the API; the endpoint has its own host. Recorded: `Authorization` and `Accept-Encoding`
+# are passed on (LocalStack's TestApiGatewayHeaderRemapping, 2024).
+_OF_THE_CONNECTION = frozenset(("host", "connection", "content-length", "transfer-encoding"))
 
 
 class CallLog:
@@ -86,9 +78,8 @@ def forward(
         raise Refused(504, "Endpoint request timed out", "IntegrationTimeoutException") from error
     except (AwsError, OSError, ValueError) as error:
         raise _unreachable(error) from error
-    shown = [header for header in answered if header[0].lower() not in _OF_THE_CONNECTION]
-    told.add_answer(shown, answer)
-    return status, shown, answer
+    told.add_answer(answered, answer)
+    return status, answered, answer
 
 
 def _unreachable(error: Exception) -> Refused:
@@ -219,15 +210,6 @@ def function_of(uri: str) -> str | None:
     if not separator or "/functions/" not in rest:
         return None
     return rest.partition("/functions/")[2].removesuffix("/invocations")
-
-
-def headers_of(request: HttpRequest) -> dict[str, str]:
-    """Return the headers that an API passes on."""
-    headers = dict(request.headers)
-    headers.setdefault("X-Forwarded-For", "127.0.0.1")
-    headers.setdefault("X-Forwarded-Proto", "http")
-    headers.setdefault("X-Forwarded-Port", request.headers.get("host", "").partition(":")[2])
-    return headers
 
 
 def query_of(request: HttpRequest) -> dict[str, list[str]]:

@@ -257,6 +257,7 @@ class RequestValues:
 
     Attributes:
         path, querystring: the parameters; the last value of repeated ones. `header`: by lower-case name.
+        written_header: the same by the names that the client wrote.
         body: as text.
         context: the members of `$context`.
         stage: the stage's variables.
@@ -270,6 +271,7 @@ class RequestValues:
     context: dict[str, Any]
     stage: dict[str, str] = field(default_factory=dict[str, str])
     caller: str = ""
+    written_header: dict[str, str] = field(default_factory=dict[str, str])
 
     def parameter(self, source: str, body: Parts) -> str | None:
         """Return the value of a mapping's source, such as `method.request.path.id`; None when it is missing.
@@ -422,14 +424,18 @@ def _input(body: str, seen: RequestValues, budget: Budget) -> Members:
     def path_of(path: str) -> Any:
         return _first_value_or(value(), path, "", budget)
 
-    request_values = {"path": seen.path, "querystring": seen.querystring, "header": seen.header}
+    places = {"path": seen.path, "querystring": seen.querystring, "header": seen.written_header}
 
     def parameters(name: str | None = None) -> Any:
         if name is None:
-            return cast("Any", request_values)
-        for kind, key in (("path", name), ("querystring", name), ("header", name.lower())):
-            if key in request_values[kind]:
-                return request_values[kind][key]
+            return cast("Any", places)
+        for values, key in (
+            (seen.path, name),
+            (seen.querystring, name),
+            (seen.header, name.lower()),
+        ):
+            if key in values:
+                return values[key]
         return ""
 
     methods = {"json": json_of, "path": path_of, "params": parameters}

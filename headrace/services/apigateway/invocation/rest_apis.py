@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,12 +20,22 @@ from headrace.services.apigateway.invocation.apis import (
     UNSIGNED,
     RestApi,
     best_match,
+    choose_release,
     denial_of,
     identity_of,
 )
 from headrace.services.apigateway.invocation.authorizers import (
     AuthorizerInput,
     authorize_rest,
+)
+from headrace.services.apigateway.invocation.headers import (
+    TRACE,
+    endpoint_headers,
+    extended_id_of,
+    last_of_each,
+    remapped,
+    trace_id_of,
+    written_headers,
 )
 from headrace.services.apigateway.invocation.integrations import (
     SERVICE,
@@ -35,7 +44,6 @@ from headrace.services.apigateway.invocation.integrations import (
     answer,
     body_of,
     function_of,
-    headers_of,
     parse_proxy_result,
     query_of,
     refusal,
@@ -78,11 +86,15 @@ class RestRequest:
         self._caller = visit.caller
         self._told = integrations.NO_LOG
         self._failure = ""  # why the method failed, as a test of it tells
+        self._trace_id = trace_id_of(request, visit.request_id, visit.now_ms)
+        self._headers = written_headers(request, self._trace_id)
+        written = last_of_each(self._headers)
         # What is known of the request when it is refused.
         self._seen = RequestValues(
             path={},
             querystring={name: values[-1] for name, values in query_of(request).items()},
-            header=dict(request.headers),
+            header={name.lower(): value for name, value in written.items()},
+            written_header=written,
             body="",
             context={
                 "apiId": api.id,
@@ -129,7 +141,7 @@ class RestRequest:
         stage = api.stages.get(self.stage)
         if stage is None:
             raise Refused(403, "Forbidden", "ForbiddenException")
-        stage = self._choose_release(stage)
+        stage = choose_release(stage, self._request_id)
         match = best_match(self._path, api.resources, is_rest_raw=True)
         missing = Refused(
             403, "Missing Authentication Token", "MissingAuthenticationTokenException"
@@ -170,26 +182,15 @@ class RestRequest:
             raise Refused(500, "No integration defined for method", "InternalServerErrorException")
         # Imported OpenAPI definitions write it in lower case.
         kind = str(integration.get("type")).upper()
-        if kind == "AWS_PROXY":
-            return self._proxy(integration, event)
-        seen = self._seen
         if kind == "HTTP_PROXY":
-            return self._pass_on(integration, seen)
-        return self._integrate(kind, integration, seen)
-
-    def _choose_release(self, stage: dict[str, Any]) -> dict[str, Any]:
-        """Return the stage, or, for the percentage of requests that its canary gets, the stage with its overrides.
-
-        Documented: https://docs.aws.amazon.com/apigateway/latest/developerguide/canary-release.html
-        """
-        canary = stage["canary"]
-        if (
-            canary is None
-            or zlib.crc32(self._request_id.encode()) % 100 >= canary["percentTraffic"]
-        ):
-            return stage
-        variables = {**stage["variables"], **canary["stageVariableOverrides"]}
-        return {**stage, "variables": variables, "deploymentId": canary["deploymentId"]}
+            return self._pass_on(integration, self._seen)
+        if kind == "AWS_PROXY":
+            response = self._proxy(integration, event)
+        else:
+            response = self._integrate(kind, integration, self._seen)
+        if kind != "MOCK":  # recorded
+            response.headers.append((TRACE, self._trace_id))
+        return response
 
     # --- access -----------------------------------------------------------------------------------
 
@@ -240,8 +241,7 @@ class RestRequest:
     def _context(
         self, stage: Mapping[str, Any], resource_id: str, resource_path: str, *, is_signed: bool
     ) -> dict[str, Any]:
-        api, request = self.api, self._request
-        headers = request.headers
+        api, request, headers = self.api, self._request, self._request.headers
         # As on AWS, only methods that ask for a signature know who signed.
         caller = self._caller if is_signed else None
         identity: dict[str, Any] = {
@@ -258,7 +258,7 @@ class RestRequest:
             "deploymentId": stage["deploymentId"],
             "domainName": self._domain,
             "domainPrefix": self._domain.partition(".")[0],
-            "extendedRequestId": self._request_id,
+            "extendedRequestId": extended_id_of(self._request_id),
             "httpMethod": request.method,
             "identity": identity,
             "path": self._full_path,
@@ -279,7 +279,7 @@ class RestRequest:
         context: dict[str, Any],
     ) -> dict[str, Any]:
         request = self._request
-        headers, query = headers_of(request), query_of(request)
+        query = query_of(request)
         body, is_base64 = body_of(request, is_binary=self._is_binary("content-type"))
         identity = {name: value or None for name, value in context["identity"].items()}
         return {
@@ -287,8 +287,8 @@ class RestRequest:
             # Recorded: slashes before the first part are one, and stay in requestContext.path.
             "path": f"/{self._path.lstrip('/')}",
             "httpMethod": request.method,
-            "headers": headers,
-            "multiValueHeaders": {name: [value] for name, value in headers.items()},
+            "headers": self._seen.written_header,
+            "multiValueHeaders": self._headers,
             "queryStringParameters": {name: values[-1] for name, values in query.items()} or None,
             "multiValueQueryStringParameters": query or None,
             "pathParameters": parameters or None,
@@ -365,6 +365,7 @@ class RestRequest:
         )
         if answer_of_proxy is None:
             raise _misconfigured("Malformed Lambda proxy response", status=502)
+        answer_of_proxy.headers = remapped(answer_of_proxy.headers)
         return answer_of_proxy
 
     def _integrate(
@@ -406,14 +407,15 @@ class RestRequest:
                 "No match for output mapping and no default endpoint response mapping configured."
                 f" Endpoint Response Status Code: {answered.status}"
             )
-        return answer(*response)
+        return answer(response[0], remapped(response[1]), response[2])
 
     def _pass_on(self, integration: Mapping[str, Any], seen: RequestValues) -> HttpResponse:
         """Forward the unchanged request to the endpoint of an HTTP_PROXY integration, and return its answer."""
-        response = self._ask(
-            integration, seen, Overrides(), self._request.body, seen.header, seen.querystring
+        body, header = self._request.body, seen.written_header
+        status, headers, content = self._ask(
+            integration, seen, Overrides(), body, header, seen.querystring
         )
-        return answer(*response)
+        return answer(status, remapped(headers), content)
 
     def _ask(
         self,
@@ -431,7 +433,9 @@ class RestRequest:
             mappings.with_variables(str(integration["uri"]), seen.stage),
             path={**seen.path, **parameters["path"]},
             query={**query, **parameters["querystring"]},
-            headers={"content-type": kind, **headers, **parameters["header"]},
+            headers=endpoint_headers(
+                self.api.id, self._trace_id, kind, headers, parameters["header"]
+            ),
             body=body,
             told=self._told,
         )

@@ -23,10 +23,14 @@ from headrace.core.arn import make_arn
 from headrace.core.values import iso_seconds_of
 from headrace.services.apigateway.invocation.apis import HttpApi, denial_of, find_api, identity_of
 from headrace.services.apigateway.invocation.authorizers import AuthorizerInput, authorize_rest
+from headrace.services.apigateway.invocation.headers import (
+    last_of_each,
+    trace_id_of,
+    written_headers,
+)
 from headrace.services.apigateway.invocation.integrations import (
     ApiRequest,
     Refused,
-    headers_of,
     query_of,
     refusal,
     when,
@@ -178,6 +182,8 @@ class _Client:
         self._services, self._clients = services, clients
         self.api_id, self.account, self.region, self.stage = api.id, api.account, api.region, stage
         self._request, self._caller = visit.request, visit.caller
+        trace_id = trace_id_of(visit.request, visit.request_id, visit.now_ms)
+        self._headers = written_headers(visit.request, trace_id)
         self.id = base64.urlsafe_b64encode(services.ids.bytes(11)).decode()
         self._connected_ms = self._active_ms = visit.now_ms
         self._socket: WebSocket | None = None
@@ -191,10 +197,9 @@ class _Client:
         if route is None:
             return ""
         query = query_of(self._request)
-        headers = headers_of(self._request)
-        more = {
-            "headers": headers,
-            "multiValueHeaders": {name: [value] for name, value in headers.items()},
+        more: dict[str, Any] = {
+            "headers": last_of_each(self._headers),
+            "multiValueHeaders": self._headers,
         }
         if query:
             more["queryStringParameters"] = {name: values[-1] for name, values in query.items()}
