@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from headrace.moto.patching import create_wholly
@@ -44,7 +44,7 @@ def lower_engines(module: Any) -> None:
         return self.__dict__["params"]
 
     def keep(self: Any, params: Any) -> None:
-        for name in _LOWERED if isinstance(params, dict) else ():
+        for name in _LOWERED if isinstance(params, MutableMapping) else ():
             if isinstance(value := params.get(name), str):
                 params[name] = value.lower()
         self.__dict__["params"] = params

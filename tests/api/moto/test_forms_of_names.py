@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,8 +74,14 @@ def test_a_scaling_target_s_id_in_its_form_is_taken(
 
 @pytest.mark.parametrize("path", ["/", "/batch/"])
 def test_batch_takes_a_role_by_its_path_and_name(cloud: InProcessCloud, path: str) -> None:
-    name = f"r{len(path)}"
-    role = cloud.client("iam").create_role(RoleName=name, Path=path, AssumeRolePolicyDocument="{}")
+    name = f"role{len(path)}"
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "batch.amazonaws.com"},
+        "Action": "sts:AssumeRole",
+    }
+    trust = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    role = cloud.client("iam").create_role(RoleName=name, Path=path, AssumeRolePolicyDocument=trust)
     batch = cloud.client("batch")
 
     def role_of(environment: str) -> str:
@@ -92,7 +99,7 @@ def test_batch_takes_a_role_by_its_path_and_name(cloud: InProcessCloud, path: st
     assert role_of(f"{name}-linked") == role["Role"]["Arn"]
     other = refusal(
         batch.create_compute_environment,
-        computeEnvironmentName="x",
+        computeEnvironmentName="none",
         type="UNMANAGED",
         serviceRole=f"elsewhere/{name}",
     )

@@ -277,8 +277,8 @@ def create(states: ResourceStates, defined: EvaluatedResource) -> None:
 
 def _say_without_effect(states: ResourceStates, defined: EvaluatedResource) -> None:
     """Say in an event what the resource does on AWS and not here."""
-    remarks = defined.kind.remark(defined.resource.properties) if defined.kind.remark else {}
-    if remarks:
+    remark = defined.kind.remark
+    if remark is not None and (remarks := remark(defined.resource.properties)):
         said = " ".join(dict.fromkeys(remarks.values()))
         states.event(defined.resource, _STATUS, said)
 
