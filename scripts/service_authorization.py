@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.aws.calls.operation import service_model
-from headrace.permissions.requests.table import VARIABLE, names_of
+from headrace.permissions.requests.table import ASSIGNED, VARIABLE, is_made, names_of
 
 TARGET = Path(__file__).parents[1] / "headrace" / "permissions" / "authorization.json"
 # botocore's service names, and the prefixes of the services' actions. How requests name the resources of these is read
@@ -109,8 +109,6 @@ MORE_SERVICES = {
     "wafv2": "wafv2",
     "xray": "xray",
 }
-# AWS assigns these; policies have `*` for them.
-_ASSIGNED = frozenset({"Id", "Uuid", "UUID", "GroupId", "CreationTime"})
 # A request names a definition's family and revision in one word.
 _IN_ONE = {
     f"${{{name}FamilyName}}:${{{name}RevisionNumber}}": f"${{{name}}}"
@@ -161,7 +159,7 @@ def main(folder: Path) -> None:
     table = {
         "services": services,
         "prefixes": prefixes,
-        "unnamed": {service: names for service, names in unnamed.items() if names},
+        "unnamed": unnamed,
         "free": {service: names for service, names in free.items() if names},
     }
     TARGET.write_text(json.dumps(table, indent=0, sort_keys=True, separators=(",", ":")) + "\n")
@@ -185,11 +183,9 @@ def _is_named(
     prefix: str, kind: str, variables: list[str], members: set[str], operation: str
 ) -> bool:
     """Whether an input has each variable of an ARN; an id is made by what creates its resource."""
-    for variable in set(variables) - _ASSIGNED - {"Partition", "Region", "Account"}:
-        is_made = operation.startswith(("Create", "Run")) and variable.endswith("Id")
-        if not is_made and not members & {
-            name.lower() for name in names_of(prefix, kind, variable)
-        }:
+    for variable in set(variables) - ASSIGNED - {"Partition", "Region", "Account"}:
+        names = {name.lower() for name in names_of(prefix, kind, variable)}
+        if not is_made(operation, variable) and not members & names:
             return False
     return True
 

@@ -7,9 +7,10 @@ state, others by the service's own operation; those of moto's services are cache
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
@@ -177,14 +178,29 @@ class ResourceNames:
 def _definition(text: str) -> str | None:
     """Return an API's definition as JSON; None when nobody can read it, which the service itself reports.
 
-    The text is the request's very bytes, so that no encoding is read in two ways.
+    The text is the request's very bytes, so that no encoding is read in two ways, or a text that is a member.
     """
     from headrace.services.apigateway.openapi import BadDefinition, parse_definition
 
+    body: bytes | str = text
+    with contextlib.suppress(UnicodeEncodeError):
+        body = text.encode(errors="surrogateescape")
     try:
-        return json.dumps(parse_definition(text.encode(errors="surrogateescape")), default=str)
-    except (BadDefinition, TypeError, ValueError, RecursionError):
+        return json.dumps(_with_text_names(parse_definition(body)), default=str)
+    except BadDefinition:
         return None
+
+
+def _with_text_names(value: Any) -> Any:
+    """Return a YAML value as JSON can have it: what has a date or a number for a name is kept without one."""
+    if isinstance(value, (list, tuple, set)):
+        return [_with_text_names(one) for one in cast("Iterable[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    pairs = cast("dict[Any, Any]", value).items()
+    named = {name: _with_text_names(one) for name, one in pairs if isinstance(name, str)}
+    others = [_with_text_names(one) for name, one in pairs if not isinstance(name, str)]
+    return {**named, "": [named.get(""), *others]} if others else named
 
 
 def _consumer(name: str) -> Mapping[str, Any]:

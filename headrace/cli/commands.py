@@ -17,7 +17,7 @@ _COMMANDS = {
     "down": ("headrace.cli.down_status", "Stop the cloud that runs on the data directory."),
     "status": (
         "headrace.cli.down_status",
-        "Show the cloud that runs on the data directory; exit 1 when none does.",
+        "Show the cloud that runs on the data directory, or at a URL; exit 1 when none does.",
     ),
     "env": (
         "headrace.cli.down_status",

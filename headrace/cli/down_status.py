@@ -25,6 +25,7 @@ from headrace.cli.options import (
     endpoint_url_option,
     fail,
     fetch_page,
+    print_table,
     usable,
 )
 from headrace.cli.running_cloud import (
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 _AS_THEY_ARE = ("endpoint_url", "status", "pid", "data_dir", "version")
 # Columns for a list in a terminal too narrow to be used.
 _NARROWEST = 20
+# Columns for a table that goes to a file or to grep.
+_WIDEST = 200
 
 
 @click.command()
@@ -284,9 +287,7 @@ def _is_late(row: dict[str, Any]) -> bool:
 
 
 def _print(table: Table, refused: list[dict[str, str]]) -> None:
-    from rich.console import Console
-
-    Console(soft_wrap=True).print(table)
+    print_table(table, _WIDEST)
     for one in refused:
         click.echo(
             f"{one['service']}:{one['operation']}: {one['code']}: {one['message']}", err=True

@@ -20,6 +20,7 @@ from __future__ import annotations
 import builtins
 import functools
 import importlib
+import itertools
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -125,6 +126,7 @@ def _has_none(self: Any, query_params: Mapping[str, Any], prefix: str) -> bool:
 
 # API Gateway takes documents of 6 MB, SSM of 64 KB; the largest in use have some ten thousand values.
 MOST_VALUES = 200_000
+MOST_CHARACTERS = 20_000_000
 MOST_NESTED = 100
 # libyaml's parser is twenty times as fast, where PyYAML has it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -137,10 +139,10 @@ def safe_load(text: Any) -> Any:
 
 
 def _check(text: Any) -> None:
-    """Count the values with every alias expanded. Raises yaml.YAMLError."""
-    values_of: dict[str, int] = {}
-    open_collections: list[tuple[str | None, int]] = []
-    values = 0
+    """Count the values, and their characters, with every alias expanded. Raises yaml.YAMLError."""
+    values_of: dict[str, tuple[int, int]] = {}
+    open_collections: list[tuple[str | None, int, int]] = []
+    values = characters = 0
     for event in yaml.parse(text, Loader=_LOADER):
         match event:
             case yaml.AliasEvent(anchor=anchor):
@@ -148,28 +150,49 @@ def _check(text: Any) -> None:
                     raise yaml.YAMLError(
                         f"the alias {anchor!r} refers to no value, or to one that contains it"
                     )
-                values += values_of[anchor]
-            case yaml.ScalarEvent(anchor=anchor):
+                values += values_of[anchor][0]
+                characters += values_of[anchor][1]
+            case yaml.ScalarEvent(anchor=anchor, value=value):
                 values += 1
+                characters += len(value)
                 if anchor is not None:
-                    values_of[anchor] = 1
+                    values_of[anchor] = (1, len(value))
             case yaml.CollectionStartEvent(anchor=anchor):
                 if anchor is not None:
                     values_of.pop(anchor, None)
-                open_collections.append((anchor, values))
+                open_collections.append((anchor, values, characters))
                 values += 1
                 if len(open_collections) > MOST_NESTED:
                     raise yaml.YAMLError(f"nested more than {MOST_NESTED} levels deep")
             case yaml.CollectionEndEvent():
-                anchor, before = open_collections.pop()
+                anchor, before, characters_before = open_collections.pop()
                 if anchor is not None:
-                    values_of[anchor] = values - before
+                    values_of[anchor] = (values - before, characters - characters_before)
             case _:
                 pass
         if values > MOST_VALUES:
             raise yaml.YAMLError(
                 f"the document has more than {MOST_VALUES} values with its aliases expanded"
             )
+        if characters > MOST_CHARACTERS:
+            raise yaml.YAMLError(
+                f"the document has more than {MOST_CHARACTERS} characters with its aliases expanded"
+            )
+
+
+def check_depth(value: Any) -> None:
+    """Bound a JSON value as `safe_load` bounds a document. Raises yaml.YAMLError."""
+    level = [value]
+    for _ in range(MOST_NESTED + 1):
+        inner = [
+            one.values() if isinstance(one, dict) else one
+            for one in level
+            if isinstance(one, (dict, list))
+        ]
+        level = [*itertools.chain.from_iterable(inner)]
+        if not level:
+            return
+    raise yaml.YAMLError(f"nested more than {MOST_NESTED} levels deep")
 
 
 class _Yaml:

@@ -117,6 +117,20 @@ def patch(module: Any) -> None:
     backend = module.EventBridgeSchedulerBackend
     for name in ("create_schedule", "update_schedule"):
         setattr(backend, name, _check_expression(getattr(backend, name)))
+    group = module.ScheduleGroup
+    group.__init__ = _date_default(module, group.__init__)
+
+
+def _date_default(module: Any, make: Any) -> Any:
+    """Return the constructor of groups that dates the default one too, as AWS does (its model's members)."""
+
+    @functools.wraps(make)
+    def make_dated(self: Any, *args: Any, **named: Any) -> None:
+        make(self, *args, **named)
+        if self.created_on is None:
+            self.created_on = self.last_modified = module.unix_time()
+
+    return make_dated
 
 
 def update_actions(module: Any) -> None:

@@ -44,12 +44,17 @@ _EXCEPTION = re.compile(
     r"^(?:Exception in thread \"[^\"]*\" |Caused by: )?((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*)$"
 )
 
+# What the JVM and Spark's logger say of themselves, not of the program: never the cause while there is another line.
+_OF_MACHINE = re.compile(
+    r"WARNING: |OpenJDK .* warning: |Picked up \w+: |(?:[\d/: -]+ )?(?:TRACE|DEBUG|INFO|WARN) \w+: "
+)
+
 
 def failure_cause(stderr: str, stdout: str, exit_code: int | None) -> tuple[str, str]:
     """Return the log and the sentence that best explain why a command failed, from the ends of its output.
 
-    The sentence is the last exception that the program printed (Spark sends a Python driver's traceback to stdout),
-    else the last line of stderr, else the exit code.
+    The sentence is the last exception that the program printed, else the last line of stderr that is the program's,
+    else of stdout, where Spark sends what a Python driver writes to stderr, else any last line, else the exit code.
     """
     logs = {
         name: [line.rstrip() for line in text.splitlines() if line.strip()]
@@ -60,8 +65,10 @@ def failure_cause(stderr: str, stdout: str, exit_code: int | None) -> tuple[str,
             match = _EXCEPTION.match(line)
             if match:
                 return name, match[1][:LONGEST_MESSAGE]
-    if logs["stderr"]:
-        return "stderr", logs["stderr"][-1].strip()[:LONGEST_MESSAGE]
+    own = [line for line in logs["stderr"] if not _OF_MACHINE.match(line)]
+    for name, lines in (("stderr", own), ("stdout", logs["stdout"]), ("stderr", logs["stderr"])):
+        if lines:
+            return name, lines[-1].strip()[:LONGEST_MESSAGE]
     return "stderr", f"The command ended with exit code {exit_code} and wrote nothing to stderr."
 
 

@@ -170,7 +170,8 @@ class _Declared:
 
 def _declared_columns(columns: str, place: Place) -> list[_Declared]:
     # The commas of DECIMAL(5, 2) divide none.
-    parts = [one.replace(";", ",") for one in re2.sub(r"(\(\d+),", r"\1;", columns).split(",")]
+    marked = re2.sub(r"(\(\d+),", "\\1\0", columns)
+    parts = [one.replace("\0", ",") for one in marked.split(",")]
     if len(parts) > _MOST_COLUMNS:
         raise SqlError(f"a line has 1 to {_MOST_COLUMNS} columns", place)
     return [_declared(one, place) for one in parts]

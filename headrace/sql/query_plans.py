@@ -325,7 +325,9 @@ def check_kind(plan: QueryPlan, select: Select, is_table: bool | None, dialect: 
             raise SqlError(f"the key {missing[0]} is not selected", select.place)
     if plan.window is not None and plan.window.kind == "SESSION" and plan.emit == "CHANGES":
         raise SqlError(
-            "Spark does not correct sessions that still grow: use EMIT FINAL", select.place
+            "Spark does not correct sessions that still grow: write EMIT FINAL after GROUP BY and HAVING, for a row of "
+            "each session when it is over",
+            select.place,
         )
     if plan.joins and plan.is_aggregate and plan.emit == "CHANGES":
         raise SqlError(

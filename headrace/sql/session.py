@@ -208,7 +208,9 @@ class Session:
         for row in rows:
             if not row.deleted:
                 shown.add(row.key)
-                yield json.dumps(row.columns)
+                # Half of a surrogate pair has no UTF-8: it stays escaped.
+                text = json.dumps(row.columns, ensure_ascii=False)
+                yield text.encode(errors="backslashreplace").decode()
             elif row.key in shown or query.is_of_tables():
                 yield f"deleted {row.key}"
 

@@ -55,6 +55,25 @@ def test_top_shows_heat_by_the_fuller_limit_and_the_last_minute(
     assert "75%" in by_name["bytes"]
 
 
+@pytest.mark.parametrize(("command", "options"), [(lag, []), (top, ["--once"])])
+def test_names_are_whole_where_no_terminal_is_too_narrow(
+    monkeypatch: pytest.MonkeyPatch, command: Any, options: list[str]
+) -> None:
+    facts = {"source": "stream:the-moves-of-beds", "function": "function:enrich-the-moves-of-beds"}
+    problem = "PROBLEM: Function call failed"
+    row = {"kind": "mapping", "state": "Enabled", "name": "m", "facts": facts, "spark": []}
+    answer = {
+        "timeMs": 0,
+        "resources": [{**row, "reading": None, "problem": problem}],
+        "refused": [],
+    }
+    monkeypatch.setattr(module, "fetch_page", lambda *_: answer)
+    lines = CliRunner().invoke(command, options).output.splitlines()
+    (line,) = [line for line in lines if "mapping" in line]
+    assert f"{facts['source']} → {facts['function']}" in line
+    assert problem in line
+
+
 def test_a_cloud_that_refuses_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(url: str, _: str) -> None:
         body = io.BytesIO(b'{"message": "Sign the request."}')

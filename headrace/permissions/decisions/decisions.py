@@ -44,6 +44,7 @@ from headrace.permissions.requests.keys import (
     uses_of_key,
     with_keys,
 )
+from headrace.permissions.requests.table import only_by_name
 from headrace.store.database import without_note
 
 log = logging.getLogger(__name__)
@@ -372,7 +373,8 @@ class Decisions:
         find = functools.partial(self._find, account, region)
         with without_note():
             known = accesses_of(service, operation, params, account, region, find)
-        if not known and why_unknown(service, operation) and not needs_nothing(service, operation):
+        is_unknown = not known and (why_unknown(service, operation) or only_by_name(service))
+        if is_unknown and not needs_nothing(service, operation):
             self.note_unknown(service, operation)
         return known
 

@@ -36,6 +36,7 @@ from headrace.permissions.requests.table import prefix_named
 # Condition keys that belong to the permission: without iam:PassedToService a role could be passed to every service.
 _KEPT_KEYS = {"iam:passedtoservice": "iam:PassedToService"}
 _Conditions = tuple[tuple[str, str], ...]
+_MOST_NAMES = 5
 _PARTITION = "arn:${AWS::Partition}:"
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]*|[a-z]+|\d+")
 
@@ -345,7 +346,8 @@ def policy_of(decisions: Decisions, role: str, account: str, region: str) -> dic
     entries = [entry for entry in decisions.entries() if entry.identity.arn == identity.arn]
     subject = decisions.subject_of(identity, Access("sts:GetCallerIdentity"))
     if subject is None and not entries:
-        raise InvalidQuestion(f"{identity.arn} {NOT_IN_IAM}, and nobody acted as it.")
+        hint = _roles_named_like(identity, decisions)
+        raise InvalidQuestion(f"{identity.arn} {NOT_IN_IAM}, and nobody acted as it{hint}.")
     accesses = [entry.access for entry in entries]
     principal, policies = subject or (None, Policies())
     unused = () if principal is None else find_unused_statements(principal, accesses, policies)
@@ -354,6 +356,17 @@ def policy_of(decisions: Decisions, role: str, account: str, region: str) -> dic
         "unused": [_sentence(unused_action) for unused_action in unused],
         "accesses": len(accesses),
     }
+
+
+def _roles_named_like(asked: Identity, decisions: Decisions) -> str:
+    """Return "; of such names there is ..", the roles that acted and have the name in theirs, as CDK's have."""
+    names = {
+        entry.identity.name
+        for entry in decisions.entries()
+        if (entry.identity.kind, entry.identity.account) == (asked.kind, asked.account)
+        and asked.name.lower() in entry.identity.name.lower()
+    }
+    return f"; of such names there is {', '.join(sorted(names)[:_MOST_NAMES])}" if names else ""
 
 
 def _sentence(unused: Unused) -> str:

@@ -163,6 +163,20 @@ def names_no_resource(service: str, operation: str) -> bool:
     return operation in _read().unnamed.get(service, ())
 
 
+def only_by_name(service: str) -> bool:
+    """Whether a service is asked only about the resources that its requests name."""
+    return service in _read().unnamed
+
+
+# AWS assigns these; policies have `*` for them.
+ASSIGNED = frozenset({"Id", "Uuid", "UUID", "GroupId", "CreationTime"})
+
+
+def is_made(operation: str, variable: str) -> bool:
+    """Whether a variable of an ARN is the id of what the operation makes."""
+    return operation.startswith(("Create", "Run")) and variable.endswith("Id")
+
+
 def is_free(service: str, operation: str) -> bool:
     """Whether nobody signs an operation, by its model."""
     return operation in _read().free.get(service, ())
@@ -172,6 +186,7 @@ class _Table(msgspec.Struct):
     services: dict[str, str]
     # Of the prefixes, most stay unread.
     prefixes: dict[str, msgspec.Raw]
+    # By the services of `only_by_name`.
     unnamed: dict[str, frozenset[str]]
     free: dict[str, frozenset[str]]
 
@@ -186,7 +201,7 @@ def _resource_type(name: str, form: str) -> ResourceType:
     row: list[str] = []
     for index, part in enumerate(parts):
         if index % 2 == 0:
-            row.append(re.escape(part))
+            row.append(re.escape(part).replace(r"\*", ".+"))
         elif part in _OF_EVERY_ARN:
             row.append("[^:]*")
         else:
@@ -287,6 +302,8 @@ _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
 # Definitions have revisions: `family:1`. A family alone is for any revision (documented of RunTask: it takes the latest
 # one then).
 _REVISED = ("TaskDefinition", "DaemonTaskDefinition")
+# Of WAF, as its ARNs have them.
+_SCOPES = {"REGIONAL": "regional", "CLOUDFRONT": "global"}
 _DEFAULTS = {
     ("athena", "WorkGroupName"): "primary",
     ("ecs", "ClusterName"): "default",
@@ -301,9 +318,8 @@ def permissions_by_table(request: Request) -> tuple[RequiredPermission, ...]:
     action = prefix.actions.get(request.operation.lower()) if prefix else None
     if prefix is None or action is None:
         return ()
-    return (
-        RequiredPermission(f"{prefix.name}:{action.name}", _resources_of(prefix, action, request)),
-    )
+    resources = _resources_of(prefix, action, request)
+    return (RequiredPermission(f"{prefix.name}:{action.name}", resources),) if resources else ()
 
 
 def as_named_and_read(action: str, named: str, request: Request) -> tuple[str, ...]:
@@ -324,9 +340,15 @@ def _resources_of(prefix: Prefix, action: Action, request: Request) -> tuple[str
     """Return the ARNs that the request names: its ARNs of a matching type, else templates filled with its names.
 
     When the action requires a resource and the request names none, the template has `*` for missing values; for an
-    action without resources the result is `*`.
+    action without resources the result is `*`. It is empty when nobody can say of which resource the request is: a
+    policy that names that resource would not allow `*`.
     """
-    kinds = [prefix.resources[name] for name in (*action.required, *action.optional)]
+    required = [prefix.resources[name] for name in action.required]
+    kinds = required + [prefix.resources[name] for name in action.optional]
+    if required and only_by_name(request.service):
+        # What has the same variables, such as Name and Id, has no name of its own in the request.
+        own = {kind.variables for kind in required}
+        kinds = required + [kind for kind in kinds[len(required) :] if kind.variables not in own]
     texts = _texts(request)
     named = tuple(
         dict.fromkeys(itertools.chain(*(_list_arns(prefix, k, texts, request) for k in kinds)))
@@ -335,13 +357,21 @@ def _resources_of(prefix: Prefix, action: Action, request: Request) -> tuple[str
         return named
     if not action.required:
         return ("*",)
-    kind = prefix.resources[action.required[0]]
+    kind = required[0]
     known = {
         name: variables_values[0]
         for name, variables_values in _values(prefix, kind, texts).items()
         if variables_values
     }
+    if only_by_name(request.service) and not _names_enough(kind, known, request.operation):
+        return ()
     return (kind.fill(known, request.account, request.region),)
+
+
+def _names_enough(kind: ResourceType, known: Mapping[str, str], operation: str) -> bool:
+    missing = {name for name in kind.variables if name not in known}
+    missing -= {name for name in missing if is_made(operation, name)}
+    return not missing or (missing <= ASSIGNED and (bool(known) or operation.startswith("Create")))
 
 
 def _list_arns(
@@ -397,8 +427,12 @@ def _value_in(prefix: Prefix, kind: ResourceType, variable: str, text: str) -> s
 
 
 def names_of(prefix: str, kind: str, variable: str) -> tuple[str, ...]:
-    """Return the names of the members that have a variable of a resource's ARN: usually its own, or its plural."""
-    return _NAMES.get((prefix, kind), {}).get(variable, (variable, f"{variable}s"))
+    """Return the names of the members that have a variable of a resource's ARN: usually its own, or its plural.
+
+    An `Id` is also named with the resource's type: HostedZoneId.
+    """
+    usual = (variable, f"{variable}s") + ((f"{kind}Id",) if variable == "Id" else ())
+    return _NAMES.get((prefix, kind), {}).get(variable, usual)
 
 
 def _complete(kind: ResourceType, arn: str) -> str:
@@ -417,7 +451,7 @@ def _bare(variable: str, value: str) -> str:
         return f"{value}:*"
     if variable == "ParameterNameWithoutLeadingSlash":
         return value.lstrip("/")
-    return value
+    return _SCOPES.get(value, value) if variable == "Scope" else value
 
 
 def _texts(request: Request) -> dict[str, list[str]]:

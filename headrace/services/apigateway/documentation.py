@@ -130,13 +130,19 @@ def _store_parts(
 ) -> list[str]:
     if mode == "overwrite":
         parts.clear()
+    by_place = {_place(part["location"]): part for part in parts.values()}
     ids: list[str] = []
     for location, properties in imported:
-        same = [part for part in parts.values() if part["location"] == location]
-        part = same[0] if same else _add_part(parts, location, properties)
-        part["properties"] = properties
-        ids.append(part["id"])
+        place = _place(location)
+        if place not in by_place:
+            by_place[place] = _add_part(parts, location, properties)
+        by_place[place]["properties"] = properties
+        ids.append(by_place[place]["id"])
     return ids
+
+
+def _place(location: Mapping[str, Any]) -> str:
+    return json.dumps(location, sort_keys=True, default=str)
 
 
 # What is at a path: an import puts it at the root without one (recorded).
@@ -153,13 +159,15 @@ def _read_parts(definition: Mapping[str, Any]) -> list[tuple[dict[str, Any], str
         raise BadDefinition("Invalid OpenAPI input: documentationParts is no array.")
     found: list[tuple[dict[str, Any], str]] = []
     for one in listed:
-        location = dict(members_of(one, "location")) if isinstance(one, dict) else {}
+        given = members_of(one, "location") if isinstance(one, dict) else {}
+        # YAML has a number for a status.
+        location = {name: str(value) for name, value in given.items()}
         if location.get("type") not in _TYPES:
             raise BadDefinition("Invalid OpenAPI input: a documentation part has no place.")
         if location["type"] in _AT_PATHS:
             location = {"path": "/", **location}
         properties = one.get("properties", "")
-        text = properties if isinstance(properties, str) else json.dumps(properties)
+        text = properties if isinstance(properties, str) else json.dumps(properties, default=str)
         found.append((location, text))
     return found
 

@@ -18,7 +18,7 @@ import yaml
 from moto.apigatewayv2.exceptions import BadRequestException
 
 from headrace.core.values import parse_json
-from headrace.moto.bounds import safe_load
+from headrace.moto.bounds import check_depth, safe_load
 
 _CORS = "x-amazon-apigateway-cors"
 _DEFAULT_PATH = "/$default"
@@ -361,17 +361,19 @@ def read_definition(body: str | bytes, base_path_rule: str = "ignore") -> Defini
 
 
 def parse_definition(body: str | bytes) -> Any:
-    """Return the value of a text in JSON or YAML. Raises BadDefinition."""
+    """Return the value of a text in JSON or YAML. Raises BadDefinition, also for what is nested too deeply."""
     try:
         try:
-            return parse_json(body)
+            value = parse_json(body)
         except ValueError:
             return safe_load(body)
+        check_depth(value)
     except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
         # A bound of `safe_load`; bad syntax has a class of its own.
         if type(error) is yaml.YAMLError:
             raise BadDefinition(f"Unable to parse API definition: {error}") from error
         raise BadDefinition("Invalid OpenAPI input.") from error
+    return value
 
 
 def _base_path(definition: Definition, rule: str) -> str:

@@ -2,7 +2,8 @@
 
 Recorded: a boolean as a mapping, and a number as a media type (LocalStack's apigateway/test_apigateway_api.py, 2024 and
 2025). Observed by users: a parameter that the method's response, or the method, does not declare (issues of Ansible and
-of AWS's operators). Documented: the expressions (apigateway/latest/developerguide/request-response-data-mappings.html).
+of AWS's operators). Documented: the expressions (apigateway/latest/developerguide/request-response-data-mappings.html);
+names have dots too, as hub.mode of webhooks.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
@@ -15,7 +16,7 @@ from typing import Any
 from headrace.services.apigateway.refusals import bad_request, names_of
 
 _SOURCES = r"'.*'|stageVariables\..+|context\..+"
-_PLACES = r"(querystring|path|header)\.[^.\s]+"
+_PLACES = r"(querystring|path|header)\.[^\s]+"
 _DECLARED = re.compile(rf"method\.request\.{_PLACES}", re.ASCII)
 _OF_MANY = re.compile(r"multivalue(querystring|header)\.")
 _BY_SIDE = {
@@ -27,14 +28,14 @@ _BY_SIDE = {
         ),
     ),
     "response": (
-        re.compile(r"method\.response\.header\.[^.\s]+", re.ASCII),
+        re.compile(r"method\.response\.header\.[^\s]+", re.ASCII),
         re.compile(
             rf"{_SOURCES}|integration\.response\.(body(\..+)?|(multivalue)?header\.[^\s]+)",
             re.ASCII | re.DOTALL,
         ),
     ),
 }
-_MEDIA_TYPE = re.compile(r"[^/\s]+/[^/\s]+")
+_MEDIA_TYPE = re.compile(r"[^/\s]+/[^/\s;]+(\s*;.*)?")
 
 
 def check_request(response: Any) -> None:

@@ -47,13 +47,23 @@ class PipeFailed(Exception):
         super().__init__(message)
         self.may_pass = may_pass
 
+    def drop_delivered(self, events: list[dict[str, Any]], taken: set[str]) -> list[dict[str, Any]]:
+        """Return the events that were not delivered; add the ids of the others to `taken`."""
+        return events
+
 
 class PartlyFailed(PipeFailed):
     """A batch of which the target did not take the events with these ids."""
 
-    def __init__(self, message: str, failed: frozenset[str]) -> None:
-        super().__init__(message, may_pass=True)
+    def __init__(self, message: str, failed: frozenset[str], *, may_pass: bool = True) -> None:
+        super().__init__(message, may_pass=may_pass)
         self.failed = failed
+
+    def drop_delivered(self, events: list[dict[str, Any]], taken: set[str]) -> list[dict[str, Any]]:
+        """See `PipeFailed`."""
+        taken.update(id_of(event) for event in events)
+        taken -= self.failed
+        return [event for event in events if id_of(event) in self.failed]
 
 
 def check_target(arn: str, region: str) -> None:
@@ -174,9 +184,15 @@ def _deliver_events(
     if batch.target.split(":")[2] in _WHOLE:
         _send(batch, _join_inputs(inputs), parameters, control, now_ms, execution, ids)
     else:
-        for event, text in zip(events, inputs, strict=True):
-            filled = _fill_paths(parameters, event, batch)
-            _send(batch, text, filled, control, now_ms, execution)
+        for number, (event, text) in enumerate(zip(events, inputs, strict=True)):
+            try:
+                filled = _fill_paths(parameters, event, batch)
+                _send(batch, text, filled, control, now_ms, execution)
+            except PipeFailed as error:
+                left = frozenset(map(id_of, events[number:]))
+                if number and left <= ids - {""}:  # what the target has is not sent again
+                    raise PartlyFailed(str(error), left, may_pass=error.may_pass) from error
+                raise
     return inputs
 
 

@@ -397,22 +397,18 @@ class PipeWorker:
         try:
             self._deliver(events)
         except PipeFailed as error:
-            if isinstance(error, PartlyFailed):
-                taken.update(id_of(event) for event in events)
-                taken -= error.failed
-                events = [event for event in events if id_of(event) in error.failed]
-            tries = self._tries[shard] = self._tries.get(shard, 0) + 1
+            events = error.drop_delivered(events, taken)
+            self._tries[shard] = tries = self._tries.get(shard, 0) + 1
             most = settings.get("MaximumRetryAttempts")
             if not error.may_pass or most is None or int(most) < 0 or tries <= int(most):
                 raise
-            self._give_up(events, settings, error)
+            dead_arn = str((settings.get("DeadLetterConfig") or {}).get("Arn", ""))
+            self._give_up(events, dead_arn, error, taken)
         self._tries.pop(shard, None)
         del self._taken[shard]
 
-    def _give_up(
-        self, events: list[dict[str, Any]], settings: dict[str, Any], error: PipeFailed
-    ) -> None:
-        pipe, arn = self._pipe, str((settings.get("DeadLetterConfig") or {}).get("Arn", ""))
+    def _give_up(self, events: list[Any], arn: str, error: PipeFailed, taken: set[str]) -> None:
+        pipe = self._pipe
         log.warning("%s gives up %d records: %s", pipe.arn, len(events), error)
         if not arn:
             return
@@ -421,6 +417,7 @@ class PipeWorker:
             deliver(batch, events, self._parts.control, self._parts.clock.now_ms())
         except PipeFailed as failure:  # what nobody has is tried again
             why = f"The dead-letter target {arn} did not take what is given up: {failure}"
+            failure.drop_delivered(events, taken)
             raise PipeFailed(why, may_pass=True) from error
 
 

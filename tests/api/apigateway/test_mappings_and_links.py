@@ -27,7 +27,11 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def method(api: Any) -> dict[str, Any]:
     made = api.create_rest_api(name="a")
     method = {"restApiId": made["id"], "resourceId": made["rootResourceId"], "httpMethod": "GET"}
-    declared = {"method.request.querystring.q": False, "method.request.header.h": True}
+    declared = {
+        "method.request.querystring.q": False,
+        "method.request.querystring.hub.mode": False,
+        "method.request.header.h": True,
+    }
     api.put_method(**method, authorizationType="NONE", requestParameters=declared)
     api.put_integration(**method, type="MOCK")
     api.put_method_response(
@@ -44,6 +48,7 @@ def method(api: Any) -> dict[str, Any]:
         ("integration.request.header.a", "method.request.multivalueheader.h", ""),
         ("integration.request.querystring.a", "method.request.body.x[0]", ""),
         ("integration.request.path.a", "context.requestId", ""),
+        ("integration.request.querystring.hub.mode", "method.request.querystring.hub.mode", ""),
         ("integration.request.header.a", "stageVariables.v", ""),
         ("integration.request.header.a", "text", EXPRESSION.format("text")),
         ("integration.request.header.a", "integration.response.body", EXPRESSION.format("integration.response.body")),
@@ -217,3 +222,20 @@ def test_accounts_and_domain_names_show_their_defaults(api: Any):
     mode = "ROUTING_RULE_ONLY"
     made = api.create_domain_name(domainName="b.example.com", certificateArn=arn, routingMode=mode)
     assert made["routingMode"] == mode
+
+
+def test_an_imported_part_takes_the_place_of_the_one_that_is_there(api: Any):
+    rest = api.create_rest_api(name="parts")["id"]
+    place = {"type": "RESPONSE", "path": "/", "method": "GET", "statusCode": "200"}
+    made = api.create_documentation_part(restApiId=rest, location=place, properties="old")["id"]
+    body = """
+swagger: "2.0"
+info: {title: parts}
+paths: {}
+x-amazon-apigateway-documentation:
+  documentationParts:
+  - {location: {statusCode: 200, method: GET, type: RESPONSE}, properties: {since: 2026-01-02}}
+"""
+    ids = api.import_documentation_parts(restApiId=rest, mode="merge", body=body)["ids"]
+    (part,) = api.get_documentation_parts(restApiId=rest)["items"]
+    assert (ids, part["properties"]) == ([made], '{"since": "2026-01-02"}')

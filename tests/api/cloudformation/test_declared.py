@@ -257,6 +257,9 @@ def test_a_name_that_is_taken_is_refused_and_what_has_it_stays(
     cloud: InProcessCloud, cfn: Any
 ) -> None:
     scheduler = cloud.client("scheduler")
+    (default,) = scheduler.list_schedule_groups()["ScheduleGroups"]
+    assert default["CreationDate"] == default["LastModificationDate"]
+    assert scheduler.list_schedule_groups()["ScheduleGroups"] == [default]
     scheduler.create_schedule_group(Name="mine")
     body = {
         "Resources": {

@@ -70,6 +70,12 @@ def test_a_decision_is_explained_statement_by_statement(cloud: InProcessCloud):
             f"arn:aws:iam::{ACCOUNT}:role/nobody does not exist in IAM, and nobody acted as it.",
         ),
         (
+            "/policy",
+            {"role": "Putt"},
+            f"arn:aws:iam::{ACCOUNT}:role/Putt does not exist in IAM, and nobody acted as it; of such names there is"
+            " putter.",
+        ),
+        (
             "/why",
             {"arn": "putter", "action": "a:B"},
             "'putter' is neither the ARN of a role or user nor a service such as lambda.amazonaws.com.",

@@ -162,6 +162,13 @@ def test_a_definition_passes_its_roles_and_sets_its_policy(cloud: InProcessCloud
     assert "iam:PassRole" in refusal(poster.import_rest_api, body=text.encode("utf-16"))[2]
     http = as_role(cloud, "maker", "apigatewayv2")
     assert "iam:PassRole" in refusal(http.import_api, Body=text)[2]
+    # Of these no JSON can be made, or no bytes: that hides no role.
+    dated = f"{yaml.safe_dump(json.loads(text) if text[0] == '{' else yaml.safe_load(text))}x-d: {{2026-01-02: 1}}\n"
+    assert "iam:PassRole" in refusal(poster.import_rest_api, body=dated)[2]
+    halved = json.dumps({**yaml.safe_load(text), "x-d": "\ud800"}, ensure_ascii=True)
+    assert "iam:PassRole" in refusal(http.import_api, Body=halved)[2]
+    deep = json.dumps(yaml.safe_load(text))[:-1] + ', "x-d": ' + "[" * 980 + "]" * 980 + "}"
+    assert refusal(poster.import_rest_api, body=deep)[1] == 400
     # What nobody can read, the service refuses itself.
     assert "OpenAPI" in refusal(rest.import_rest_api, body="[")[2]
 

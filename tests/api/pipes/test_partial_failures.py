@@ -146,6 +146,29 @@ def test_what_is_given_up_waits_until_its_queue_is_there(
     assert [base64.b64decode(one["data"]) for one in given_up] == [b"bad"]
 
 
+def test_what_the_dead_letter_queue_has_is_not_sent_to_it_again(
+    cloud: InProcessCloud, caplog: pytest.LogCaptureFixture
+):
+    dead, dead_arn = make_queue(cloud, "narrow", MaximumMessageSize="1024")
+    kinesis: Any = cloud.client("kinesis")
+    kinesis.create_stream(StreamName="big", ShardCount=1)
+    records: Any = [{"Data": data, "PartitionKey": "a"} for data in (b"bad", b"bad" * 400)]
+    kinesis.put_records(StreamName="big", Records=records)
+    parameters = {
+        "StartingPosition": "TRIM_HORIZON",
+        "MaximumRetryAttempts": 0,
+        "DeadLetterConfig": {"Arn": dead_arn},
+    }
+    cloud.client("pipes").create_pipe(
+        Name="big", RoleArn=ROLE, Target=FUNCTION, Source=f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/big",
+        SourceParameters={"KinesisStreamParameters": parameters},
+    )  # fmt: skip
+    wait_until(lambda: caplog.text.count("pipe/big gives up") > 2, within_s=60, what="three tries")
+    names = ["ApproximateNumberOfMessages"]
+    shown = cloud.client("sqs").get_queue_attributes(QueueUrl=dead, AttributeNames=names)
+    assert shown["Attributes"] == {names[0]: "1"}
+
+
 def test_what_is_given_up_goes_to_the_queue_of_its_arn_s_region(cloud: InProcessCloud):
     make_queue(cloud, "namesake")
     there: Any = cloud.client("sqs", region="eu-west-1")

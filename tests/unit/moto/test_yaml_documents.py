@@ -20,6 +20,8 @@ def test_aliases_and_merge_keys_are_read_as_before():
     [
         ("a: &a [1,1,1,1]\nb: &b [*a,*a]\nc: [" + "*b," * (MOST_VALUES // 11) + "]", "values"),
         ("a: &a {x: 1}\nb: {<<: [" + "*a," * (MOST_VALUES // 3) + "]}", "values"),
+        ("a: &a " + "x" * 99_999 + "\nb: [" + "*a," * 200 + "]", "characters"),
+        ("a: &a [&b " + "x" * 99_999 + ", *b]\nc: [" + "*a," * 100 + "]", "characters"),
         ("a: &a [1, *a]", "one that contains it"),
         ("a: &a 1\nb: &a [*a]", "one that contains it"),
         ("a: *nobody", "one that contains it"),

@@ -116,7 +116,8 @@ CASES = [
         ("ecs:DeleteTaskDefinitions", arn("ecs", "task-definition/a:1")),
         ("ecs:DeleteTaskDefinitions", arn("ecs", "task-definition/b:2")),
     ),
-    of("ecs:ListTasks", {"cluster": "c"}, ("ecs:ListTasks", arn("ecs", "container-instance/c/*"))),
+    # No instance is named, and a policy may be for one.
+    of("ecs:ListTasks", {"cluster": "c"}),
     of(
         "ecs:UpdateTaskSet",
         {"cluster": "c", "service": "s", "taskSet": "t"},
@@ -132,6 +133,38 @@ CASES = [
         "glue:GetUnfilteredTableMetadata",
         {"DatabaseName": "d", "Name": "t"},
         *(("glue:GetTable", arn("glue", name)) for name in ("catalog", "database/d", "table/d/t")),
+    ),
+    of(
+        "ecs:StopTask",
+        {"cluster": arn("ecs", "cluster/prod"), "task": "t"},
+        ("ecs:StopTask", arn("ecs", "task/prod/t")),
+    ),
+    of(
+        "ecs:RegisterTaskDefinition",
+        {"family": "f", "executionRoleArn": ROLE},
+        ("ecs:RegisterTaskDefinition", arn("ecs", "task-definition/f:*")),
+        ("iam:PassRole", ROLE),
+    ),
+    of(
+        "route53:ChangeResourceRecordSets",
+        {"HostedZoneId": "Z1"},
+        ("route53:ChangeResourceRecordSets", "arn:aws:route53:::hostedzone/Z1"),
+    ),
+    of(
+        "wafv2:UpdateWebACL",
+        {"Name": "n", "Scope": "REGIONAL", "Id": "i"},
+        ("wafv2:UpdateWebACL", arn("wafv2", "regional/webacl/n/i")),
+    ),
+    of(
+        "dms:DeleteReplicationInstance",
+        {"ReplicationInstanceArn": arn("dms", "rep:R")},
+        ("dms:DeleteReplicationInstance", arn("dms", "rep:R")),
+    ),
+    # Nobody can say which identity, or which table, this is: a policy that names it would not allow `*`.
+    of("ses:SendEmail", {"Source": "a@example.com"}),
+    of(
+        "s3tables:GetTable",
+        {"tableBucketARN": arn("s3tables", "bucket/b"), "namespace": "n", "name": "t"},
     ),
     of(
         "ec2:StartInstances",

@@ -40,6 +40,20 @@ def test_a_python_drivers_traceback_is_looked_for_in_stdout_too() -> None:
     assert found == ("stdout", "ValueError: no such airport: XYZ")
 
 
+@pytest.mark.parametrize(
+    "stderr",
+    [
+        "WARNING: Using incubator modules: jdk.incubator.vector\n",
+        "Picked up JAVA_TOOL_OPTIONS: -Xmx1g\n26/11/21 06:48:26 INFO ShutdownHookManager: Shutdown hook called\n",
+    ],
+)
+def test_a_drivers_own_words_go_before_what_the_machine_says_of_itself(stderr: str) -> None:
+    usage = "usage: job.py [-h] --output OUTPUT\njob.py: error: --output is required\n"
+    assert failure_cause(stderr, usage, 2) == ("stdout", "job.py: error: --output is required")
+    assert failure_cause(stderr, "", 2) == ("stderr", stderr.splitlines()[-1])
+    assert failure_cause("no memory\n" + stderr, usage, 2) == ("stderr", "no memory")
+
+
 def test_a_message_is_not_longer_than_an_answer_should_carry() -> None:
     assert len(failure_cause("ValueError: " + "x" * 100_000, "", 1)[1]) == 1024
 

@@ -51,7 +51,7 @@ CREATE TABLE planes (carrier VARCHAR PRIMARY KEY, seats INT) WITH (stream = 'pla
         ("SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier EMIT FINAL;", "EMIT FINAL goes with a WINDOW"),
         (
             "SELECT carrier, COUNT(*) AS n FROM flights WINDOW SESSION (1 HOURS) GROUP BY carrier EMIT CHANGES;",
-            "Spark does not correct sessions that still grow: use EMIT FINAL",
+            "sessions that still grow: write EMIT FINAL after GROUP BY and HAVING",
         ),
         ("CREATE STREAM a AS SELECT * FROM planes;", "a query of tables makes a table: CREATE TABLE .. AS"),
     ("CREATE TABLE a AS SELECT seats FROM planes;", "the key carrier is not selected"),

@@ -46,6 +46,14 @@ def test_a_query_has_the_rows_that_are_there_and_follows_them_if_asked(session: 
     assert list(session.answer("SELECT id FROM flights LIMIT 1;")) == ['{"id": "a"}']
 
 
+def test_a_row_shows_letters_as_they_are_and_what_has_no_utf_8_escaped() -> None:
+    record = Record({"origin": "café", "delay": 1}, "a\ud83d")
+    session = Session(Analysis(KSQL), lambda _: iter([[("flights", record)]]))
+    assert list(session.answer(DECLARED))[-1] == "ok"
+    rows = list(session.answer("SELECT id, origin FROM flights;"))
+    assert rows == ['{"id": "a\\ud83d", "origin": "café"}']
+
+
 def test_what_there_is_is_listed_and_described(session: Session) -> None:
     assert list(session.answer("\\d")) == [
         "STREAM  flights  flights  JSON",

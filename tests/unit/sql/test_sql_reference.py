@@ -94,6 +94,8 @@ def test_a_line_has_columns_by_places_and_syslog_has_a_time() -> None:
     assert rows(fixed, TICKS[:1], line) == [
         {"c": {"m": "Mar", "d": 5, "t": "10:11:12", "rest": "host it works"}}
     ]
+    marks = "SELECT STREAM FIXED_COLUMN_LOG_PARSE(log, 't TYPE TIME ''HH;mm'' START 0 FOR 5') AS c FROM ticks;"
+    assert rows(marks, TICKS[:1], "10;15") == [{"c": {"t": "10:15:00"}}]
     syslog = "SELECT STREAM t.r.COLUMN1 AS a, t.r.COLUMN2 AS b FROM (SELECT STREAM SYS_LOG_PARSE(log) AS r FROM ticks) AS t;"
     assert rows(syslog, TICKS[:1], line) == [
         {"a": "2026-03-05T10:11:12.000Z", "b": "host it works"}

@@ -38,6 +38,7 @@ from headrace.services.stepfunctions.interpreter import (
 from headrace.services.stepfunctions.interpreter.inspections import Inspection
 from headrace.services.stepfunctions.interpreter.json_paths import extract_json
 from headrace.services.stepfunctions.interpreter.service_calls import (
+    asking_for_roles,
     client_of_cloud,
     find_service_name,
     log_of,
@@ -330,6 +331,7 @@ def _patch_interpreter() -> None:
     from moto.stepfunctions.parser.asl.component.state.exec.state_map.iteration import (
         inline_iteration_component,
     )
+    from moto.stepfunctions.parser.asl.component.state.exec.state_task import state_task
     from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import (
         state_task_service,
         state_task_service_aws_sdk,
@@ -358,6 +360,8 @@ def _patch_interpreter() -> None:
     decl.time = SimpleNamespace(sleep=_wait_in_retry)
     tasks: Any = state_task_service.StateTaskService
     tasks._normalise_response = _normalise_response
+    any_task: Any = state_task.StateTask
+    any_task._eval_state_credentials = asking_for_roles(any_task._eval_state_credentials)
     iterations: Any = inline_iteration_component.InlineIterationComponent
     iterations._launch_worker = _limit_threads(iterations._launch_worker)
     retrier, events = decl.RetrierDecl, cast("Any", EventManager)

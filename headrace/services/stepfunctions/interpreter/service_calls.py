@@ -215,6 +215,57 @@ def failure(task: Any, env: Any, error: str, cause: str) -> Any:
 
 
 SESSION = "headrace-stepfunctions"
+
+
+def asking_for_roles(evaluate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return the evaluation of a task's `Credentials` that asks whether the machine's role may assume their role.
+
+    Documented: https://docs.aws.amazon.com/step-functions/latest/dg/concepts-access-cross-acct-resources.html
+    Observed by others: the error's name and sentence. Assumed: the task fails before it is scheduled.
+    """
+
+    def evaluate_and_ask(task: Any, env: Any) -> Any:
+        from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import (
+            FailureEventException,
+        )
+
+        credentials = evaluate(task, env)
+        role, own = str(credentials.role_arn), env.aws_execution_details.role_arn
+        if task.credentials is None or role == own:
+            return credentials
+        acting = CallerIdentity(own, SESSION)
+        is_role = role.startswith("arn:") and ":role/" in role
+        if not is_role or CURRENT.guard.denial(acting, "sts:AssumeRole", role):
+            cause = f"The role {own} is not authorized to assume the task state's role, {role}."
+            raise FailureEventException(_task_failure(task, env, cause))
+        return credentials
+
+    return evaluate_and_ask
+
+
+def _task_failure(task: Any, env: Any, cause: str) -> Any:
+    """Return moto's failure for a task, which may be a function's."""
+    from moto.stepfunctions.parser.api import HistoryEventType
+    from moto.stepfunctions.parser.asl.component.common.error_name import (
+        failure_event,
+        states_error_name,
+        states_error_name_type,
+    )
+    from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
+
+    kind = states_error_name_type.StatesErrorNameType.StatesTaskFailed
+    if hasattr(task, "_get_sfn_resource_type"):
+        return failure(task, env, kind.to_name(), cause)
+    details_of: Any = EventDetails
+    told = {"error": kind.to_name(), "cause": cause}
+    return failure_event.FailureEvent(
+        env=env,
+        error_name=states_error_name.StatesErrorName(typ=kind),
+        event_type=HistoryEventType.LambdaFunctionFailed,
+        event_details=details_of(lambdaFunctionFailedEventDetails=told),
+    )
+
+
 # SDKs name errors by their shapes; SQS's error has the query protocol's code instead.
 _NAMES_OF_CODES = {"AWS.SimpleQueueService.NonExistentQueue": "QueueDoesNotExist"}
 
