@@ -116,6 +116,7 @@ _OWN = Patches(
             stages.patch_responses,
         ],
         "moto.appconfig.urls": [appconfig.add_calls],
+        "moto.applicationautoscaling.models": [autoscaling.refuse_malformed_ids],
         "moto.athena.models": [athena_patches.keep_creation_times],
         "moto.athena.responses": [
             athena_patches.allow_deletions,
@@ -235,6 +236,7 @@ _OWN = Patches(
             rds.store_no_classes,
             rds.replace_automatic_snapshots,
         ],
+        "moto.rds.responses": [rds.lower_engines],
         "moto.redshift.models": [redshift_patches.patch],
         "moto.resourcegroups.models": [system_tags.allow_on_groups],
         "moto.s3.models": [s3.find_own_buckets],

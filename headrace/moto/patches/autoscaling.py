@@ -1,9 +1,11 @@
-"""Auto Scaling: updates, and groups whose creation fails."""
+"""Auto Scaling: updates, and groups whose creation fails. Application Auto Scaling: the form of a target's id."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
 from __future__ import annotations
 
+import functools
+import re
 from typing import Any
 
 from headrace.moto.patching import create_wholly
@@ -46,3 +48,45 @@ def allow_updates(module: Any) -> None:
 
     response.update_auto_scaling_group = update_auto_scaling_group
     response.put_scaling_policy = put_scaling_policy
+
+
+# The form of a resource's id, by the first two parts of its dimension; others have any form.
+# docs.aws.amazon.com/autoscaling/application/APIReference/API_RegisterScalableTarget.html, `ResourceId` (documented).
+_NAME = "[^/]+"
+_RESOURCE_IDS = {
+    "appstream:fleet": f"fleet/{_NAME}",
+    "cassandra:table": f"keyspace/{_NAME}/table/{_NAME}",
+    "comprehend:document-classifier-endpoint": "arn:.+:document-classifier-endpoint/.+",
+    "comprehend:entity-recognizer-endpoint": "arn:.+:entity-recognizer-endpoint/.+",
+    "dynamodb:index": f"table/{_NAME}/index/{_NAME}",
+    "dynamodb:table": f"table/{_NAME}",
+    "ec2:spot-fleet-request": f"spot-fleet-request/{_NAME}",
+    "ecs:service": f"service/{_NAME}/{_NAME}",
+    "elasticmapreduce:instancefleet": f"instancefleet/{_NAME}/{_NAME}",
+    "elasticmapreduce:instancegroup": f"instancegroup/{_NAME}/{_NAME}",
+    "lambda:function": "function:[^:]+:[^:]+",
+    "neptune:cluster": "cluster:[^:]+",
+    "rds:cluster": "cluster:[^:]+",
+    "sagemaker:variant": f"endpoint/{_NAME}/variant/{_NAME}",
+}
+
+
+def refuse_malformed_ids(module: Any) -> None:
+    """Patch `moto.applicationautoscaling.models`, which takes a malformed id apart, or stores it.
+
+    The sentence is AWS's for a type that does not fit (observed by many); for a malformed id it is assumed.
+    """
+    from moto.applicationautoscaling.exceptions import AWSValidationException
+
+    are_valid = module._target_params_are_valid
+
+    @functools.wraps(are_valid)
+    def are_valid_with_id(namespace: str, r_id: str, dimension: str) -> bool:
+        form = _RESOURCE_IDS.get(str(dimension).rpartition(":")[0])
+        if form is not None and not re.fullmatch(form, r_id):
+            raise AWSValidationException(
+                "Unsupported service namespace, resource type or scalable dimension"
+            )
+        return are_valid(namespace, r_id, dimension)
+
+    module._target_params_are_valid = are_valid_with_id

@@ -1,4 +1,4 @@
-"""Batch: compute environments and job definitions as AWS describes them."""
+"""Batch: compute environments, whose roles have names too, and job definitions as AWS describes them."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
@@ -16,19 +16,35 @@ _BATCH_ROLE = "AWSServiceRoleForBatch"
 
 
 def correct_environments(module: Any) -> None:
-    """Give a compute environment without a role the service-linked one (documented); moto refuses it.
+    """Take a role's name for its ARN, and give a compute environment without a role the service-linked one.
 
-    docs.aws.amazon.com/batch/latest/APIReference/API_CreateComputeEnvironment.html, `serviceRole`; the role's name and
-    path: docs.aws.amazon.com/batch/latest/userguide/using-service-linked-roles.html.
+    moto refuses both. docs.aws.amazon.com/batch/latest/APIReference/API_CreateComputeEnvironment.html, `serviceRole`
+    (documented: the ARN, or the path and the name); the linked role's name and path:
+    docs.aws.amazon.com/batch/latest/userguide/using-service-linked-roles.html. That the ARN is shown is assumed.
     """
     create = module.BatchBackend.create_compute_environment
+    update = module.BatchBackend.update_compute_environment
 
     @functools.wraps(create)
     def create_compute_environment(self: Any, *, service_role: str, **named: Any) -> Any:
-        role = service_role or _get_linked_role(self.iam_backend)
+        role = _arn_of(self.iam_backend, service_role) or _get_linked_role(self.iam_backend)
         return create(self, service_role=role, **named)
 
+    @functools.wraps(update)
+    def update_compute_environment(self: Any, *, service_role: str | None, **named: Any) -> Any:
+        role = _arn_of(self.iam_backend, service_role)
+        return update(self, service_role=role, **named)
+
     module.BatchBackend.create_compute_environment = create_compute_environment
+    module.BatchBackend.update_compute_environment = update_compute_environment
+
+
+def _arn_of(iam: Any, role: str | None) -> str | None:
+    """Return the ARN of the role with this path and name; what is no such role stays as it is."""
+    for known in iam.roles.values() if role else ():
+        if f"{known.path or '/'}{known.name}".strip("/") == str(role).strip("/"):
+            return str(known.arn)
+    return role
 
 
 def allow_short_names(module: Any) -> None:

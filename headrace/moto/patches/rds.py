@@ -1,11 +1,11 @@
-"""RDS: automatic snapshots, subnet groups, and clusters whose creation fails."""
+"""RDS: engines in capitals, automatic snapshots, subnet groups, and clusters whose creation fails."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownLambdaType=false
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from headrace.moto.patching import create_wholly
@@ -28,6 +28,28 @@ def replace_automatic_snapshots(module: Any) -> None:
     backend.create_auto_cluster_snapshot = again(
         backend.create_auto_cluster_snapshot, "cluster_snapshots"
     )
+
+
+_LOWERED = ("DBParameterGroupFamily", "Engine", "EngineName")
+
+
+def lower_engines(module: Any) -> None:
+    """Patch `moto.rds.responses`: an engine's name or family has any case, and is kept and shown in small letters.
+
+    Source (observed): for engines, pull request 409 of aws-cloudformation-resource-providers-rds; for option groups and
+    families, go-to-k/cdk-real-drift's issue of 2026-08-10.
+    """
+
+    def get(self: Any) -> Any:
+        return self.__dict__["params"]
+
+    def keep(self: Any, params: Any) -> None:
+        for name in _LOWERED if isinstance(params, MutableMapping) else ():
+            if isinstance(value := params.get(name), str):
+                params[name] = value.lower()
+        self.__dict__["params"] = params
+
+    module.RDSResponse.params = property(get, keep)
 
 
 def undo_partial_clusters(module: Any) -> None:

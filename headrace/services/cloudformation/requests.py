@@ -248,17 +248,23 @@ def _nearest(unknown: list[str]) -> str:
     return f"; nearest: {', '.join(near)}" if near else ""
 
 
+# The end or the beginning of a type's name -> what to do instead.
 _INSTEAD = {
     "::MODULE": "modules are not expanded: put their resources into the template",
+    "AWS::AppSync::": "no GraphQL or event API is served: an API of AWS::ApiGatewayV2 is",
+    "AWS::KafkaConnect::": "connectors do not run: `headrace cdc` captures a PostgreSQL, Firehose delivers to S3",
+    "AWS::KinesisAnalytics::": "`headrace sql` runs the queries of Kinesis Analytics",
+    "AWS::MSK::": "no Kafka runs: give clients a broker of your own",
+    "AWS::Timestream::": "its queries do not run: Athena answers queries over records that Firehose delivered",
 }
 
 
 def _what_instead(unknown: list[str]) -> str:
-    """Return the alternatives to modules and stack sets, as the end of a sentence."""
+    """Return the alternatives to types that headrace does not have, as the end of a sentence."""
     advice = (
         sentence
-        for end, sentence in _INSTEAD.items()
-        if any(kind.endswith(end) for kind in unknown)
+        for part, sentence in _INSTEAD.items()
+        if any(kind.startswith(part) or kind.endswith(part) for kind in unknown)
     )
     return "".join(f"; {sentence}" for sentence in advice)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -111,6 +111,9 @@ SIGNALLED = frozenset(
         "AWS::EC2::Instance",
     }
 )
+_CONDITION = "AWS::CloudFormation::WaitCondition"
+# The types whose machines send signals on AWS, and do not exist here.
+_SENDERS = frozenset({"AWS::AutoScaling::AutoScalingGroup", "AWS::EC2::Instance"})
 _LOOK_EVERY_S = 0.1
 _DURATION_UNITS = {"H": 3600, "M": 60, "S": 1}
 _DURATION_DIGITS = 9
@@ -211,6 +214,39 @@ def creation_policy(
         whole_number("Count", members.get("Count", 1), 0, errors.SIGNALS),
         _duration_s(str(members.get("Timeout", "PT5M"))),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A resource that may wait for signals: its type, its stack, its name in the template, its handle's URL or ""."""
+
+    kind: str
+    stack_name: str
+    logical_id: str
+    handle: str = ""
+
+
+def describe_unsent(waiting: Waiting, expected: ExpectedSignals | None, kinds: Set[str]) -> str:
+    """Return a sentence when a resource waits for signals that an instance sends on AWS, else "".
+
+    Here nothing runs on instances. `kinds` has the types of the stack's resources: a wait condition beside an instance
+    mostly waits for that; a function or a person may send its signal as well.
+    """
+    if waiting.kind in _SENDERS and expected is not None and expected.count:
+        return (
+            f"headrace has no machines, so no instance sends the {expected.count} signal(s) that this resource waits"
+            f" for ({expected.timeout_s} s at most). Send each: aws cloudformation signal-resource --stack-name"
+            f" {waiting.stack_name} --logical-resource-id {waiting.logical_id} --unique-id ID --status SUCCESS"
+        )
+    if waiting.kind == _CONDITION and kinds & _SENDERS:
+        form = """'{"Status": "SUCCESS", "Reason": "-", "UniqueId": "ID", "Data": "-"}'"""
+        handle = waiting.handle
+        sender = f"curl -X PUT --data {form} '{handle}'" if handle else "SignalResource"
+        return (
+            "headrace has no machines, so no instance signals this condition. If nothing else does, send each signal: "
+            + sender
+        )
+    return ""
 
 
 def whole_number(name: str, value: Any, least: int, most: int) -> int:

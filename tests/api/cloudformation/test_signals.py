@@ -130,6 +130,7 @@ def test_a_creation_policy_waits_for_signals(cfn: Any):
     cfn.signal_resource(UniqueId="b", **sent)
     assert settled(cfn, "policy") == "CREATE_COMPLETE"
     assert "Received SUCCESS signal with UniqueId a" in reasons(cfn, "policy")
+    assert not any("no machines" in reason for reason in reasons(cfn, "policy"))
     code, message = refused(cfn.signal_resource, UniqueId="c", **sent)
     assert (code, message.endswith("is in CREATE_COMPLETE state and can not be signaled.")) == (
         "ValidationError",
@@ -140,6 +141,41 @@ def test_a_creation_policy_waits_for_signals(cfn: Any):
     cfn.signal_resource(StackName="unmet", LogicalResourceId="Wait", UniqueId="a", Status="FAILURE")
     assert settled(cfn, "unmet") == "ROLLBACK_COMPLETE"
     assert any("Received 1 FAILURE signal(s) out of 1." in r for r in reasons(cfn, "unmet"))
+
+
+def _machine(**more: Any) -> dict[str, Any]:
+    properties = {"ImageId": "ami-12c6146b", "InstanceType": "t3.micro"}
+    return {"Type": "AWS::EC2::Instance", "Properties": properties, **more}
+
+
+def _has_reason(cfn: Any, name: str, part: str) -> None:
+    wait_until(lambda: any(part in reason for reason in reasons(cfn, name)), what=part)
+
+
+def test_that_no_instance_sends_a_signal_is_said_at_once_and_anybody_may_send_it(cfn: Any):
+    policy = {"ResourceSignal": {"Count": 1, "Timeout": "PT10M"}}
+    begin(cfn, "machine", {"Resources": {"Wait": _machine(CreationPolicy=policy)}})
+    _has_reason(
+        cfn, "machine", "no instance sends the 1 signal(s) that this resource waits for (600 s"
+    )
+    _has_reason(cfn, "machine", "--stack-name machine --logical-resource-id Wait ")
+    # What else an instance does not do here is said in the stack's events, too.
+    _has_reason(cfn, "machine", "headrace has no machines: instances are stored")
+    sent = {"StackName": "machine", "LogicalResourceId": "Wait", "Status": "SUCCESS"}
+    cfn.signal_resource(UniqueId="i-1", **sent)
+    assert settled(cfn, "machine") == "CREATE_COMPLETE"
+
+
+def test_a_condition_beside_an_instance_says_how_to_signal_it(cloud: InProcessCloud, cfn: Any):
+    body = waiting()
+    body["Resources"]["Machine"] = _machine()
+    body["Resources"]["Wait"]["DependsOn"] = "Machine"
+    begin(cfn, "beside", body)
+    url = physical(cfn, "Handle", "beside")
+    _has_reason(cfn, "beside", "no instance signals this condition. If nothing else does, send")
+    _has_reason(cfn, "beside", f"'{url}'")
+    assert put(cloud, url, Status="SUCCESS", UniqueId="a") == 200
+    assert settled(cfn, "beside") == "CREATE_COMPLETE"
 
 
 def test_a_stack_that_waits_can_be_deleted(cfn: Any):

@@ -36,8 +36,10 @@ from headrace.services.cloudformation.signals import (
     SIGNALLED,
     ExpectedSignals,
     Signal,
+    Waiting,
     check_policy,
     creation_policy,
+    describe_unsent,
     receiver_of,
     wait_for,
 )
@@ -261,14 +263,36 @@ def create(states: ResourceStates, defined: EvaluatedResource) -> None:
         states.ports.signals.forget(receiver_of(states.stack.stack_id, resource.logical_id))
     states.set_status(resource, _STATUS)
     keep = functools.partial(states.set_status, resource, _STATUS, INITIATED)
+    _say_unsent(states, defined)
     try:
         result = make(states, resource, defined.kind, keep)
+        _say_without_effect(states, defined)
         if defined.signals is not None:
             _wait_for_signals(states, resource, defined.signals)
     except Exception as error:
         states.fail(resource, "CREATE", error)
         raise
     states.store_result(resource, result, "CREATE_COMPLETE")
+
+
+def _say_without_effect(states: ResourceStates, defined: EvaluatedResource) -> None:
+    """Say in an event what the resource does on AWS and not here."""
+    remark = defined.kind.remark
+    if remark is not None and (remarks := remark(defined.resource.properties)):
+        said = " ".join(dict.fromkeys(remarks.values()))
+        states.event(defined.resource, _STATUS, said)
+
+
+def _say_unsent(states: ResourceStates, defined: EvaluatedResource) -> None:
+    """Say in an event that no instance sends the signals that the resource is going to wait for."""
+    resource = defined.resource
+    with states.lock:
+        kinds = {each.type for each in states.stack.resources.values()}
+    handle = str(resource.properties.get("Handle", ""))
+    waiting = Waiting(resource.type, states.stack.name, resource.logical_id, handle)
+    said = describe_unsent(waiting, defined.signals, kinds)
+    if said:
+        states.event(resource, _STATUS, said)
 
 
 def _wait_for_signals(
