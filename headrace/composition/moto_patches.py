@@ -116,6 +116,7 @@ _OWN = Patches(
             stages.patch_responses,
         ],
         "moto.appconfig.urls": [appconfig.add_calls],
+        "moto.athena.models": [athena_patches.keep_creation_times],
         "moto.athena.responses": [
             athena_patches.allow_deletions,
             athena_patches.allow_updates,

@@ -13,7 +13,31 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.moto.current_cloud import unix_time
 from headrace.moto.patching import assign
+
+
+def keep_creation_times(module: Any) -> None:
+    """Show when work groups were made, the primary one too: moto shows the time of the question."""
+    group, backend = module.WorkGroup, module.AthenaBackend
+    make, show, show_all = group.__init__, backend.get_work_group, backend.list_work_groups
+
+    def make_dated(self: Any, *args: Any, **named: Any) -> None:
+        make(self, *args, **named)
+        self.made_s = unix_time()
+
+    def dated(self: Any, shown: dict[str, Any]) -> dict[str, Any]:
+        # A group of older data does not know when it was made.
+        made_s = getattr(self.work_groups[shown["Name"]], "made_s", shown["CreationTime"])
+        return {**shown, "CreationTime": made_s}
+
+    def get_work_group(self: Any, name: str) -> dict[str, Any] | None:
+        shown = show(self, name)
+        return None if shown is None else dated(self, shown)
+
+    group.__init__ = make_dated
+    backend.get_work_group = get_work_group
+    backend.list_work_groups = lambda self: [dated(self, shown) for shown in show_all(self)]
 
 
 def allow_deletions(module: Any) -> None:

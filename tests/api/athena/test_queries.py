@@ -485,3 +485,11 @@ def test_a_truncated_date_is_a_date(athena: Athena):
     assert row[0] == "2026-11-27 12:00:00.000"
     assert row[1] is not None
     assert len(row[1]) == len("2026-01-01")
+
+
+def test_the_primary_work_group_has_the_date_of_its_creation(cloud: InProcessCloud):
+    athena = cloud.client("athena")
+    (made,) = {
+        athena.get_work_group(WorkGroup="primary")["WorkGroup"]["CreationTime"] for _ in range(2)
+    }
+    assert made in [group["CreationTime"] for group in athena.list_work_groups()["WorkGroups"]]

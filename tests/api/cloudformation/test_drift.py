@@ -184,6 +184,55 @@ def test_what_a_stack_has_just_made_has_not_drifted(cfn: Any, group: str):
     assert drifts(cfn, f"fresh-{group}", "MODIFIED", "DELETED") == {}
 
 
+def _made_and_served() -> dict[str, Any]:
+    role = "arn:aws:iam::000000000000:role/any"
+    api, function = {"Ref": "Api"}, {"Fn::GetAtt": ["F", "Arn"]}
+    method = {"HttpMethod": "GET", "AuthorizationType": "NONE", "Integration": {"Type": "MOCK"}}
+    root = {"Fn::GetAtt": ["Api", "RootResourceId"]}
+    setting = {"HttpMethod": "*", "ResourcePath": "/*", "ThrottlingBurstLimit": 5}
+    properties = {
+        ("F", "Lambda::Function"): {
+            "Runtime": "python3.12", "Handler": "index.f", "Role": role, "Code": {"ZipFile": "def f(*_): 0"},
+        },
+        ("Url", "Lambda::Url"): {
+            "TargetFunctionArn": function, "AuthType": "AWS_IAM", "Cors": {"AllowOrigins": ["https://a.b"]},
+        },
+        ("Api", "ApiGateway::RestApi"): {"Name": "staged"},
+        ("Method", "ApiGateway::Method"): {"RestApiId": api, "ResourceId": root, **method},
+        ("Deployed", "ApiGateway::Deployment"): {"RestApiId": api},
+        ("Stage", "ApiGateway::Stage"): {
+            "RestApiId": api, "StageName": "prod", "DeploymentId": {"Ref": "Deployed"}, "Description": "made",
+            "Variables": {"a": "1"}, "MethodSettings": [setting], "Tags": [{"Key": "k", "Value": "v"}],
+        },
+    }  # fmt: skip
+    made = {
+        name: {"Type": f"AWS::{kind}", "Properties": p} for (name, kind), p in properties.items()
+    }
+    made["Deployed"]["DependsOn"] = "Method"
+    return {"Resources": made}
+
+
+def test_stages_and_urls_are_read_back(cloud: InProcessCloud, cfn: Any):
+    assert create(cfn, _made_and_served(), "served") == "CREATE_COMPLETE"
+    detect(cfn, "served")
+    assert {"Url", "Stage"} <= drifts(cfn, "served", "IN_SYNC").keys()
+    assert drifts(cfn, "served", "MODIFIED", "DELETED") == {}
+
+    cloud.client("lambda").update_function_url_config(
+        FunctionName=physical(cfn, "F", "served"), AuthType="NONE"
+    )
+    cloud.client("apigateway").update_stage(
+        restApiId=physical(cfn, "Api", "served"), stageName="prod",
+        patchOperations=[{"op": "replace", "path": "/variables/a", "value": "2"}],
+    )  # fmt: skip
+    detect(cfn, "served")
+    changed = {
+        name: [(d["PropertyPath"], d["ActualValue"]) for d in drift["PropertyDifferences"]]
+        for name, drift in drifts(cfn, "served", "MODIFIED").items()
+    }
+    assert changed == {"Url": [("/AuthType", "NONE")], "Stage": [("/Variables/a", "2")]}
+
+
 def test_what_cannot_be_checked_is_refused(cfn: Any):
     handle = {"Handle": {"Type": "AWS::CloudFormation::WaitConditionHandle"}}
     create(cfn, {"Resources": handle}, "one")

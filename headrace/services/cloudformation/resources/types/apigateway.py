@@ -251,6 +251,9 @@ DECLARED = [
             ),
         ],
         id="StageName",
+        read=Call("GetStage", _STAGE),
+        # The answer has settings by method, and tags by key.
+        unread=frozenset({"MethodSettings", "Tags"}),
         update=[
             Call("UpdateStage", {**_STAGE, "patchOperations": patches_of(_STAGE_PATHS)}, only=()),
             Call("UpdateStage", {**_STAGE, "patchOperations": stage_settings}, only=()),

@@ -260,6 +260,7 @@ DECLARED = [
         create=[Call("CreateFunctionUrlConfig", _URL)],
         # Ref returns the function's ARN, as on AWS.
         id="@answer.FunctionArn",
+        read=Call("GetFunctionUrlConfig", _FUNCTION),
         update=[Call("UpdateFunctionUrlConfig", _URL)],
         delete=[Call("DeleteFunctionUrlConfig", _FUNCTION)],
         name="TargetFunctionArn",
