@@ -102,6 +102,10 @@ def _target(query: QueryPlan) -> str:
         return f"each change of the result, and a record without data for a row that is gone, to {sink}"
     if not query.is_aggregate:
         return f"each row to {sink}"
+    if query.corrects_sessions():
+        return (
+            f"each change of a session, and a record without data for one that is gone, to {sink}"
+        )
     return f"each {'window once, when it is closed,' if query.emit == 'FINAL' else 'change of a group'} to {sink}"
 
 

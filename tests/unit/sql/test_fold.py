@@ -11,9 +11,11 @@ import pytest
 
 from headrace.sql.analysis import read_script
 from headrace.sql.cases import BadCase, run_file
+from headrace.sql.explain import explain
 from headrace.sql.fold import Fold, Record, run
 from headrace.sql.operators import moment
 from headrace.sql.records import sequence_number
+from headrace.sql.types import SqlError
 
 RELATIONS = """CREATE STREAM flights (id VARCHAR KEY, at_ms BIGINT, origin VARCHAR, delay INT, tags ARRAY<VARCHAR>)
   WITH (stream = 'flights', timestamp = 'at_ms');
@@ -335,6 +337,20 @@ def test_sessions_that_grow_and_merge_leave_tombstones() -> None:
         ("a|90000|90000", None),
     ]
     assert fold.late == {"t": 1}
+
+
+def test_what_corrected_sessions_keep_is_explained_and_an_application_has_none() -> None:
+    text = """CREATE STREAM s (id VARCHAR(8)) WITH (stream = 's');
+    CREATE TABLE t AS SELECT id, COUNT(*) AS n FROM s WINDOW SESSION (10 SECONDS, GRACE PERIOD 5 SECONDS) GROUP BY id
+      EMIT CHANGES;"""
+    lines = list(explain(read_script(text)))
+    assert any("a record without data for one that is gone" in line for line in lines)
+    (state,) = (line for line in lines if line.startswith("  state"))
+    assert (
+        "the rows of each session, in files, until a row is 25 seconds past its last one" in state
+    )
+    with pytest.raises(SqlError, match="sessions that are corrected are KSQL's: use EMIT FINAL"):
+        read_script(text.replace("TABLE t", "STREAM t"), "kinesis-analytics")
 
 
 def test_a_remainder_of_large_numbers_has_every_digit() -> None:
