@@ -97,6 +97,7 @@ def status(data_dir: Path, endpoint_url: str | None, *, of_all: bool, as_json: b
     pipeline: dict[str, Any]
     try:
         pipeline = read_pipeline(running["endpoint_url"])
+        pipeline["addresses"] = read_addresses(running["endpoint_url"])
     except click.ClickException as error:
         # The cloud itself is described all the same.
         pipeline = {"resources": [], "refused": [], "problem": error.message}
@@ -117,6 +118,9 @@ def status(data_dir: Path, endpoint_url: str | None, *, of_all: bool, as_json: b
     for name, text in lists.items():
         lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
         fields += zip([name] + [""] * len(lines), lines, strict=False)
+    for number, one in enumerate(pipeline.get("addresses", ())):
+        label = "" if number else "addresses"
+        fields.append((label, f"{one['url']}  {one['kind']} {one['name']}"))
     for label, text in fields:
         click.echo(f"{label:<{label_width}}{text}")
     print_losses(running)
@@ -241,8 +245,27 @@ def top(*, once: bool, every_s: float, endpoint_url: str) -> None:
 
 def read_pipeline(endpoint_url: str) -> dict[str, Any]:
     """Return what the page's API says of all resources, failing and late ones first. Raises ClickException."""
+    return _read_api(endpoint_url, "resources")
+
+
+def read_addresses(endpoint_url: str) -> list[dict[str, str]]:
+    """Return kind, name and URL of every stage of an API and of every function URL. Raises ClickException."""
+    found = _read_api(endpoint_url, "addresses")["addresses"]
+    # http:// becomes ws://, and https:// wss://.
+    base = {"WebSocket API": f"ws{endpoint_url.removeprefix('http')}"}
+    return [
+        {
+            "kind": one["kind"],
+            "name": one["name"],
+            "url": base.get(one["kind"], endpoint_url) + one["path"],
+        }
+        for one in found
+    ]
+
+
+def _read_api(endpoint_url: str, name: str) -> dict[str, Any]:
     try:
-        return fetch_page(endpoint_url, "api/resources")
+        return fetch_page(endpoint_url, f"api/{name}")
     except urllib.error.HTTPError as error:
         with error:
             try:
