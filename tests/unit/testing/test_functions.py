@@ -73,7 +73,6 @@ def test_what_a_handler_is_given_and_may_see(
 ) -> None:
     source = """
 import os
-import re
 def handler(event, context):
     return [event, context.function_name, context.memory_limit_in_mb, context.invoked_function_arn,
             50_000 < context.get_remaining_time_in_millis() <= 60_000, os.environ["TABLE"], os.environ["_HANDLER"],
