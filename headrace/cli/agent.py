@@ -52,7 +52,7 @@ def agent(
     region: str,
     aws: bool,
 ) -> None:
-    """Send the new lines of files, as Kinesis Agent's CONFIGURATION (agent.json) or Flume's (properties) says.
+    """Send new lines of files, as Kinesis Agent and Flume do. CONFIGURATION is an agent.json, or Flume's properties.
 
     Without --aws everything goes to the local cloud, whatever endpoints and keys the file has.
     """

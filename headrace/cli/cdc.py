@@ -126,7 +126,7 @@ def cdc(
     region: str,
     aws: bool,
 ) -> None:
-    """Capture a PostgreSQL's rows, then its changes, without gap or overlap. Ends at Ctrl-C; then goes on where it was.
+    """Capture a PostgreSQL's rows, then its changes. Without gap or overlap. Ends at Ctrl-C; then goes on where it was.
 
     At least once into a stream, with an id in each event; exactly once into tables (--into).
     """
@@ -296,7 +296,7 @@ def compact(
     region: str,
     aws: bool,
 ) -> None:
-    """Fold what STREAM has since the last time, events of `headrace cdc`, into the snapshot in S3, and end.
+    """Fold STREAM's new events into the snapshot in S3, and end. The events are those of `headrace cdc`.
 
     With iceberg:// into a table of Glue's catalogue, which is made in its database's location.
     """

@@ -42,7 +42,7 @@ from headrace.store.sequence import SequenceBase
 @data_dir_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reset(data_dir: Path, *, yes: bool) -> None:
-    """Remove all data of a stopped cloud, after a question; the next cloud begins empty.
+    """Remove all data of a stopped cloud, after a question. The next cloud begins empty.
 
     The folder and its lock stay. A folder without a cloud's state, or with the current or your home folder in it, is
     refused. Nothing brings the data back.
@@ -147,7 +147,7 @@ _MIB = 1024 * 1024
     help="Do not check S3's objects, which takes as long as reading them.",
 )
 def check(data_dir: Path, *, repair: bool, no_objects: bool) -> None:
-    """Verify the data of a stopped cloud; exit 1 when something is wrong.
+    """Verify the data of a stopped cloud. Exit 1 when something is wrong.
 
     Shard logs: checksums, order, missing segments. The state database, and that of OpenSearch's indexes. S3's objects
     against their ETags. The code of functions and layers against its hash. And what does not belong there: names in

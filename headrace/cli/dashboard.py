@@ -25,7 +25,7 @@ DEFAULT_PAGE_PORT = 4567
     help="With --aws: the port of the page; 0 takes a free one.",
 )
 def dashboard(*, endpoint_url: str, region: str, aws: bool, port: int) -> None:
-    """Print the address of the pipeline's live page; with --aws, serve it read-only for your account."""
+    """Print the address of the pipeline's live page. With --aws, serve it read-only for your account."""
     if not aws:
         click.echo(f"{endpoint_url}/_headrace/")
         return

@@ -89,7 +89,7 @@ def down(data_dir: Path) -> None:
 @click.option("--endpoint-url", help="Show the cloud at this URL, whatever its data directory.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def status(data_dir: Path, endpoint_url: str | None, *, of_all: bool, as_json: bool) -> None:
-    """Show the cloud that runs on the data directory, or at a URL; exit 1 when none does."""
+    """Show the cloud that runs on the data directory, or at a URL. Exit 1 when none does."""
     if of_all:
         _print_all(as_json=as_json)
         return
@@ -97,6 +97,7 @@ def status(data_dir: Path, endpoint_url: str | None, *, of_all: bool, as_json: b
     pipeline: dict[str, Any]
     try:
         pipeline = read_pipeline(running["endpoint_url"])
+        pipeline["addresses"] = read_addresses(running["endpoint_url"])
     except click.ClickException as error:
         # The cloud itself is described all the same.
         pipeline = {"resources": [], "refused": [], "problem": error.message}
@@ -117,6 +118,9 @@ def status(data_dir: Path, endpoint_url: str | None, *, of_all: bool, as_json: b
     for name, text in lists.items():
         lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
         fields += zip([name] + [""] * len(lines), lines, strict=False)
+    for number, one in enumerate(pipeline.get("addresses", ())):
+        label = "" if number else "addresses"
+        fields.append((label, f"{one['url']}  {one['kind']} {one['name']}"))
     for label, text in fields:
         click.echo(f"{label:<{label_width}}{text}")
     print_losses(running)
@@ -162,7 +166,7 @@ def _print_all(*, as_json: bool) -> None:
 @click.command()
 @data_dir_option
 def env(data_dir: Path) -> None:
-    """Print the exports for the cloud of the data directory, for eval "$(headrace env)".
+    """Print the exports for the cloud of the data directory. Use: eval "$(headrace env)".
 
     They are the address, the region and the keys, for sh, bash and zsh. A profile and a session token of before are
     unset: some SDKs would prefer them. Without a running cloud nothing is printed, and the exit code is 1.
@@ -200,7 +204,7 @@ _SPARK_POINTS = 12
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 @endpoint_url_option
 def lag(*, as_json: bool, endpoint_url: str) -> None:
-    """Show what reads and writes, how fast and how late, what fails first; exit 2 when something fails."""
+    """Show what reads and writes, how fast and how late. What fails comes first; exit 2 when something fails."""
     answer = read_pipeline(endpoint_url)
     rows: list[dict[str, Any]] = answer["resources"]
     if as_json:
@@ -223,7 +227,7 @@ def lag(*, as_json: bool, endpoint_url: str) -> None:
 )
 @endpoint_url_option
 def top(*, once: bool, every_s: float, endpoint_url: str) -> None:
-    """Show live what moves: rates, heat, lag, what fails first; Ctrl-C ends it.
+    """Show live what moves: rates, heat, lag. What fails comes first; Ctrl-C ends it.
 
     Heat is the share of a stream's write limits (1,000 records and 1 MiB a second for each shard) that is in use.
     """
@@ -241,8 +245,27 @@ def top(*, once: bool, every_s: float, endpoint_url: str) -> None:
 
 def read_pipeline(endpoint_url: str) -> dict[str, Any]:
     """Return what the page's API says of all resources, failing and late ones first. Raises ClickException."""
+    return _read_api(endpoint_url, "resources")
+
+
+def read_addresses(endpoint_url: str) -> list[dict[str, str]]:
+    """Return kind, name and URL of every stage of an API and of every function URL. Raises ClickException."""
+    found = _read_api(endpoint_url, "addresses")["addresses"]
+    # http:// becomes ws://, and https:// wss://.
+    base = {"WebSocket API": f"ws{endpoint_url.removeprefix('http')}"}
+    return [
+        {
+            "kind": one["kind"],
+            "name": one["name"],
+            "url": base.get(one["kind"], endpoint_url) + one["path"],
+        }
+        for one in found
+    ]
+
+
+def _read_api(endpoint_url: str, name: str) -> dict[str, Any]:
     try:
-        return fetch_page(endpoint_url, "api/resources")
+        return fetch_page(endpoint_url, f"api/{name}")
     except urllib.error.HTTPError as error:
         with error:
             try:

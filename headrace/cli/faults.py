@@ -15,7 +15,7 @@ from headrace.client.faults import FaultError, Faults
 
 @click.group()
 def faults() -> None:
-    """Inject faults into clients' requests; faults end with the cloud."""
+    """Inject faults into clients' requests. Faults end with the cloud."""
 
 
 @faults.command()

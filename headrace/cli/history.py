@@ -29,7 +29,7 @@ HISTORY_PREFIX = "headrace-history-"
     help="The port on 127.0.0.1; 0 takes a free port.",
 )
 def history(data_dir: Path, port: int) -> None:
-    """Show the jobs of a data directory in Spark's history server, until Ctrl-C. The cloud need not run."""
+    """Show the jobs of a data directory in Spark's history server. Ctrl-C ends it. The cloud need not run."""
     from headrace.spark_submit import JobRefused
     from headrace.spark_submit.history import HistoryServer, link_event_logs
 

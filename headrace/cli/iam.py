@@ -20,7 +20,7 @@ def iam() -> None:
 @click.option("--clear", is_flag=True, help="Clear the report.")
 @endpoint_url_option
 def report(*, endpoint_url: str, as_json: bool, clear: bool) -> None:
-    """Print which requests to this data directory's cloud AWS would deny (kill -9 loses the last seconds)."""
+    """Print which requests to this cloud AWS would deny. It is the data directory's; kill -9 loses the last seconds."""
     cloud = Iam(endpoint_url)
     try:
         if clear:
@@ -44,7 +44,7 @@ def report(*, endpoint_url: str, as_json: bool, clear: bool) -> None:
 @click.argument("role")
 @endpoint_url_option
 def policy(role: str, *, endpoint_url: str) -> None:
-    """Print the smallest policy for the requests of ROLE (a name or an ARN), and its unused statements."""
+    """Print the smallest policy for the requests of ROLE. ROLE is a name or an ARN. Print unused statements, too."""
     try:
         policy_body = Iam(endpoint_url).policy(role)
     except IamError as error:
@@ -60,7 +60,7 @@ def policy(role: str, *, endpoint_url: str) -> None:
 @click.argument("resource", default="*")
 @endpoint_url_option
 def why(arn: str, action: str, resource: str, *, endpoint_url: str) -> None:
-    """Print whether ARN may do ACTION on RESOURCE, and which statements decide it."""
+    """Print whether ARN may do ACTION on RESOURCE, and why. The statements that decide it are printed."""
     try:
         explanation = Iam(endpoint_url).why(arn, action, resource)
     except IamError as error:

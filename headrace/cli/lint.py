@@ -69,7 +69,7 @@ def lint(
     local: bool,
     list_rules: bool,
 ) -> None:
-    """Find, before you deploy, what will lose records, block a shard, or be refused.
+    """Find before you deploy what loses records or is refused. It also finds what blocks a shard.
 
     SOURCES are templates, cdk.out folders, or folders of CDK and SAM apps; default: the current folder. They are linted
     together: exports of one are resolved in the others. --stack lints a deployed stack, on headrace or, with --aws, on

@@ -67,7 +67,7 @@ def plan(
     source: str, *, rate: float | None, peak: float | None, times: float, readers: int, price_file: Path | None,
     endpoint_url: str, region: str, aws: bool,
 ) -> None:  # fmt: skip
-    """Plan for the records of a capture, FILE of lines, or of the last seconds of a live STREAM.
+    """Plan for the records of a capture, FILE, or of a live STREAM. A STREAM's are those of its last seconds.
 
     A FILE of `headrace tail STREAM --json` has its rate, its busiest second and its hottest key in it. It may be gzip.
     """

@@ -91,7 +91,7 @@ def _pieces(source: BinaryIO) -> Iterator[bytes | None]:
 def put(
     stream: str, data: str | None, key: str | None, *, endpoint_url: str, region: str, aws: bool
 ) -> None:
-    """Put DATA, or each line of standard input as it comes, into STREAM."""
+    """Put DATA, or each line of standard input, into STREAM. A line is put as it comes."""
     putter = open_putter(stream, endpoint_url=endpoint_url, region=region, aws=aws)
     # The bytes as they were typed, in any locale.
     records = _records([os.fsencode(data)] if data is not None else _lines(), key)

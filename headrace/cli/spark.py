@@ -29,13 +29,13 @@ _VERSION = re.compile(r"[234]\.\d+\.\d+")
 
 @click.group()
 def spark() -> None:
-    """Install, list and remove the Spark versions of EMR's release labels; a job installs a missing version itself."""
+    """Install, list and remove the Sparks of EMR's release labels. A job installs a missing version itself."""
 
 
 @spark.command()
 @click.argument("labels", nargs=-1, required=True, metavar="LABEL...")
 def install(labels: tuple[str, ...]) -> None:
-    """Install the Spark of release labels such as emr-7.13.0, or of versions such as 4.1.4."""
+    """Install the Spark of release labels or versions. A LABEL is such as emr-7.13.0, or 4.1.4."""
     for label in labels:
         version, wanted_python = _find_named(label)
         try:

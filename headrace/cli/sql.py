@@ -50,7 +50,7 @@ def sql(
     region: str,
     aws: bool,
 ) -> None:
-    """Streaming SQL over Kinesis streams, run by Spark; alone, a prompt that answers without Spark."""
+    """Streaming SQL over Kinesis streams, run by Spark. Alone, a prompt that answers without Spark."""
     if context.invoked_subcommand is None:
         from headrace.cli.sql_prompt import run_prompt
 
@@ -117,7 +117,7 @@ def _warn(script: Script) -> None:
 @_dialect_option
 @endpoint_option
 def check(queries: Path, *, dialect: str, **reach: Any) -> None:
-    """Check QUERIES, a file or a folder of .sql files, and say where the first mistake is."""
+    """Check QUERIES, and say where the first mistake is. QUERIES is a file or a folder of .sql files."""
     script = _read_for_spark(queries, dialect, **reach)
     _warn(script)
     count, relations = len(script.queries), len(script.relations)
@@ -149,7 +149,7 @@ def explain_queries(queries: Path, *, dialect: str, **reach: Any) -> None:
     help="Default: standard output.",
 )
 def compile_queries(queries: Path, *, dialect: str, output: Path | None, **reach: Any) -> None:
-    """Write QUERIES as a PySpark job, which needs nothing of headrace and runs on EMR."""
+    """Write QUERIES as a PySpark job. The job needs nothing of headrace, and runs on EMR."""
     script = _read(queries, dialect, **reach)
     _warn(script)
     source = _compile(script, queries)
@@ -177,7 +177,7 @@ def _compile(script: Script, queries: Path) -> str:
 @_dialect_option
 @endpoint_option
 def test_queries(queries: Path, tests: Path, *, dialect: str, **reach: Any) -> None:
-    """Run TESTS, a YAML file or a folder of them, on QUERIES, without Spark."""
+    """Run TESTS on QUERIES, without Spark. TESTS is a YAML file or a folder of them."""
     from headrace.sql.cases import BadCase, run_file
 
     analysis = _analyse(queries, dialect, **reach)
@@ -215,7 +215,7 @@ def test_queries(queries: Path, tests: Path, *, dialect: str, **reach: Any) -> N
     help="Default: standard output.",
 )
 def import_application(application: Path, output: Path | None) -> None:
-    """Write the SQL of APPLICATION, the JSON that DescribeApplication gave for a Kinesis Analytics application."""
+    """Write the SQL of a Kinesis Analytics application. APPLICATION is the JSON that DescribeApplication gave."""
     from headrace.sql.kinesis_analytics import import_application as convert
     from headrace.sql.types import SqlError
 
@@ -247,7 +247,7 @@ def query(
     region: str,
     aws: bool,
 ) -> None:
-    """Show rows of a table of QUERIES from the state that `headrace sql run` keeps, without Spark; a line is a row.
+    """Show rows of a table of QUERIES, without Spark. They are what `headrace sql run` keeps; a line is a row.
 
     `SELECT .. FROM table WHERE key = ..` ends with what is there; with EMIT CHANGES it follows the table until Ctrl-C.
     A stream's rows are read from its oldest record on.
@@ -302,7 +302,7 @@ def run(
     region: str,
     aws: bool,
 ) -> None:
-    """Run QUERIES as a step of EMR; it goes on from its checkpoint, and ends at Ctrl-C.
+    """Run QUERIES as a step of EMR. It goes on from its checkpoint, and ends at Ctrl-C.
 
     A stream that a query writes to and that is not there is made, on demand; so are those of late rows and errors.
     """

@@ -118,7 +118,7 @@ def submit(
     region: str,
     aws: bool,
 ) -> None:
-    """Run JOB, a PySpark program, with ARGUMENTS as a step of EMR; the options come before JOB.
+    """Run JOB, a PySpark program, as a step of EMR. It gets ARGUMENTS; the options come before JOB.
 
     Uploads it, adds the step, prints its state and its logs, and exits with 0 if the step COMPLETED, else 1. Prints the
     `aws s3 cp` and `aws emr add-steps` commands that do the same on AWS; with --aws, it runs the job on AWS. Ctrl-C

@@ -268,7 +268,7 @@ def tail(
     region: str,
     aws: bool,
 ) -> None:
-    """Print the records of STREAM as they come, all shards, parents before children."""
+    """Print the records of STREAM as they come. All shards, parents before children."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     position = _position(start)

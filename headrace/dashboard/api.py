@@ -139,6 +139,7 @@ class Dashboard:
             "session": self._session,
             "resources": self._resources,
             "map": self._map,
+            "addresses": self._addresses,
             "history": self._history,
             "streams": self._streams,
             "functions": self._functions,
@@ -194,6 +195,14 @@ class Dashboard:
             "resources": rows,
             "refused": inventory.refused,
         }
+
+    def _addresses(self, _: HttpRequest, __: list[str]) -> dict[str, Any]:
+        if self._local is None:
+            return {"addresses": [], "refused": []}
+        # Imported here, since the page of AWS does not need it.
+        from headrace.dashboard.addresses import read_addresses
+
+        return read_addresses(self._account)
 
     def _map(self, request: HttpRequest, rest: list[str]) -> dict[str, Any]:
         listed = self._resources(request, rest)

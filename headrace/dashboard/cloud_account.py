@@ -43,7 +43,7 @@ from headrace.spark_submit.configuration import event_logs
 from headrace.store.sequence import InvalidSequence
 
 # moto's services; before moto is loaded, the page does not wait for it.
-_MOTO = frozenset({"sqs", "sns", "pipes", "events", "dynamodb"})
+_MOTO = frozenset({"apigateway", "apigatewayv2", "sqs", "sns", "pipes", "events", "dynamodb"})
 _HANDLING = frozenset({"queue", "topic", "rule", "table"})
 # The upper bounds of the duration histogram, in milliseconds.
 DURATION_BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 60_000)

@@ -14,6 +14,7 @@ import functools
 import importlib.util
 import json
 import os
+import pwd
 import re
 import secrets
 import shutil
@@ -139,6 +140,27 @@ def is_trusted(path: Path) -> bool:
     return mine and not stat.S_ISLNK(found.st_mode) and not found.st_mode & stat.S_IWOTH
 
 
+def _is_of_another(path: Path) -> bool:
+    try:
+        return path.lstat().st_uid not in (os.getuid(), 0)
+    except OSError:
+        return False
+
+
+def _say_whose(folder: Path) -> str:
+    """Return whose the nearest existing one of a folder and its parents is, and what a user does about it."""
+    place = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+    uid = place.lstat().st_uid
+    try:
+        owner = f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except KeyError:
+        owner = f"uid {uid}"
+    return (
+        f"{place} belongs to {owner}, and this process is uid {os.getuid()}. "
+        f"Run it as that user, or name a folder of your own: export {CACHE_VARIABLE}=FOLDER. Then:"
+    )
+
+
 def cache_folder() -> Path:
     """Return the environments' folder: HEADRACE_SPARK_CACHE, else `headrace/spark` in the user's cache."""
     named = os.environ.get(CACHE_VARIABLE)
@@ -199,14 +221,21 @@ def ensure(
     if environment.whole:
         return
     folder = environment.folder
+    if _is_of_another(folder):
+        raise JobRefused(
+            f"Spark {environment.spark} is not taken from a folder of another user: {_say_whose(folder)} {mend}"
+        )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with hold_lock(folder, say):
             if not environment.whole:
                 _make(environment, python, say, more, mend)
     except OSError as error:
+        mended_by = "When that is mended:"
+        if isinstance(error, PermissionError):
+            mended_by = _say_whose(folder)
         raise JobRefused(
-            f"Spark {environment.spark} cannot be installed in {folder}: {error.strerror}. When that is mended: {mend}"
+            f"Spark {environment.spark} cannot be installed in {folder}: {error.strerror}. {mended_by} {mend}"
         ) from error
 
 

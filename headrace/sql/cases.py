@@ -69,7 +69,11 @@ def _run(script: Script, case: Any, name: str) -> Iterator[str]:
     streams = sorted({one.stream for one in script.relations.values()} - {""})
     for stream, _ in records:
         if stream not in streams:
-            raise BadCase(f"{name}: nothing reads the stream {stream!r}{near(stream, streams)}")
+            relation = script.relations.get(stream.lower())
+            hint = near(stream, streams)
+            if relation is not None and relation.stream:
+                hint = f"; {stream} is the relation of the stream {relation.stream!r}"
+            raise BadCase(f"{name}: nothing reads the stream {stream!r}{hint}")
     for what in ("output", "late", "unreadable"):
         if not isinstance(case.get(what) or {}, dict):
             raise BadCase(f"{name}: {what} is by the names of streams and tables")

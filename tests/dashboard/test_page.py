@@ -363,6 +363,35 @@ def test_a_server_that_goes_away_and_comes_back(tmp_path: Path, page: Page) -> N
     page.do("said")
 
 
+@pytest.mark.parametrize(("path", "text"), [("", "orders-to-lake"), ("other/table:prices", "ARN")])
+def test_until_the_first_list_arrives_the_page_says_that_it_loads(
+    server: ServerProcess, path: str, text: str
+) -> None:
+    with Page(find_chromium()) as page:
+        page.do("size", width=400, height=800)
+        page.do(
+            "init",
+            code="""(() => {
+              const real = fetch, held = new Promise((done) => { window.letGo = done; });
+              window.fetch = async (...given) => {
+                if (given[0].endsWith('/resources')) { window.isHeld = true; await held; }
+                return real(...given);
+              };
+            })()""",
+        )
+        page.visit(address(server, path), "Loading the resources")
+        page.do("holds", code="window.isHeld")
+        shown = page.text()
+        for claim in ("Nothing here yet", "0 resources", "none failing", "There is no"):
+            assert claim not in shown
+        assert page.do("eval", code="document.documentElement.scrollWidth") <= 400
+        assert page.do("axe") == []
+        page.do("eval", code="window.letGo()")
+        page.do("wait", text=text)
+        assert "Loading the resources" not in page.text()
+        assert page.do("said") == []
+
+
 def test_the_empty_page_says_the_next_command(tmp_path: Path, page: Page) -> None:
     with ServerProcess(tmp_path / "data") as server:
         page.visit(address(server, ""), "kinesis create-stream")

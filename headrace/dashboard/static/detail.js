@@ -3,6 +3,7 @@ import {Charts} from './charts.js';
 import {Drawing} from './front.js';
 import {Batches, Payload} from './records.js';
 import {
+  Arriving,
   Copy,
   CopyCalls,
   CopyOperation,
@@ -13,6 +14,7 @@ import {
   amount,
   bytes,
   html,
+  isListed,
   many,
   post,
   quote,
@@ -354,6 +356,7 @@ const DESCRIBED = {
 };
 
 export function Other({id}) {
+  if (!isListed.value) return html`<${Arriving} />`;
   const one = resources.value.find((row) => row.id === id);
   if (!one) return html`<${Empty} title=${`There is no ${id.replace(':', ' ')}.`} />`;
   const describe = DESCRIBED[one.kind]?.(one);

@@ -1,5 +1,6 @@
 // The front page: every resource in one list, and the same as a map.
 import {
+  Arriving,
   Copy,
   Empty,
   Load,
@@ -11,6 +12,7 @@ import {
   get,
   hrefOf,
   html,
+  isListed,
   level,
   nameOf,
   rate,
@@ -93,6 +95,7 @@ function Row({one}) {
 const NEXT = `aws --endpoint-url ${location.origin} kinesis create-stream --stream-name orders --shard-count 2`;
 
 export function List() {
+  if (!isListed.value) return html`<div class="head"><h1>Pipeline</h1></div><${Arriving} />`;
   const all = resources.value;
   const text = filter.value.toLowerCase();
   const bad = new Set(failing.value.split('\n'));

@@ -11,6 +11,7 @@ const API = '/_headrace/api';
 export const session = signal(null);
 export const route = signal([]);
 export const resources = signal([]);
+export const isListed = signal(false); // whether the first list of resources has arrived
 export const refused = signal([]);
 export const link = signal('connecting'); // connecting, live, away
 export const notice = signal(null);
@@ -97,6 +98,7 @@ export async function loadResources() {
   }
   resources.value = value.resources;
   refused.value = value.refused;
+  isListed.value = true;
   noteFailing();
   return value;
 }
@@ -264,6 +266,13 @@ export function Empty({title, command, children}) {
         <${Copy} text=${command} label="Copy" />`
     }${children}
   </div>`;
+}
+
+// Stands for what comes with the first list of resources.
+export function Arriving() {
+  return html`<p class="dim" role="status">
+    ${link.value === 'away' ? 'The server does not answer. Trying again…' : 'Loading the resources…'}
+  </p>`;
 }
 
 // Loads `path` and again whenever `again` changes; shows what is missing in its place.

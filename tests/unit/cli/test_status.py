@@ -54,6 +54,9 @@ def test_the_pipeline_is_in_words_by_the_page_s_api(
 
     def answer(url: str, path: str) -> dict[str, Any]:
         asked.append((url, path))
+        if path == "api/addresses":
+            kinds = ("HTTP API", "WebSocket API")
+            return {"addresses": [{"kind": kind, "name": "a", "path": "/x/s"} for kind in kinds]}
         rows: list[dict[str, Any]] = [
             {"kind": "function", "name": "f", "facts": {}, "problem": "2.0 errors a second"},
             {
@@ -78,9 +81,11 @@ def test_the_pipeline_is_in_words_by_the_page_s_api(
         "failing       function f: 2.0 errors a second",
         "late          mapping stream:orders → function:g: 61.5 s",
         "not read      sqs:ListQueues: Starting",
+        "addresses     http://127.0.0.1:7300/x/s  HTTP API a",
+        "              ws://127.0.0.1:7300/x/s  WebSocket API a",
     ):
         assert line in done.output.splitlines()
-    assert asked == [(PAGE["endpoint_url"], "api/resources")]
+    assert asked == [(PAGE["endpoint_url"], f"api/{page}") for page in ("resources", "addresses")]
     written = CliRunner().invoke(down_status.status, ["--json", "--data-dir", str(tmp_path)])
     assert [row["name"] for row in json.loads(written.output)["pipeline"]["resources"]] == [*"fuab"]
 
@@ -133,6 +138,7 @@ def test_a_url_names_the_cloud_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(down_status, "health_at", answer)
     monkeypatch.setattr(down_status, "read_pipeline", lambda _: {"resources": [], "refused": []})
+    monkeypatch.setattr(down_status, "read_addresses", lambda _: [])
     done = CliRunner().invoke(
         down_status.status, ["--endpoint-url", "http://localhost:7300/", "--json"]
     )

@@ -226,6 +226,48 @@ def test_a_cache_that_cannot_be_written_is_said(
         made_by(make_python(tmp_path / "py", "pyspark 3.5.6"))
 
 
+def test_another_users_cache_is_refused_by_its_owner_and_roots_is_taken(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = make_python(tmp_path / "py", "pyspark 3.5.6")
+    environment, _ = made_by(python)
+    if os.getuid() == 0:
+        monkeypatch.setattr("os.getuid", lambda: 12345)
+        assert made_by(python)[1] == []
+        owner = 12346
+        for path in (environment.folder, cache):
+            os.chown(path, owner, -1)
+    else:
+        owner = os.getuid()
+        monkeypatch.setattr("os.getuid", lambda: owner + 1)
+    with pytest.raises(JobRefused) as refused:
+        made_by(python)
+    for part in (
+        f"{environment.folder} belongs to ",
+        f"uid {owner}",
+        f"export {CACHE_VARIABLE}=",
+        MEND,
+    ):
+        assert part in str(refused.value)
+    assert environment.folder.is_dir()
+
+
+def test_a_cache_that_may_not_be_written_is_said_with_its_owner(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.mkdir()
+
+    def refuse(folder: Path, say: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(environments, "hold_lock", refuse)
+    with pytest.raises(JobRefused) as refused:
+        made_by(make_python(tmp_path / "py", "pyspark 3.5.6"))
+    said = f": Permission denied. {cache} belongs to "
+    assert said in str(refused.value)
+    assert f"export {CACHE_VARIABLE}=FOLDER. Then: {MEND}" in str(refused.value)
+
+
 @pytest.mark.slow
 def test_without_a_network_pip_itself_fails_at_once(
     cache: Path, monkeypatch: pytest.MonkeyPatch

@@ -411,6 +411,20 @@ def test_a_bound_that_is_missed_decides_whatever_the_other_one_is() -> None:
     ]  # fmt: skip
 
 
+def test_a_test_that_names_a_relation_says_which_stream_it_reads(tmp_path: Path) -> None:
+    tests = tmp_path / "t.yaml"
+    tests.write_text("[{name: a, input: [{stream: Moves, value: {n: 0}}], output: {a: []}}]")
+    script = read_script(
+        "CREATE STREAM moves (n INT) WITH (stream = 'hospital-moves');\n"
+        "CREATE STREAM a AS SELECT n FROM moves;"
+    )
+    with pytest.raises(
+        BadCase,
+        match="nothing reads the stream 'Moves'; Moves is the relation of the stream 'hospital-moves'",
+    ):
+        list(run_file(script, tests))
+
+
 def test_a_test_whose_records_nothing_reads_says_which_stream_is_meant(tmp_path: Path) -> None:
     tests = tmp_path / "t.yaml"
     tests.write_text("[{name: a, input: [{stream: flihts, value: {at_ms: 0}}], output: {a: []}}]")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import inspect
 import io
 import json
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -286,3 +288,11 @@ def test_a_function_has_a_session_of_its_own(here: LocalCloud, tmp_path: Path) -
     made = make_function(other, write(tmp_path / "f", handler=source))
     assert boto3.client("sts").get_caller_identity()["Account"] == here.account
     assert made.invoke({}) == "222222222222"
+
+
+def test_the_documentation_names_every_setting_of_a_function() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "testing.md").read_text()
+    table = page.partition("`headrace_function(folder, **settings)` takes:")[2].split("\n\n")[1]
+    documented = re.findall(r"(?m)^\| `(\w+)` \|", table)
+    parameters = inspect.signature(make_function).parameters.values()
+    assert documented == [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
