@@ -7,6 +7,8 @@ from __future__ import annotations
 import glob
 import hashlib
 import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +20,8 @@ from headrace.core.extras import install_command
 
 _FORMATS = ("default", "quiet", "parseable", "json", "junit", "pretty", "sarif")
 _OWN_RULES = "headrace.lint.rules"
+# A DependsOn that a Ref implies. The CDK writes it for every dependency, and nobody can take it away.
+_OBSOLETE_DEPENDENCY = "W3005"
 
 
 @click.command()
@@ -157,6 +161,24 @@ def _print_rules() -> None:
         click.echo(f"{rule.id}  {rule.shortdesc}\n       {rule.source_url}")
 
 
+def _name_constructs(matches: Iterable[Any]) -> Iterator[Any]:
+    """Yield cfn-lint's findings, each with its construct of the CDK, without those about what the CDK itself writes."""
+    from headrace.lint.inputs import find_construct, templates_together
+
+    for match in matches:
+        path = getattr(match, "path", None) or ()
+        construct = ""
+        if len(path) > 1 and path[0] == "Resources":
+            body = templates_together().get(match.filename, {})
+            construct = find_construct(match.filename, str(path[1]), body)
+        if construct and match.rule.id == _OBSOLETE_DEPENDENCY:
+            continue
+        if construct and f"({construct})" not in match.message:
+            message = f"{match.message} ({construct})"
+            match = replace(match, message=message, rulematch_obj=match)
+        yield match
+
+
 def _run(files: list[Path], arguments: list[str], *, only_streaming: bool, local: bool) -> None:
     """Lint the files with cfn-lint's own runner, which prints and exits."""
     from cfnlint.config import ConfigMixIn
@@ -166,7 +188,11 @@ def _run(files: list[Path], arguments: list[str], *, only_streaming: bool, local
 
     from headrace.lint.inputs import remember_templates
 
-    class OnlyStreaming(Runner):
+    class OfApps(Runner):
+        def run(self) -> Iterator[Any]:
+            yield from _name_constructs(super().run())
+
+    class OnlyStreaming(OfApps):
         def _get_rules(self) -> None:
             self.rules = Rules.create_from_module(_OWN_RULES)
             # cfn-lint's rules for templates that cannot be read, and for rules that fail.
@@ -177,7 +203,7 @@ def _run(files: list[Path], arguments: list[str], *, only_streaming: bool, local
         arguments += ["--template", glob.escape(str(file))]
     try:
         config = ConfigMixIn(arguments)
-        runner = OnlyStreaming(config) if only_streaming else Runner(config)
+        runner = OnlyStreaming(config) if only_streaming else OfApps(config)
         if local:
             from headrace.cli.lint_fidelity import NotActedOnHere, UnknownHere
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from headrace.core.cdk_apps import AppFailed, synthesise
+from headrace.core.values import as_mapping
 
 _TEMPLATES = ("template.yaml", "template.yml", "template.json")
 
@@ -185,9 +186,11 @@ def find_export(name: str) -> tuple[str, Any] | None:
     return _exports.get(name)
 
 
-def find_construct(source: str, name: str) -> str:
-    """Return the path of the construct that made a resource of a file; empty if no assembly says it."""
-    return _constructs.get((source, name), "")
+def find_construct(source: str, name: str, body: Mapping[str, Any]) -> str:
+    """Return the path of the construct that made a resource of a file; empty if neither it nor an assembly says it."""
+    resource = as_mapping(as_mapping(body.get("Resources")).get(name))
+    noted = as_mapping(resource.get("Metadata")).get("aws:cdk:path")
+    return str(noted or _constructs.get((source, name), "")).removesuffix("/Resource")
 
 
 def templates_together() -> dict[str, dict[str, Any]]:

@@ -186,10 +186,8 @@ class Resource:
 
     def origin(self) -> str:
         """Return the path of the CDK's construct that made it, in brackets; empty for others."""
-        written = as_mapping(self.template.body.get("Resources")).get(self.at[1])
-        noted = as_mapping(as_mapping(written).get("Metadata")).get("aws:cdk:path")
-        path = str(noted or find_construct(self.template.source, self.at[1]))
-        return f" ({path.removesuffix('/Resource')})" if path else ""
+        path = find_construct(self.template.source, self.at[1], self.template.body)
+        return f" ({path})" if path else ""
 
     def own_name(self) -> Any:
         """Return the name that its template gives it, as written; NOT_SET if CloudFormation generates one."""

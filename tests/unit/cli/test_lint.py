@@ -210,6 +210,27 @@ def test_findings_in_a_cdk_out_name_the_construct_without_the_cdk_cli(
     assert "(A/N/Inner)" in told["b.nested.template.json"]
 
 
+def test_cfn_lints_findings_name_constructs_and_leave_out_what_the_cdk_writes(
+    tmp_path: Path,
+) -> None:
+    queue = {"Type": "AWS::SQS::Queue", "Properties": {"DelaySeconds": "many"}}
+    stated = {
+        "Type": "AWS::SQS::QueuePolicy",
+        "DependsOn": ["Queue"],
+        "Properties": {"Queues": [{"Ref": "Queue"}], "PolicyDocument": {"Statement": []}},
+    }
+    body = {"Resources": {"Queue": queue, "Policy": stated}}
+    found = json.loads(lint(written(tmp_path / "t.json", body), "--format", "json").stdout)
+    assert "W3005" in {one["Rule"]["Id"] for one in found}
+    for name, resource in body["Resources"].items():
+        resource["Metadata"] = {"aws:cdk:path": f"Shop/{name}/Resource"}
+    found = json.loads(lint(written(tmp_path / "t.json", body), "--format", "json").stdout)
+    assert found
+    assert "W3005" not in {one["Rule"]["Id"] for one in found}
+    assert all("(Shop/" in one["Message"] for one in found)
+    assert found[0]["Location"]["Path"][0] == "Resources"
+
+
 def test_a_kept_template_has_its_constructs(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     noted = {"/A/Mapping/Resource": [{"type": "aws:cdk:logicalId", "data": "Mapping"}]}
@@ -220,7 +241,7 @@ def test_a_kept_template_has_its_constructs(tmp_path: Path) -> None:
     files = templates_of(scratch, tmp_path, region="us-east-1")
     (kept,) = keep_templates(files, scratch, tmp_path / "kept")
     assert kept.is_relative_to(tmp_path / "kept")
-    assert find_construct(str(kept), "Mapping") == "A/Mapping/Resource"
+    assert find_construct(str(kept), "Mapping", {}) == "A/Mapping"
 
 
 def test_a_sam_project_is_its_template(tmp_path: Path) -> None:
