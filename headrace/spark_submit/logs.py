@@ -53,8 +53,8 @@ _OF_MACHINE = re.compile(
 def failure_cause(stderr: str, stdout: str, exit_code: int | None) -> tuple[str, str]:
     """Return the log and the sentence that best explain why a command failed, from the ends of its output.
 
-    The sentence is the last exception that the program printed, else the last line of stderr that is the program's,
-    else of stdout, where Spark sends what a Python driver writes to stderr, else any last line, else the exit code.
+    The sentence is the last exception that the program printed, else the last line of stderr that is the program's. Of
+    Spark's stderr nothing is, when a Python driver wrote it: that goes to stdout. Else it is the exit code.
     """
     logs = {
         name: [line.rstrip() for line in text.splitlines() if line.strip()]
@@ -66,7 +66,8 @@ def failure_cause(stderr: str, stdout: str, exit_code: int | None) -> tuple[str,
             if match:
                 return name, match[1][:LONGEST_MESSAGE]
     own = [line for line in logs["stderr"] if not _OF_MACHINE.match(line)]
-    for name, lines in (("stderr", own), ("stdout", logs["stdout"]), ("stderr", logs["stderr"])):
+    of_driver = logs["stdout"] if logs["stderr"] else []
+    for name, lines in (("stderr", own), ("stdout", of_driver), ("stderr", logs["stderr"])):
         if lines:
             return name, lines[-1].strip()[:LONGEST_MESSAGE]
     return "stderr", f"The command ended with exit code {exit_code} and wrote nothing to stderr."

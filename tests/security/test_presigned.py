@@ -55,8 +55,8 @@ def test_boto3s_presigned_urls_work_until_they_expire(guarded: Guarded, later: L
     [
         ("127.0.0.1:4566", "/aaa/bbb/secret", 200),
         ("aaa.localhost:4566", "/bbb/secret", 200),
+        ("aaa.127.0.0.1:4566", "/bbb/secret", 200),
         # The same text to sign, with another bucket or key in what is asked for.
-        ("aaa.127.0.0.1:4566", "/bbb/secret", 403),
         ("bbb.localhost:4566", "/aaa/bbb/secret", 403),
     ],
 )

@@ -54,20 +54,20 @@ def allow_updates(module: Any) -> None:
 # docs.aws.amazon.com/autoscaling/application/APIReference/API_RegisterScalableTarget.html, `ResourceId` (documented).
 _NAME = "[^/]+"
 _RESOURCE_IDS = {
-    "appstream:fleet": f"fleet/{_NAME}",
-    "cassandra:table": f"keyspace/{_NAME}/table/{_NAME}",
-    "comprehend:document-classifier-endpoint": "arn:.+:document-classifier-endpoint/.+",
-    "comprehend:entity-recognizer-endpoint": "arn:.+:entity-recognizer-endpoint/.+",
-    "dynamodb:index": f"table/{_NAME}/index/{_NAME}",
-    "dynamodb:table": f"table/{_NAME}",
-    "ec2:spot-fleet-request": f"spot-fleet-request/{_NAME}",
-    "ecs:service": f"service/{_NAME}/{_NAME}",
-    "elasticmapreduce:instancefleet": f"instancefleet/{_NAME}/{_NAME}",
-    "elasticmapreduce:instancegroup": f"instancegroup/{_NAME}/{_NAME}",
-    "lambda:function": "function:[^:]+:[^:]+",
-    "neptune:cluster": "cluster:[^:]+",
-    "rds:cluster": "cluster:[^:]+",
-    "sagemaker:variant": f"endpoint/{_NAME}/variant/{_NAME}",
+    "appstream:fleet": re.compile(f"fleet/{_NAME}"),
+    "cassandra:table": re.compile(f"keyspace/{_NAME}/table/{_NAME}"),
+    "comprehend:document-classifier-endpoint": re.compile("arn:.+:document-classifier-endpoint/.+"),
+    "comprehend:entity-recognizer-endpoint": re.compile("arn:.+:entity-recognizer-endpoint/.+"),
+    "dynamodb:index": re.compile(f"table/{_NAME}/index/{_NAME}"),
+    "dynamodb:table": re.compile(f"table/{_NAME}"),
+    "ec2:spot-fleet-request": re.compile(f"spot-fleet-request/{_NAME}"),
+    "ecs:service": re.compile(f"service/{_NAME}/{_NAME}"),
+    "elasticmapreduce:instancefleet": re.compile(f"instancefleet/{_NAME}/{_NAME}"),
+    "elasticmapreduce:instancegroup": re.compile(f"instancegroup/{_NAME}/{_NAME}"),
+    "lambda:function": re.compile("function:[^:]+:[^:]+"),
+    "neptune:cluster": re.compile("cluster:[^:]+"),
+    "rds:cluster": re.compile("cluster:[^:]+"),
+    "sagemaker:variant": re.compile(f"endpoint/{_NAME}/variant/{_NAME}"),
 }
 
 
@@ -83,7 +83,7 @@ def refuse_malformed_ids(module: Any) -> None:
     @functools.wraps(are_valid)
     def are_valid_with_id(namespace: str, r_id: str, dimension: str) -> bool:
         form = _RESOURCE_IDS.get(str(dimension).rpartition(":")[0])
-        if form is not None and not re.fullmatch(form, r_id):
+        if form is not None and not form.fullmatch(r_id):
             raise AWSValidationException(
                 "Unsupported service namespace, resource type or scalable dimension"
             )

@@ -234,7 +234,7 @@ class CloudControl:
             for name, value in resource.attributes.items()
             if "." not in name and name not in resource.properties
         }
-        return json.dumps({**read_only, **self.types.readable(kind, resource.properties)})
+        return json.dumps(self.types.readable(kind, {**read_only, **resource.properties}))
 
     def get(self, call: Call, kind: str, identifier: str) -> KnownResource:
         """Return a resource by its identifier, physical id or ARN, as its service has it now. Raises AwsError."""

@@ -23,7 +23,7 @@ from headrace.core.ports.control import (
     ResourceRefused,
 )
 from headrace.core.system_tags import is_system
-from headrace.services.cloudformation.changes import stack_tags
+from headrace.services.cloudformation import model_members
 from headrace.services.cloudformation.changes.imports import means_existing
 from headrace.services.cloudformation.errors import (
     Cancelled,
@@ -39,7 +39,7 @@ from headrace.services.cloudformation.resources.base import (
     ResourceType,
     list_changed_properties,
 )
-from headrace.services.cloudformation.resources.reading import Outline
+from headrace.services.cloudformation.resources.reading import Outline, ReadingRules
 from headrace.services.cloudformation.resources.schemas import (
     ObjectTypes,
     Type,
@@ -68,11 +68,15 @@ def read_model(
     if kind.reading is None:
         return dict(known)
     types = object_types(kind.name)
-    names = [name for name in kind.properties if name in types.get("", ({}, []))[0]]
+    calls = kind.reading.calls if isinstance(kind.reading, ReadingRules) else ()
+    named = {*kind.properties, *(name for call in calls for name in call.properties)}
+    names = [name for name in types.get("", ({}, []))[0] if name in named]
     outlines = {name: _outline(types[""][0][name], types, 0) for name in names}
     for first, second in _ALTERNATIVES.get(kind.name, ()):
         outlines.pop(first if first not in known else second, None)
     guides = {name: _merge(outlines.get(name), value) for name, value in known.items()}
+    # A model names another resource as the service does, and not as the template did.
+    guides.update({name: None for call in calls for name in call.alike if name in guides})
     seen = kind.reading.read(context, physical_id, {**outlines, **guides})
     if seen is None:
         return None
@@ -188,17 +192,6 @@ def _without(value: Any, path: Sequence[str]) -> Any:
     return members
 
 
-def read_tags(context: Context, arn: str) -> list[dict[str, str]]:
-    """Return a resource's tags, without AWS's own. Raises AwsError."""
-    answer = context.call("resourcegroupstaggingapi", "GetResources", {"ResourceARNList": [arn]})
-    return [
-        {"Key": tag["Key"], "Value": tag["Value"]}
-        for entry in answer["ResourceTagMappingList"]
-        for tag in entry["Tags"]
-        if not is_system(tag["Key"])
-    ]
-
-
 def _is_unlike(known: Any, value: Any) -> bool:
     return isinstance(known, (dict, list)) and isinstance(value, str)
 
@@ -259,7 +252,6 @@ _OF_STACKS = (
     *("Custom::", "AWS::CloudFormation::", "AWS::CDK::"),
     *("AWS::SNS::TopicPolicy", "AWS::SQS::QueuePolicy"),
 )
-_ARNS = ("Arn", "TopicArn", "StreamARN")
 # The prefix of generated names, in place of a stack's name.
 _NAME = "cloudcontrol"
 
@@ -312,20 +304,22 @@ class SingleResources:
             model = read_model(kind_found, context, known.identifier, known.properties)
             if model is None:
                 return None
-            arn = next((known.attributes[n] for n in _ARNS if n in known.attributes), None)
-            if "Tags" in kind_found.properties and stack_tags.follows(kind) and arn:
-                tags = read_tags(context, str(arn))
-                if tags or "Tags" in known.properties:
-                    model["Tags"] = tags
+            tags = None
+            if "Tags" in kind_found.properties:
+                tags = model_members.read_tags(context, kind, known)
+            if tags is not None and (tags or "Tags" in known.properties):
+                model["Tags"] = tags
             if isinstance(model.get("Tags"), dict):  # such as a pipe's
-                tags = cast("dict[str, Any]", model.pop("Tags")).items()
-                own = {key: value for key, value in tags if not is_system(key)}
+                by_key = cast("dict[str, Any]", model.pop("Tags")).items()
+                own = {key: value for key, value in by_key if not is_system(key)}
                 model.update({"Tags": own} if own or "Tags" in known.properties else {})
-            return replace(known, properties=model)
+            model_members.complete(kind, model)
+            return _split(kind_found, known, model)
 
     def readable(self, kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
         """See `ResourceTypes.readable`."""
         shown = without_write_only(kind, properties)
+        shown = {n: value for n, value in shown.items() if model_members.is_shown(kind, n)}
         for first, second in _ALTERNATIVES.get(kind, ()):
             if first in properties and first not in shown:
                 # AWS was recorded to show the other one, with its default (2026-07-13).
@@ -354,7 +348,10 @@ class SingleResources:
         properties: Mapping[str, Any],
     ) -> KnownResource:
         """See `ResourceTypes.update`."""
-        kind_found, old, new = self._type(kind), dict(before.properties), dict(properties)
+        kind_found = self._type(kind)
+        old, new = (
+            model_members.without_system_tags(each) for each in (before.properties, properties)
+        )
         with _refusals(kind, before.identifier):
             kind_found.check(kind, new)
             changed = list_changed_properties(old, new)
@@ -425,6 +422,17 @@ class SingleResources:
             stop=place.stop,
             note_made=place.note_made,
         )
+
+
+def _split(kind: ResourceType, known: KnownResource, model: dict[str, Any]) -> KnownResource:
+    """Return a resource with a live model: what nobody can set is an attribute, so that no patch sends it."""
+    read_only = {
+        name: value
+        for name, value in model.items()
+        if name not in kind.properties and name not in known.properties
+    }
+    own = {name: value for name, value in model.items() if name not in read_only}
+    return replace(known, properties=own, attributes={**known.attributes, **read_only})
 
 
 def _adopt(kind: ResourceType, context: Context, identifier: str) -> KnownResource | None:

@@ -330,6 +330,13 @@ def _is_enabled(mapping: dict[str, Any]) -> bool:
     return mapping["State"] in ("Enabled", "Enabling", "Creating", "Updating")
 
 
+def _names_function(name: Any, arn: Any) -> bool:
+    """Whether a name, a part of an ARN or an ARN is this ARN's function, with its version or alias."""
+    return name == arn or str(arn).endswith(
+        f":{name}" if "function:" in str(name) else f":function:{name}"
+    )
+
+
 READINGS = (
     ReadingRules(
         "AWS::Lambda::Function",
@@ -379,7 +386,9 @@ READINGS = (
                     "MaximumRetryAttempts ParallelizationFactor StartingPosition "
                     "TumblingWindowInSeconds",
                     Enabled=_is_enabled,
+                    FunctionName="FunctionArn",
                 ),
+                alike={"FunctionName": _names_function},
             ),
         ),
         {"Id": "UUID", "EventSourceMappingArn": "EventSourceMappingArn"},
