@@ -213,8 +213,8 @@ def test_findings_in_a_cdk_out_name_the_construct_without_the_cdk_cli(
 def test_cfn_lints_findings_name_constructs_and_leave_out_what_the_cdk_writes(
     tmp_path: Path,
 ) -> None:
-    queue = {"Type": "AWS::SQS::Queue", "Properties": {"DelaySeconds": "many"}}
-    stated = {
+    queue: dict[str, Any] = {"Type": "AWS::SQS::Queue", "Properties": {"DelaySeconds": "many"}}
+    stated: dict[str, Any] = {
         "Type": "AWS::SQS::QueuePolicy",
         "DependsOn": ["Queue"],
         "Properties": {"Queues": [{"Ref": "Queue"}], "PolicyDocument": {"Statement": []}},
