@@ -129,7 +129,7 @@ def _complete_api(model: dict[str, Any]) -> None:
     endpoint = cast("dict[str, Any]", model.get("EndpointConfiguration") or {})
     if endpoint.get("VpcEndpointIds") == []:
         del endpoint["VpcEndpointIds"]
-    # Recorded of edge-optimized and private APIs; that a regional one is as the former is documented.
+    # Recorded of edge-optimized, regional and private APIs.
     is_private = endpoint.get("Types") == ["PRIVATE"]
     model.setdefault("SecurityPolicy", "TLS_1_2" if is_private else "TLS_1_0")
 
@@ -142,18 +142,6 @@ def _complete_pipe(model: dict[str, Any]) -> None:
 def _complete_rule(model: dict[str, Any]) -> None:
     if "Name" in model:
         model.setdefault("Id", model["Name"])
-
-
-def _complete_stage(model: dict[str, Any]) -> None:
-    defaults = {
-        "CacheDataEncrypted": False,
-        "CacheTtlInSeconds": 300,
-        "CachingEnabled": False,
-        "DataTraceEnabled": False,
-        "MetricsEnabled": False,
-    }
-    if settings := cast("list[dict[str, Any]]", model.get("MethodSettings") or []):
-        model["MethodSettings"] = [{**defaults, **setting} for setting in settings]
 
 
 def _complete_table(model: dict[str, Any]) -> None:
@@ -170,7 +158,6 @@ def _complete_table(model: dict[str, Any]) -> None:
 
 _COMPLETIONS: dict[str, Callable[[dict[str, Any]], None]] = {
     "AWS::ApiGateway::RestApi": _complete_api,
-    "AWS::ApiGateway::Stage": _complete_stage,
     "AWS::DynamoDB::Table": _complete_table,
     "AWS::Events::Rule": _complete_rule,
     "AWS::Pipes::Pipe": _complete_pipe,

@@ -54,6 +54,11 @@ _ALTERNATIVES = {
         ("S3DestinationConfiguration", "ExtendedS3DestinationConfiguration"),
     )
 }
+# Properties that a model shows whole and as the service has them, whatever the template gave.
+_WHOLE = {
+    "AWS::ApiGateway::Stage": ("MethodSettings",),
+    "AWS::Lambda::EventSourceMapping": ("FunctionName",),
+}
 # Levels of an outline; a type may contain itself.
 _DEEPEST = 8
 
@@ -75,8 +80,7 @@ def read_model(
     for first, second in _ALTERNATIVES.get(kind.name, ()):
         outlines.pop(first if first not in known else second, None)
     guides = {name: _merge(outlines.get(name), value) for name, value in known.items()}
-    # A model names another resource as the service does, and not as the template did.
-    guides.update({name: None for call in calls for name in call.alike if name in guides})
+    guides.update({name: outlines[name] for name in _WHOLE.get(kind.name, ()) if name in guides})
     seen = kind.reading.read(context, physical_id, {**outlines, **guides})
     if seen is None:
         return None

@@ -209,6 +209,7 @@ def test_models_have_the_members_of_aws_s_recordings(plain: _Models) -> None:
             "CachingEnabled": False,
             "DataTraceEnabled": False,
             "MetricsEnabled": False,
+            "ThrottlingRateLimit": 10000,
         }
     ]
     snap_start = plain.of("Function")["SnapStartResponse"]
@@ -268,5 +269,31 @@ def test_a_mapping_is_in_sync_with_its_functions_name_until_another_hand_changes
         "PropertyPath": "/FunctionName",
         "ExpectedValue": "f",
         "ActualValue": f"{arn}other",
+        "DifferenceType": "NOT_EQUAL",
+    }
+
+
+@pytest.mark.parametrize("path", ["/*", "/", "/~1a~1b", "/a/b"])
+def test_a_stages_method_settings_drift(plain: _Models, path: str) -> None:
+    cfn, apis = plain.cloud.client("cloudformation"), plain.cloud.client("apigateway")
+    setting = {"ResourcePath": path, "HttpMethod": "*", "LoggingLevel": "INFO"}
+    name = f"stage-{len(path)}"
+    api, deployment = plain.ids["Api"], plain.ids["Deployment"]
+    given = {"RestApiId": api, "DeploymentId": deployment, "StageName": name.replace("-", "_")}
+    stage = {**given, "MethodSettings": [{**setting, "ThrottlingRateLimit": 100}]}
+    body = {"Resources": {"Stage": {"Type": "AWS::ApiGateway::Stage", "Properties": stage}}}
+    cfn.create_stack(StackName=name, TemplateBody=json.dumps(body))
+    fast = {"Delay": 0, "MaxAttempts": 400}
+    cfn.get_waiter("stack_create_complete").wait(StackName=name, WaiterConfig=fast)
+    assert detect(cfn, name)["StackDriftStatus"] == "IN_SYNC"
+    (key,) = apis.get_stage(restApiId=api, stageName=given["StageName"])["methodSettings"]
+    change = {"op": "replace", "path": f"/{key}/throttling/rateLimit", "value": "7"}
+    apis.update_stage(restApiId=api, stageName=given["StageName"], patchOperations=[change])
+    assert detect(cfn, name)["StackDriftStatus"] == "DRIFTED"
+    (difference,) = drifts(cfn, name, "MODIFIED")["Stage"]["PropertyDifferences"]
+    assert difference == {
+        "PropertyPath": "/MethodSettings/0/ThrottlingRateLimit",
+        "ExpectedValue": "100",
+        "ActualValue": "7",
         "DifferenceType": "NOT_EQUAL",
     }

@@ -329,6 +329,7 @@ class DeclaredType:
         enforced: the properties that headrace acts on; `ALL` of them, or some.
         refused: properties of AWS's that headrace does not have: a template with one is refused.
         unread: properties whose name means something else in the read answer: they cannot be read.
+        read_as: the sources of properties that the read answer has in another form.
     """
 
     type: str
@@ -357,6 +358,7 @@ class DeclaredType:
     enforced: frozenset[str] = frozenset()
     refused: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
+    read_as: Mapping[str, Source] = field(default_factory=dict[str, Source])
     may_replace: frozenset[str] = frozenset()
     replaced_if: Callable[[Properties, Properties], bool] | None = None
     recreated_if: Callable[[Properties], bool] | None = None

@@ -53,7 +53,7 @@ from headrace.services.cloudformation.resources.declared_calls import (
     things_in,
     value_from,
 )
-from headrace.services.cloudformation.resources.reading import find_properties
+from headrace.services.cloudformation.resources.reading import as_wanted, find_properties
 
 # Services that treat an empty text as a name to look up.
 _WITHOUT_EMPTY_TEXTS = ("ec2", "elbv2", "rds")
@@ -122,7 +122,11 @@ class _Maker:
         readable = {
             name: members.get(name, "") for name in expected if name not in self._declared.unread
         }
-        return find_properties(values.answer, readable, expected)
+        seen = find_properties(values.answer, readable, expected)
+        for name, source in self._declared.read_as.items():
+            if name in expected:
+                seen[name] = as_wanted(expected[name], value_from(source, values))
+        return seen
 
     def adopt(
         self, context: Context, physical_id: str, properties: Properties

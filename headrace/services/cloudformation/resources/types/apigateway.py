@@ -17,6 +17,7 @@ from headrace.services.cloudformation.resources.types.apigateway_patches import 
     AUTHORIZER_PATHS,
     api_patches,
     authorizer_patches,
+    live_method_settings,
     patches_of,
     plan_patches,
     role_patch,
@@ -252,8 +253,9 @@ DECLARED = [
         ],
         id="StageName",
         read=Call("GetStage", _STAGE),
-        # The answer has settings by method, and tags by key.
+        # The answer has tags by key, and settings by method.
         unread=frozenset({"MethodSettings", "Tags"}),
+        read_as={"MethodSettings": live_method_settings},
         update=[
             Call("UpdateStage", {**_STAGE, "patchOperations": patches_of(_STAGE_PATHS)}, only=()),
             Call("UpdateStage", {**_STAGE, "patchOperations": stage_settings}, only=()),

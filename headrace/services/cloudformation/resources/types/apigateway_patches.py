@@ -164,6 +164,29 @@ def role_patch(values: Values) -> list[dict[str, str]]:
     return [{"op": "replace", "path": "/cloudwatchRoleArn", "value": role}] if role else []
 
 
+def _method_key(setting: Mapping[str, Any]) -> str:
+    """Return the key of a method's settings in a stage, such as `~1flights/GET` or `*/*`."""
+    path = str(setting.get("ResourcePath") or "/*").lstrip("/").replace("/", "~1") or "~1"
+    return f"{path}/{setting.get('HttpMethod') or '*'}"
+
+
+def live_method_settings(values: Values) -> list[dict[str, Any]]:
+    """Return a stage's settings by method as a template lists them, under the paths that the template writes."""
+    live: dict[str, dict[str, Any]] = values.answer.get("methodSettings") or {}
+    written = {_method_key(setting): setting for setting in values.items("MethodSettings")}
+    listed: list[dict[str, Any]] = []
+    for key, settings in live.items():
+        path, _, method = key.rpartition("/")
+        template = {n: v for n, v in written.get(key, {}).items() if v is not None}
+        place: dict[str, Any] = {"ResourcePath": f"/{path}", "HttpMethod": method}
+        place.update({name: template[name] for name in place if name in template})
+        rate = settings.get("throttlingRateLimit")
+        if isinstance(rate, float) and rate.is_integer():
+            place["throttlingRateLimit"] = int(rate)  # as templates write it
+        listed.append({**settings, **place})
+    return listed
+
+
 @declare_sources("MethodSettings", "AccessLogSetting")
 def stage_settings(values: Values) -> list[dict[str, str]]:
     """Return a stage's method settings and access log as patch operations; the create call has no members for them."""
@@ -179,14 +202,13 @@ def stage_settings(values: Values) -> list[dict[str, str]]:
         "CacheDataEncrypted": "caching/dataEncrypted",
     }
     for setting in values.items("MethodSettings"):
-        path = str(setting.get("ResourcePath", "/*")).lstrip("/").replace("/", "~1") or "~1"
-        method = setting.get("HttpMethod", "*")
+        key = _method_key(setting)
         for name, member in names.items():
             if name in setting:
                 patches.append(
                     {
                         "op": "replace",
-                        "path": f"/{path}/{method}/{member}",
+                        "path": f"/{key}/{member}",
                         "value": _text(setting[name]),
                     }
                 )
