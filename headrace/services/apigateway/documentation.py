@@ -15,7 +15,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.moto.current_cloud import CURRENT
-from headrace.services.apigateway.refusals import bad_request, conflict, names_of, not_found
+from headrace.services.apigateway.refusals import (
+    bad_request,
+    check_replaced,
+    conflict,
+    names_of,
+    not_found,
+)
 
 _Answer = tuple[int, dict[str, Any], str]
 _TYPES = (
@@ -61,14 +67,7 @@ def _find(self: Any, kind: str, missing: str) -> dict[str, Any]:
 
 def _change(self: Any, changed: dict[str, Any], paths: Sequence[str]) -> _Answer:
     operations = self._get_param("patchOperations") or []
-    for operation in operations:
-        op, path = operation.get("op"), operation.get("path")
-        if op != "replace" or path not in paths:
-            known = f"Must be one of: [{', '.join(paths)}]"
-            raise bad_request(
-                f"Invalid patch path  '{path}' specified for op '{op}'. "
-                + (known if op == "replace" else "Please choose supported operations")
-            )
+    check_replaced(operations, paths)
     for operation in operations:
         changed[operation["path"].lstrip("/")] = operation.get("value") or ""
     return 200, {}, json.dumps(changed)

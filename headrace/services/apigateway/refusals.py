@@ -90,6 +90,18 @@ def not_found(sentence: str) -> Exception:
     return error
 
 
+def check_replaced(operations: Sequence[Mapping[str, Any]], paths: Sequence[str]) -> None:
+    """Refuse a patch of what can only be replaced, at these paths, that does something else."""
+    for operation in operations:
+        op, path = operation.get("op"), operation.get("path")
+        if op != "replace" or path not in paths:
+            known = f"Must be one of: [{', '.join(paths)}]"
+            raise bad_request(
+                f"Invalid patch path  '{path}' specified for op '{op}'. "
+                + (known if op == "replace" else "Please choose supported operations")
+            )
+
+
 def conflict(sentence: str) -> Exception:
     """Return moto's exception about something that is there already, or still."""
     from moto.apigateway.exceptions import ConflictException

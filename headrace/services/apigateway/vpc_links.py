@@ -14,6 +14,7 @@ from typing import Any
 from headrace.services.apigateway.refusals import (
     bad_request,
     check_operations,
+    check_replaced,
     names_of,
     not_found,
 )
@@ -67,14 +68,8 @@ def update_vpc_link(self: Any) -> _Answer:
     check_operations("update_vpc_link", self)
     operations = self._get_param("patchOperations") or []
     for operation in operations:
-        op, path = operation.get("op"), operation.get("path")
-        if op != "replace" or path not in _PATHS:
-            known = f"Must be one of: [{', '.join(_PATHS)}]"
-            raise bad_request(
-                f"Invalid patch path  '{path}' specified for op '{op}'. "
-                + (known if op == "replace" else "Please choose supported operations")
-            )
-        if path == "/name":
+        check_replaced([operation], _PATHS)
+        if operation["path"] == "/name":
             _check_name(operation.get("value"))
     for operation in operations:
         setattr(link, operation["path"].lstrip("/"), operation.get("value") or None)
