@@ -60,21 +60,7 @@ def match_plan(match: MatchRecognize, scope: Scope, alias: str) -> MatchPlan:
 
     `scope` is of the one stream whose rows it looks at.
     """
-    (source,) = scope.inputs
-    if source.relation.is_table:
-        raise SqlError(
-            "a table has no order of rows: MATCH_RECOGNIZE reads a stream", match.location
-        )
-    _check_order(match.order, source)
-    before = _rows_before(match.pattern, match.location)
-    definitions = dict(match.defines)
-    for name, expression in match.defines:
-        if name not in before:
-            raise SqlError(
-                f"{name} is not in PATTERN{near(name, sorted(before))}", expression.location
-            )
-    if len(definitions) < len(match.defines):
-        raise SqlError("DEFINE names a row twice", match.location)
+    before = _check_match(match, scope)
     navigations = _Navigations(scope, before)
     partition = tuple(_partition_column(one, scope) for one in match.partition)
     measures = [
@@ -96,8 +82,6 @@ def match_plan(match: MatchRecognize, scope: Scope, alias: str) -> MatchPlan:
             navigations.split(expression, name), navigations.scope(), f"DEFINE {name}"
         )
         conditions.append((name, navigations.data(outer)))
-    if match.within_ms == 0:
-        raise SqlError("WITHIN is longer than 0", match.location)
     columns = tuple(
         RelationColumn(one.name, one.type, index < len(partition))
         for index, one in enumerate(measures)
@@ -117,6 +101,27 @@ def match_plan(match: MatchRecognize, scope: Scope, alias: str) -> MatchPlan:
         DEFAULT_GRACE_MS if match.grace_ms is None else match.grace_ms,
         navigations.history,
     )
+
+
+def _check_match(match: MatchRecognize, scope: Scope) -> dict[str, int]:
+    """Check a row pattern's order and names; return each of its variables with the least rows before it."""
+    (source,) = scope.inputs
+    if source.relation.is_table:
+        raise SqlError(
+            "a table has no order of rows: MATCH_RECOGNIZE reads a stream", match.location
+        )
+    _check_order(match.order, source)
+    before = _rows_before(match.pattern, match.location)
+    for name, expression in match.defines:
+        if name not in before:
+            raise SqlError(
+                f"{name} is not in PATTERN{near(name, sorted(before))}", expression.location
+            )
+    if len(dict(match.defines)) < len(match.defines):
+        raise SqlError("DEFINE names a row twice", match.location)
+    if match.within_ms == 0:
+        raise SqlError("WITHIN is longer than 0", match.location)
+    return before
 
 
 def stagger_plan(select: Select, scope: Scope, alias: str) -> MatchPlan:
