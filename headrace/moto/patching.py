@@ -11,12 +11,11 @@ Updates resources of moto's from the members of a request, and removes what a fa
 
 from __future__ import annotations
 
-import builtins
+import collections.abc
 import functools
 import importlib.abc
 import importlib.machinery
 import inspect
-import pkgutil
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from typing import Any, cast
 from botocore import xform_name
 
 from headrace.aws.protocols.moto_imports import load_moto
+from headrace.core.late_imports import LateLoader, import_later
 
 Patch = Callable[[Any], None]
 
@@ -43,47 +43,30 @@ class Patches:
     at_start: Sequence[Callable[[], None]]
 
 
-# A library that these modules of moto import for what few requests do: 9 MB of an idle cloud's memory.
-_LARGE = "cryptography"
-_WITH_LARGE = frozenset({"moto.iam.models", "moto.sns.models"})
-# A module of moto's beside those, with five megabytes of text that headrace reads when somebody looks for a policy.
-_LARGE_TEXT = "aws_managed_policies"
-
-
-class _Later:
-    """Stands for a module of the large library, or for what is in it, and loads that at its first use."""
-
-    def __init__(self, module: ModuleType, path: str) -> None:
-        self._module = module
-        self._path = path
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        path = f"{self._path}.{name}"
-        spec = self._module.__spec__
-        # While the module is imported nothing is used: annotations name what is in the library.
-        if spec is not None and getattr(spec, "_initializing", False):
-            return _Later(self._module, path)
-        return pkgutil.resolve_name(path)
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        return pkgutil.resolve_name(self._path)(*arguments, **named)
-
-
-def _import_later(module: ModuleType) -> Callable[..., Any]:
-    """Return an `__import__` for a module, which stands in for the large library."""
-
-    def import_or_stand_in(
-        name: str, scope: Any = None, local: Any = None, wanted: Sequence[str] = (), level: int = 0
-    ) -> Any:
-        if level == 0 and name.partition(".")[0] == _LARGE:
-            return _Later(module, name if wanted else _LARGE)
-        if level == 1 and name == _LARGE_TEXT:
-            return _Later(module, f"{module.__package__}.{name}")
-        return builtins.__import__(name, scope, local, wanted, level)
-
-    return import_or_stand_in
+# What these modules import for what few requests do: half of the memory that an empty moto would take. A path that no
+# request uses, such as moto's clients of itself, is never imported.
+_LATER: Mapping[str, Collection[str]] = {
+    "moto": ("moto.core.decorator",),
+    "moto.core": ("moto.core.models.patch_client", "moto.core.models.patch_resource"),
+    "moto.core.base_backend": ("boto3",),
+    "moto.core.utils": ("botocore.session",),
+    "moto.dynamodb.models.dynamo_type": ("boto3",),
+    # Five megabytes of text that headrace reads when somebody looks for a policy.
+    "moto.iam.models": ("cryptography", "moto.iam.aws_managed_policies"),
+    "moto.sns.models": ("cryptography",),
+}
+# Modules whose code runs when it is needed, with the names that others take from them at their own import.
+_LATE: Mapping[str, Mapping[str, Any]] = {
+    # The decorators of tests, with what they replace in clients.
+    "moto.core.models": {"DEFAULT_ACCOUNT_ID": "123456789012"},
+    "requests": {},
+    "requests.compat": {
+        "Mapping": collections.abc.Mapping,
+        "MutableMapping": collections.abc.MutableMapping,
+    },
+    # Its code imports its servers for tests.
+    "werkzeug": {},
+}
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
@@ -92,9 +75,8 @@ class _Loader(importlib.machinery.SourceFileLoader):
         self._patches = patches
 
     def exec_module(self, module: ModuleType) -> None:
-        if module.__name__ in _WITH_LARGE:
-            own = {**vars(builtins), "__import__": _import_later(module)}
-            module.__dict__["__builtins__"] = own
+        if module.__name__ in _LATER:
+            import_later(module, _LATER[module.__name__])
         super().exec_module(module)
         for patch in self._patches:
             patch(module)
@@ -109,11 +91,14 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in self._of_modules and fullname not in _WITH_LARGE:
+        if not any(fullname in names for names in (self._of_modules, _LATER, _LATE)):
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.origin is not None:
-            spec.loader = _Loader(fullname, spec.origin, self._of_modules.get(fullname, ()))
+            if fullname in _LATE:
+                spec.loader = LateLoader(fullname, spec.origin, _LATE[fullname])
+            else:
+                spec.loader = _Loader(fullname, spec.origin, self._of_modules.get(fullname, ()))
         return spec
 
 
