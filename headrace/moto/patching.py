@@ -23,7 +23,10 @@ from types import ModuleType
 from typing import Any, cast
 
 from botocore import xform_name
+from botocore.exceptions import UnknownServiceError
+from botocore.loaders import Loader
 
+from headrace.aws.calls.operation import LeanFiles, service_description
 from headrace.aws.protocols.moto_imports import load_moto
 from headrace.core.late_imports import LateLoader, import_later
 
@@ -185,23 +188,38 @@ def start_empty(patches: Patches) -> None:
     iam: Any = cast("Any", default_user_config)["iam"]
     iam["load_aws_managed_policies"] = True
     accounts: Any = AccountSpecificBackend
-    accounts._generate_regions = _regions  # noqa: SLF001 - botocore's list lacks regions that AWS has since
+    accounts._generate_regions = regions_of  # noqa: SLF001 - botocore's list lacks regions that AWS has since
     backends: Any = BackendDict
     for instance in list(backends._instances):  # noqa: SLF001 - moto's own reset creates all of them first
         instance.clear()
     backends._instances.clear()  # noqa: SLF001
 
 
-def _regions(backends: Any, service: str) -> list[str]:
+def regions_of(_: Any, service: str) -> list[str]:
     """Return all regions of a service, in every partition; those of EC2 too, which every region has."""
-    session = backends.get_session()
+    try:
+        metadata: Any = service_description(service)["metadata"]
+    except UnknownServiceError:
+        metadata = {}
+    prefix = metadata.get("endpointPrefix", service)
     return [
         region
-        for partition in session.get_available_partitions()
-        for region in sorted(
-            {
-                *session.get_available_regions(service, partition_name=partition),
-                *session.get_available_regions("ec2", partition_name=partition),
-            }
-        )
+        for regions in _regions_of_partitions()
+        for region in sorted({*regions.get(prefix, ()), *regions.get("ec2", ())})
+    ]
+
+
+@functools.cache
+def _regions_of_partitions() -> list[dict[str, list[str]]]:
+    """Return, for each partition, the regions of each endpoint prefix.
+
+    botocore's sessions answer this too, and keep the whole file, which takes 25 MB, and each description a second time.
+    """
+    whole: Any = Loader(file_loader=LeanFiles()).load_data("endpoints")
+    return [
+        {
+            prefix: [name for name in service["endpoints"] if name in partition["regions"]]
+            for prefix, service in partition["services"].items()
+        }
+        for partition in whole["partitions"]
     ]

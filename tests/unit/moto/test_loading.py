@@ -9,12 +9,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from botocore.exceptions import ClientError
 
 from headrace.aws.calls.http import HttpRequest
 from headrace.cli.running_cloud import moto_phrase
-from headrace.moto import engine
+from headrace.moto import engine, patching
 from headrace.moto.requests import preparation
 from headrace.moto.storage.storage import MotoStorage
 from tests.support.cloud import InProcessCloud
@@ -222,3 +223,31 @@ def test_moto_s_decorators_work_beside_headrace() -> None:
         "assert answer['Account'] == DEFAULT_ACCOUNT_ID == models.DEFAULT_ACCOUNT_ID\n"
         "assert vars(models)['MockAWS'] and '__getattr__' not in vars(models)\n"
     )
+
+
+def test_a_first_request_imports_no_clients_and_no_cryptography() -> None:
+    """The regions of a service came from boto3, and keys were recognized by their classes: 40 MB."""
+    _run_in_empty_moto(
+        "from moto.sqs.models import sqs_backends\n"
+        "from headrace.moto.storage import pickles\n"
+        "assert 'eusc-de-east-1' in sqs_backends['123456789012'].regions\n"
+        "sqs_backends['123456789012']['us-east-1'].queues\n"
+        "assert pickles.dump_service('sqs')[0]\n"
+        "assert not {'cryptography', 'boto3.session'} & set(looked)\n"
+    )
+
+
+@pytest.mark.parametrize("service", ["sqs", "cloudwatch", "iam", "dms", "no-service"])
+def test_regions_are_those_of_botocore_and_of_ec2(service: str) -> None:
+    session = boto3.Session()
+    expected = [
+        region
+        for partition in session.get_available_partitions()
+        for region in sorted(
+            {
+                *session.get_available_regions(service, partition_name=partition),
+                *session.get_available_regions("ec2", partition_name=partition),
+            }
+        )
+    ]
+    assert patching.regions_of(None, service) == expected
