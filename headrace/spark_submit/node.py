@@ -55,7 +55,7 @@ def main() -> None:
         elif program in ("hadoop", "hdfs"):
             _run_hadoop(spec, program, arguments)
         elif program == STATE_PUSHER:
-            print("headrace shows the states of steps itself: there is none to send.")
+            sys.stdout.write("headrace shows the states of steps itself: there is none to send.\n")
         else:
             _run_spark(spec, program, arguments)
     except JobRefused as error:

@@ -12,13 +12,12 @@ from typing import Any
 from headrace.aws.calls.operation import service_model
 from headrace.core.arn import partition_of
 
-
 # A build that a pipeline starts gets its source from there, and gives its results there (documented).
 _WITHOUT_LOCATION = ("CODEPIPELINE", "NO_SOURCE")
 
 
 def check_by_model(module: Any) -> None:
-    """Take every project that AWS's model takes: moto's lists of types are older, and it demands places of pipelines."""
+    """Take every project of AWS's model: moto's lists of types are older, and it demands places of pipelines."""
     refused = module.InvalidInputException
 
     def check_source(source: dict[str, Any]) -> None:
