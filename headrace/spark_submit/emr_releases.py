@@ -22,7 +22,7 @@ import ast
 import functools
 import re
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -213,9 +213,6 @@ class Release:
         date: the day on which this was looked up.
         source: the address of the page.
         evidence: `documented`, `partly assumed`, or `reported` when the numbers are not AWS's own.
-        spark_version: the community's version, `3.5.6`.
-        spark_minor: its major and minor version, `(3, 5)`.
-        image_pythons: the Pythons of the image, PySpark's default first.
     """
 
     label: str
@@ -230,16 +227,21 @@ class Release:
     date: str
     source: str
     evidence: Evidence = "documented"
-    spark_version: str = field(init=False)
-    spark_minor: Minor = field(init=False)
-    image_pythons: tuple[Minor, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        version = self.spark.partition("-")[0]
-        pythons = dict.fromkeys((self.python, *self.pythons))
-        object.__setattr__(self, "spark_version", version)
-        object.__setattr__(self, "spark_minor", minor_of(version))
-        object.__setattr__(self, "image_pythons", tuple(map(minor_of, pythons)))
+    @property
+    def spark_version(self) -> str:
+        """The community's version: `3.5.6`."""
+        return self.spark.partition("-")[0]
+
+    @property
+    def spark_minor(self) -> Minor:
+        """Major and minor version: `(3, 5)`."""
+        return minor_of(self.spark_version)
+
+    @property
+    def image_pythons(self) -> tuple[Minor, ...]:
+        """The Pythons of the image, PySpark's default first."""
+        return tuple(minor_of(python) for python in dict.fromkeys((self.python, *self.pythons)))
 
     @property
     def has_kinesis_connector(self) -> bool:
