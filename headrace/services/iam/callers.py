@@ -37,20 +37,10 @@ class MotoUsersAndRoles:
         load: Callable[[], None],
         version: Callable[[], int],
     ) -> None:
+        self.is_ready = is_ready
+        self.version = version
         self._sessions = sessions
-        self._is_ready = is_ready
         self._load = load
-        self._version = version
-
-    @property
-    def is_ready(self) -> bool:
-        """See `UsersAndRoles.is_ready`."""
-        return self._is_ready()
-
-    @property
-    def version(self) -> int:
-        """See `UsersAndRoles.version`."""
-        return self._version()
 
     def user_of(self, access_key: str) -> Identity | None:
         """See `UsersAndRoles.user_of`."""
