@@ -134,7 +134,7 @@ def build_decisions(base: Foundation) -> Decisions:
     memory = engine.memory
     people = MotoUsersAndRoles(
         base.sessions,
-        is_ready=lambda: engine.ready,
+        is_ready=memory.is_ready,
         load=engine.warm_up,
         version=lambda: memory.policies_version,
     )

@@ -175,13 +175,14 @@ class MotoMemory:
     All methods except `queue_is_empty` raise AwsError when the loading takes too long.
 
     Attributes:
+        is_ready: returns whether moto is loaded.
         policies_version: grows with each change of a policy.
         keys_version: grows with each change of a policy or a key.
     """
 
     def __init__(self, warm_up: Callable[[], None], is_ready: Callable[[], bool]) -> None:
         self._warm_up = warm_up
-        self._is_ready = is_ready
+        self.is_ready = is_ready
         # Counters of changes, which the engine counts.
         self.policies_version = self.keys_version = 0
 
@@ -224,7 +225,7 @@ class MotoMemory:
 
     def queue_is_empty(self, account: str, region: str, name: str) -> bool:
         """Whether a queue has no receivable message, or moto is not loaded yet. Raises LookupError."""
-        return not self._is_ready() or queue_is_empty(account, region, name)
+        return not self.is_ready() or queue_is_empty(account, region, name)
 
     def access_key(self, key_id: str) -> AccessKey | None:
         """Return a key that IAM or STS has created; None when it does not exist. Waits until moto is loaded."""
