@@ -250,7 +250,7 @@ class MotoEngine:
         CHANGES.take()
         self._kept.load(lambda entry: self._run_entry(entry).status)
         CURRENT.connect(self._connections)
-        self._outbox.listen(lambda: self._tell("outbox"))
+        self._outbox.listen(self._listeners.setdefault("outbox", []))
         _Owner.engine = self
         self._ready.set()
         for package in self._listeners:
@@ -353,7 +353,7 @@ class MotoEngine:
     def _run_quickly(self, quick: QuickCall, request: HttpRequest) -> HttpResponse | None:
         call = request.call
         assert call is not None
-        is_loaded = _Owner.engine is self and not self._kept.journals
+        is_loaded = _Owner.engine is self and not self._kept.journalled
         if not is_loaded or not may_skip_moto(quick.service, call):
             return None
         request_id = new_request_id()
@@ -366,11 +366,10 @@ class MotoEngine:
         except Exception as error:
             raise refusal(quick.service, operation_of(request), request, error) from error
         finally:
-            if CHANGES.has_rows or CHANGES.has_made:
-                # New backends are stored as a whole; a service that cannot be stored needs its request.
-                made = CHANGES.has_made
-                entry = self._preparation.entry_of(request, quick.service) if made else None
-                self._save(entry, with_services=False, frees=quick.frees)
+            # New backends are stored as a whole; a service that cannot be stored needs its request.
+            made = CHANGES.new_backends
+            entry = self._preparation.entry_of(request, quick.service) if made else None
+            self._save(entry, with_services=False, frees=quick.frees)
         return response_of(quick, body, request_id, call.now_ms)
 
     def _require(self) -> None:
@@ -446,7 +445,7 @@ class MotoEngine:
             if self._kept.undo_count != undo_count:
                 # The read may have seen a change that was undone.
                 response = self._run_entry(entry)
-            if CHANGES.has_made:
+            if CHANGES.new_backends:
                 self._save(None, with_services=False)
         return response
 

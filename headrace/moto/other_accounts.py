@@ -1,4 +1,4 @@
-"""Runs a request for another account's queue, topic or bus in that account, if the resource's policy allows it.
+"""Runs a request for another account's queue in that account; decides for others, by the resource's policy.
 
 moto looks only in the caller's own account. The gateway has already checked users and roles; the account itself needs
 no permission for its own resources, but another account's resource policy must allow it, whatever `--iam` says. moto
@@ -11,8 +11,6 @@ Source: docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-l
 
 from __future__ import annotations
 
-import copy
-import functools
 import re
 from typing import Any
 
@@ -21,7 +19,6 @@ from headrace.core.arn import is_account_id, partition_of
 from headrace.moto import principals
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory import policy_in_moto
-from headrace.permissions.decisions.identity import build_refusal
 from headrace.permissions.policies.document import UnreadableDocument
 from headrace.permissions.policies.evaluate import denial, evaluate
 from headrace.permissions.policies.model import Access, NamedPolicy, Policies, Principal
@@ -66,67 +63,6 @@ def patch_queues() -> None:
     response._get_queue_name = own_name_of
 
 
-def patch_buses(models: Any, handler: Any) -> None:
-    """Send events to the buses of other accounts and regions that their entries name by ARN; called once.
-
-    In other calls an ARN is of the caller's account and region; moto takes the last part of any ARN as a bus's name.
-    AWS also makes rules on buses elsewhere (documented: eb-event-bus-perms.html); headrace refuses that.
-    """
-    backend = models.EventsBackend
-    put = backend.put_events
-
-    @functools.wraps(put)
-    def put_there(self: Any, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        if len(events) > 10 or not any(_foreign_bus(self, one) for one in events):
-            return put(self, events)
-        answers: list[dict[str, Any]] = []
-        for event in events:
-            arn = _foreign_bus(self, event)
-            if not arn:
-                answers += put(self, [event])
-                continue
-            region, owner, name = bus_of(arn)
-            # The event names its sender's account and region.
-            theirs = copy.copy(models.events_backends[owner][region])
-            theirs.account_id, theirs.region_name = self.account_id, self.region_name
-            answers += put(theirs, [{**event, "EventBusName": name}])
-        return answers
-
-    backend.put_events = put_there
-    find, name_of = backend._get_event_bus, backend._normalize_event_bus_arn
-
-    def find_own(self: Any, name: str) -> Any:
-        from moto.events.exceptions import ResourceNotFoundException
-
-        if _is_elsewhere(self, name):
-            raise ResourceNotFoundException(f"Event bus {name} does not exist.")
-        return find(self, name)
-
-    def own_name_of(self: Any, arn: str | None) -> str:
-        from moto.events.exceptions import ValidationException
-
-        if _is_elsewhere(self, arn or ""):
-            raise ValidationException(
-                f"headrace has rules on buses of the caller's account and Region only, not on {arn}."
-            )
-        return str(name_of(self, arn))
-
-    backend._get_event_bus, backend._normalize_event_bus_arn = find_own, own_name_of
-    ask = handler.put_events
-
-    @functools.wraps(ask)
-    def ask_owner(self: Any) -> Any:
-        for event in self._get_param("Entries") or ():
-            arn = _foreign_bus(self.events_backend, event)
-            is_theirs = arn and bus_of(arn)[1] != str(self.current_account)
-            sentence = refusal_of(self, "events:PutEvents", arn) if is_theirs else ""
-            if sentence:
-                raise build_refusal("events", sentence)
-        return ask(self)
-
-    handler.put_events = ask_owner
-
-
 def refusal_of(response: Any, action: str, arn: str) -> str:
     """Return why a caller may not act in another account; empty when it may, or the gateway has decided."""
     key = str(response.get_access_key())
@@ -167,21 +103,3 @@ def _owner_of_url(url: str) -> tuple[str, str]:
     head, _, name = url.rstrip("/").rpartition("/")
     owner = head.rpartition("/")[2]
     return (owner, name) if is_account_id(owner) else ("", "")
-
-
-def _foreign_bus(backend: Any, event: dict[str, Any]) -> str:
-    """Return the ARN of another account's or region's bus that an event is for; empty for one of the caller's place."""
-    arn = str(event.get("EventBusName") or "")
-    return arn if _is_elsewhere(backend, arn) else ""
-
-
-def _is_elsewhere(backend: Any, name: str) -> bool:
-    if not name.startswith("arn:") or name.count(":") < 5:
-        return False
-    return bus_of(name)[:2] != (str(backend.region_name), str(backend.account_id))
-
-
-def bus_of(arn: str) -> tuple[str, str, str]:
-    """Return the region, account and name in a bus's ARN."""
-    region, owner, resource = arn.split(":", 5)[3:]
-    return region, owner, resource.removeprefix("event-bus/")
