@@ -25,7 +25,7 @@ from headrace.aws.protocols.validate import validate
 from headrace.core.event_patterns import BadEventPattern, compile_pattern, matches_event
 from headrace.core.schedule_expressions import BadExpression, check_expression
 from headrace.core.values import BadMarker, page_of, parse_json
-from headrace.moto.other_accounts import refusal_of
+from headrace.moto.memory import refusal_of
 from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest, reader_of
 from headrace.permissions.decisions.identity import build_refusal
 from headrace.permissions.policies.document import as_list
