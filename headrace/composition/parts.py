@@ -36,7 +36,7 @@ from headrace.dashboard.api import Dashboard, page_file
 from headrace.dashboard.cloud_account import FunctionTotals
 from headrace.moto.current_cloud import Connections, Handled
 from headrace.moto.engine import MotoEngine
-from headrace.moto.principals import trust_policy_of
+from headrace.moto.principals import MotoUsersAndRoles, trust_policy_of
 from headrace.pages import sqs_messages
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages
@@ -49,7 +49,6 @@ from headrace.permissions.decisions.report import ReportKeeper
 from headrace.services.apigateway.invocation.front import ExecuteApi
 from headrace.services.emr.api import FOLDER as EMR_FOLDER
 from headrace.services.emr_serverless.api import FOLDER as EMR_SERVERLESS_FOLDER
-from headrace.services.iam.callers import MotoUsersAndRoles
 from headrace.services.iot.mqtt.mqtt import Mqtt
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.s3.backend import TableStorage
