@@ -97,6 +97,8 @@ def make_function(
 
     Raises FunctionNotLoadable, and StreamMissing before anything is created.
     """
+    if mapping is not None and source is None:
+        raise StreamMissing("mapping= is about the mapping of a stream: name the stream by source=")
     folder = Path(folder).resolve()
     check_handler(handler, folder)
     stream = None if source is None else _stream_arn(cloud, source)

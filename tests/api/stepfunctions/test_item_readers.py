@@ -16,7 +16,11 @@ import pytest
 
 from headrace.core.evaluation import Ledger, TooMuch
 from headrace.services.stepfunctions.interpreter import item_readers
-from tests.api.stepfunctions.test_state_machines import ended, mapping
+from tests.api.stepfunctions.test_state_machines import (
+    ended,
+    mapping,
+    wait_until_nothing_is_held,
+)
 from tests.support.cloud import InProcessCloud
 
 INVENTORY = {
@@ -96,7 +100,7 @@ def test_a_pointer_finds_the_items_in_a_file(cloud: InProcessCloud, pointer: str
         assert outcome in done["cause"]
     else:
         assert json.loads(done["output"]) == outcome
-    assert item_readers.ITEMS._total == 0
+    wait_until_nothing_is_held()
 
 
 @pytest.mark.parametrize("config", [{"ManifestType": "S3_INVENTORY"}, {"InputType": "MANIFEST"}])
@@ -150,7 +154,7 @@ def test_a_map_that_misses_one_of_its_files_leaves_room_for_others(cloud: InProc
     config = {"InputType": "JSONL", "ManifestType": "ATHENA_DATA"}
     done = run_over(cloud, "misses", config, "some.csv")
     assert done["error"] == "States.ItemReaderFailed"
-    assert item_readers.ITEMS._total == 0
+    wait_until_nothing_is_held()
 
 
 def test_the_objects_of_a_listing_are_read_together(cloud: InProcessCloud):
@@ -197,7 +201,7 @@ def test_a_compressed_bomb_fails_the_map(cloud: InProcessCloud, monkeypatch: pyt
     put(cloud, {"bomb": gzip.compress(b"1\n" * 100_000)})
     done = run_over(cloud, "bomb", {"InputType": "JSONL"}, "bomb")
     assert "more items than headrace keeps in memory" in done["cause"]
-    assert item_readers.ITEMS._total == 0
+    wait_until_nothing_is_held()
 
 
 WHOLE = {"Status": "SUCCEEDED", "Input": "[5]", "Output": "[5]"}
