@@ -363,9 +363,6 @@ class CurrentCloud:
 CURRENT = CurrentCloud()
 
 
-LONG_POLLS = frozenset({("sqs", "ReceiveMessage"), ("stepfunctions", "GetActivityTask")})
-
-
 class LastReceive(threading.local):
     """What the last ReceiveMessage of this thread requested and got, for the long poll.
 

@@ -30,7 +30,6 @@ from headrace.moto.current_cloud import (
     ANSWERED,
     ANSWERS_CLIENT,
     CURRENT,
-    LONG_POLLS,
     NOTHING,
     Connections,
     wait_for_messages,
@@ -56,8 +55,8 @@ from headrace.moto.requests.quick import (
     response_of,
 )
 from headrace.moto.requests.refusals import error_response, find_missing_action, model_of, refusal
-from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, DeliveryRows
+from headrace.moto.storage.pickles import note_changed
 from headrace.moto.storage.storage import Entry, MotoStorage
 from headrace.store.database import Database
 
@@ -74,11 +73,6 @@ class _Owner:
     """Whose state moto holds."""
 
     engine: MotoEngine | None = None
-
-
-def _note_changed(package: str) -> None:
-    for one in pickles.packages_changed_with(package):
-        CHANGES.service(one)
 
 
 def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
@@ -281,10 +275,8 @@ class MotoEngine:
 
     # --- requests -----------------------------------------------------------------------------
 
-    @property
-    def profiles(self) -> Mapping[str, Profile]:
-        """See `headrace.aws.gateway.dispatch.MotoServices.profiles`."""
-        return PROFILES
+    # See `headrace.aws.gateway.dispatch.MotoServices.profiles`.
+    profiles: Mapping[str, Profile] = PROFILES
 
     def service_of(self, request: HttpRequest, service: str) -> str:
         """See `headrace.aws.gateway.dispatch.MotoServices.service_of`."""
@@ -329,7 +321,7 @@ class MotoEngine:
             )
             if prepared.answer is not None:
                 return prepared.answer
-            if (prepared.package, prepared.operation) in LONG_POLLS:
+            if prepared.kind.is_long_poll:
                 return wait_for_messages(lambda: self._run(prepared), self._clock)
             return self._run(prepared)
         except AwsError as error:
@@ -401,7 +393,7 @@ class MotoEngine:
             elif kind.waits:
                 answer = self._run_entry(entry)
                 with self._alone():
-                    _note_changed(package)
+                    note_changed(package)
                     self._save(entry)
             else:
                 answer = self._write(entry, package, kind)
@@ -430,7 +422,7 @@ class MotoEngine:
                 finally:
                     CHANGES.is_watching = False
                     if not rows_only:
-                        _note_changed(package)
+                        note_changed(package)
                     self._save(entry, with_services=not rows_only, frees=kind.frees)
                     if not rows_only:
                         self._tell(package)
