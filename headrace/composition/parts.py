@@ -308,10 +308,8 @@ def build_foundation(
         strict=config.strict,
     )
 
-    def may_send() -> bool:
-        """Whether metrics and log lines may be sent to moto: not when sending them would load moto."""
-        return warms_up or moto.engine.ready
-
+    # Metrics and log lines are not sent to moto when sending them would load it.
+    may_send = _always if warms_up else moto.engine.memory.is_ready
     functions = FunctionTotals(config.account_id, config.region)
     return Foundation(
         config=config,
@@ -331,6 +329,10 @@ def build_foundation(
         endpoint_url=endpoint_url,
         tls=tls,
     )
+
+
+def _always() -> bool:
+    return True
 
 
 def _build_entrance(
