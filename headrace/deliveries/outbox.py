@@ -37,6 +37,13 @@ NOT_RETRYABLE = (
     "Validation", "InvalidArgument", "InvalidParameter", "UnknownOperation", "MissingParameter",
 )  # fmt: skip
 
+# Documented (eb-monitoring.html; sns-monitoring-using-cloudwatch.html): how many went to a dead-letter queue, and how
+# many could not, for want of permissions, of the queue, or of room.
+_DEAD_LETTER_METRICS = {
+    "events": ("InvocationsSentToDlq", "InvocationsFailedToBeSentToDlq"),
+    "sns": ("NumberOfNotificationsRedrivenToDlq", "NumberOfNotificationsFailedToRedriveToDlq"),
+}
+
 OUTBOX_ID = 1
 
 
@@ -304,28 +311,54 @@ def give_up(
         **({"EXHAUSTED_RETRY_CONDITION": condition} if condition else {}),
         "RETRY_ATTEMPTS": str(delivery.attempts),
     }
-    if send_to_queue(delivery.dead_letter_arn, delivery.body.decode(errors="replace"), attributes):
-        say(delivery, error, f"goes to {delivery.dead_letter_arn}")
+    problem = _find_denial(delivery) or send_to_queue(
+        delivery.dead_letter_arn, delivery.body.decode(errors="replace"), attributes
+    )
+    note_dead_letter(delivery.source_arn, is_kept=not problem)
+    if problem:
+        say(delivery, error, f"is lost, because its dead-letter queue refused it ({problem})")
     else:
-        say(delivery, error, f"is lost, because there is no queue {delivery.dead_letter_arn}")
+        say(delivery, error, f"goes to {delivery.dead_letter_arn}")
+
+
+def _find_denial(delivery: Delivery) -> str:
+    """Return why the dead-letter queue may not be sent to: by the role that calls, or by the service of the source."""
+    acting = _find_acting_identity(delivery)
+    if delivery.source_arn:
+        service = delivery.source_arn.split(":")[2]
+        acting = CallerIdentity(f"{service}.amazonaws.com", source_arn=delivery.source_arn)
+    if acting is None:
+        return ""
+    return CURRENT.guard.denial(acting, "sqs:SendMessage", delivery.dead_letter_arn)
+
+
+def note_dead_letter(source_arn: str, *, is_kept: bool) -> None:
+    """Count a dead letter of a rule or a topic, which its queue took or refused for good."""
+    names = _DEAD_LETTER_METRICS.get(source_arn.split(":", 3)[2] if source_arn else "")
+    if names:
+        CURRENT.handled.note(source_arn, names[0 if is_kept else 1])
 
 
 def send_to_queue(
     queue_arn: str, body: str, attributes: Mapping[str, str], group_id: str | None = None
-) -> bool:
-    """Send to one of moto's queues; return whether it exists. The caller holds `MOTO_LOCK` and saves."""
+) -> str:
+    """Send to one of moto's queues; return "", or why it refuses. The caller holds `MOTO_LOCK`, and saves."""
     import moto.sqs.models
+    from moto.core.exceptions import ServiceException
     from moto.sqs.exceptions import QueueDoesNotExist
 
     parts = queue_arn.split(":")
     backends: Any = moto.sqs.models.sqs_backends
+    missing = f"there is no queue {queue_arn}"
     if len(parts) != 6 or parts[3] not in backends[parts[4]]:
-        return False
+        return missing
     named = {n: {"DataType": "String", "StringValue": text} for n, text in attributes.items()}
     try:
         backends[parts[4]][parts[3]].send_message(
             parts[5], body, message_attributes=named, group_id=group_id
         )
     except QueueDoesNotExist:
-        return False
-    return True
+        return missing
+    except ServiceException as refusal:
+        return f"{refusal.message}"
+    return ""

@@ -218,8 +218,9 @@ def _ask(rule: Any, action: str, arn: str) -> None:
 def _to_queue(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
     _ask(rule, "sqs:SendMessage", str(target["Arn"]))
     group = (target.get("SqsParameters") or {}).get("MessageGroupId")
-    if not send_to_queue(target["Arn"], input_of(target, event, rule).decode(), {}, group):
-        raise TargetFailed("NO_PERMISSIONS", f"there is no queue {parts[5]}")
+    problem = send_to_queue(target["Arn"], input_of(target, event, rule).decode(), {}, group)
+    if problem:
+        raise TargetFailed("NO_PERMISSIONS", problem)
 
 
 def _to_topic(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:

@@ -341,10 +341,7 @@ def to_queue(
     fifo: Mapping[str, str | None],
 ) -> None:
     """Send a message to a subscribed queue. Raises NotAllowed, and the queue's errors."""
-    acting = CallerIdentity("sns.amazonaws.com", source_arn=str(subscription.topic.arn))
-    sentence = CURRENT.guard.denial(acting, "sqs:SendMessage", str(subscription.endpoint))
-    if sentence:
-        raise NotAllowed(sentence)
+    _ask_queue(subscription, str(subscription.endpoint))
     content = _in_queue(subscription, message, message_id, subject, attributes)
     _send(str(subscription.endpoint), *content, fifo)
 
@@ -357,17 +354,23 @@ def to_dead_letters(
     attributes: Mapping[str, Any] | None,
     fifo: Mapping[str, str | None],
 ) -> str:
-    """Send what cannot be delivered to the subscription's dead-letter queue; return its ARN, "" when there is none."""
-    from moto.sqs.exceptions import QueueDoesNotExist
+    """Send what cannot be delivered to the subscription's dead-letter queue; return its ARN, "" when it has none.
 
+    Raises NotAllowed, and the queue's errors.
+    """
     queue = dead_letter_arn(subscription)
-    if not queue:
-        return ""
-    try:
+    if queue:
+        _ask_queue(subscription, queue)
         _send(queue, *_in_queue(subscription, message, message_id, subject, attributes), fifo)
-    except QueueDoesNotExist:
-        return ""
     return queue
+
+
+def _ask_queue(subscription: Any, queue_arn: str) -> None:
+    """Check that a queue's policy lets SNS send. Raises NotAllowed."""
+    acting = CallerIdentity("sns.amazonaws.com", source_arn=str(subscription.topic.arn))
+    sentence = CURRENT.guard.denial(acting, "sqs:SendMessage", queue_arn)
+    if sentence:
+        raise NotAllowed(sentence)
 
 
 def _send(
