@@ -117,7 +117,10 @@ _OWN = Patches(
         ],
         "moto.appconfig.urls": [appconfig.add_calls],
         "moto.applicationautoscaling.models": [autoscaling.refuse_malformed_ids],
-        "moto.athena.models": [athena_patches.keep_creation_times],
+        "moto.athena.models": [
+            athena_patches.keep_creation_times,
+            athena_patches.show_glues_catalog,
+        ],
         "moto.athena.responses": [
             athena_patches.allow_deletions,
             athena_patches.allow_updates,
@@ -216,7 +219,7 @@ _OWN = Patches(
             kms.take_private_keys,
             kms.refuse_unusable_keys,
         ],
-        "moto.kms.responses": [kms_uses.answer_uses],
+        "moto.kms.responses": [kms_uses.answer_uses, kms.date_aliases],
         "moto.memorydb.models": [bound_loops],
         "moto.opensearch.models": [opensearch_patches.patch],
         "moto.es.urls": [opensearch_patches.allow_updates],

@@ -196,8 +196,8 @@ class Apis(Protocol):
 
     def __call__(
         self, api_id: str, *, method: str, url: str, headers: dict[str, str], body: bytes, by: str
-    ) -> tuple[int, bytes]:
-        """Return the status and the body of an answer; `url` begins with the stage.
+    ) -> tuple[int, list[tuple[str, str]], bytes]:
+        """Return the status, the headers and the body of an answer; `url` begins with the stage.
 
         `by` is the caller's account; empty for a caller without a signature.
         """

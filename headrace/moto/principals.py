@@ -69,6 +69,15 @@ def holder_of(account: str, kind: str, name: str) -> Any:
     return None
 
 
+def role_of_profile(account: str, name: str) -> str:
+    """Return the name of the role in an instance profile; empty when there is none."""
+    for backend in _backends_of(account):
+        for profile in list(backend.instance_profiles.values()):
+            if profile.name == name:
+                return str(profile.roles[0].name) if profile.roles else ""
+    return ""
+
+
 def holder_of_arn(arn: str) -> Any:
     """Return the user, role or group with an ARN; None when IAM does not have it, or for another kind of ARN."""
     parts = arn.split(":", 5)

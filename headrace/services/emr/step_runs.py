@@ -25,8 +25,7 @@ from pathlib import Path
 
 from headrace.core.clock import Clock
 from headrace.core.ports import Guard, MetricSink, NoGuard, ObjectStore
-from headrace.services.emr.nodes import actor_of
-from headrace.services.emr.state import Cluster, Step, StepState, Store
+from headrace.services.emr.state import Cluster, Step, StepState, Store, actor_of
 from headrace.services.emr.step_logs import (
     StepLogs,
     classification,

@@ -85,6 +85,7 @@ def address_of(request: HttpRequest) -> Address | None:
     return None
 
 
+_Served = RestRequest | HttpApiRequest | WebSocketRequest
 # Documented: API Gateway's largest request.
 MOST_BYTES = 10 * 1024 * 1024
 
@@ -123,16 +124,23 @@ class ExecuteApi:
     def answer(self, request: HttpRequest) -> HttpResponse:
         """Answer a request to an API's own address."""
         request_id = self._ids.uuid()
-        response = self._answer(request, request_id)
-        response.headers += [
-            ("x-amzn-RequestId", request_id),
-            ("x-amz-apigw-id", extended_id_of(request_id)),
+        served, response = self._serve(request, request_id)
+        extended_id = extended_id_of(request_id)
+        ids = {"x-amzn-RequestId": request_id, "x-amz-apigw-id": extended_id}
+        if isinstance(served, HttpApiRequest):
+            # Observed by many in what curl prints, 2021 to 2026: these APIs have one id.
+            ids = {"Apigw-Requestid": extended_id}
+        # An endpoint that is an API too has answered with its own.
+        names = {name.lower() for name in ids}
+        response.headers = [
+            *(header for header in response.headers if header[0].lower() not in names),
+            *ids.items(),
         ]
         return response
 
     def answer_call(
         self, api_id: str, *, method: str, url: str, headers: dict[str, str], body: bytes, by: str
-    ) -> tuple[int, bytes]:
+    ) -> tuple[int, list[tuple[str, str]], bytes]:
         """See `headrace.moto.current_cloud.Apis`."""
         path, _, query = url.partition("?")
         request = HttpRequest(
@@ -145,7 +153,8 @@ class ExecuteApi:
             signer=Signer.root(by) if by else None,
         )
         response = self.answer(request)
-        return response.status, response.body if isinstance(response.body, bytes) else b""
+        content = response.body if isinstance(response.body, bytes) else b""
+        return response.status, response.headers, content
 
     def test_method(
         self, api_id: str, resource_id: str, method: str, asked: Mapping[str, Any]
@@ -173,32 +182,31 @@ class ExecuteApi:
         response = test.run(resource_id, method, asked)
         return answer_of(test, response, self._clock.now_ms() - test.now_ms)
 
-    def _answer(self, request: HttpRequest, request_id: str) -> HttpResponse:
+    def _serve(self, request: HttpRequest, request_id: str) -> tuple[_Served | None, HttpResponse]:
+        """Return the request of an API, None when there is no such API, and its answer."""
         if request.body_file is not None or len(request.body) > MOST_BYTES:
-            return refusal(413, "Request Too Long", "RequestTooLargeException")
+            return None, refusal(413, "Request Too Long", "RequestTooLargeException")
         try:
             address = address_of(request)
             path = request.path if address is None else address.path
             if is_management(request, path):
                 self._load()
-                return self._sockets.manage(
+                return None, self._sockets.manage(
                     request, path, "" if address is None else address.api_id
                 )
             served = self._find_api(request, request_id)
         except AwsError as error:
-            return refusal(error.status, error.message)
+            return None, refusal(error.status, error.message)
         if served is None:
             # On AWS an unknown API's name does not resolve; a deleted API answers Forbidden.
-            return refusal(403, "Forbidden", "ForbiddenException")
+            return None, refusal(403, "Forbidden", "ForbiddenException")
         answer = served.answer()
         if not isinstance(served, WebSocketRequest):
             latency_ms = self._clock.now_ms() - served.now_ms
             send_metrics(self._metrics, served, answer, latency_ms)
-        return answer
+        return served, answer
 
-    def _find_api(
-        self, request: HttpRequest, request_id: str
-    ) -> RestRequest | HttpApiRequest | WebSocketRequest | None:
+    def _find_api(self, request: HttpRequest, request_id: str) -> _Served | None:
         address = address_of(request)
         if address is None:
             return None
