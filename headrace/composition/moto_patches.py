@@ -146,7 +146,7 @@ _OWN = Patches(
             anomaly_detectors.add_calls,
             metric_streams.add_calls,
         ],
-        "moto.codebuild.responses": [codebuild.allow_missing_source, codebuild.allow_updates],
+        "moto.codebuild.responses": [codebuild.check_by_model, codebuild.allow_updates],
         "moto.codedeploy.responses": [codedeploy.add_missing_calls, codedeploy.allow_updates],
         "moto.codepipeline.models": [system_tags.allow_on_pipelines],
         "moto.cognitoidentity.models": [cognito_identity.allow_renaming],
