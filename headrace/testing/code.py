@@ -103,11 +103,8 @@ def make_function(
     check_handler(handler, folder)
     stream = None if source is None else _stream_arn(cloud, source)
     name = name or folder.name
-    code = (
-        {"S3Bucket": "headrace-local", "S3Key": str(folder)}
-        if cloud.runs_folders
-        else {"ZipFile": zip_folder(folder)}
-    )
+    in_place = {"S3Bucket": "headrace-local", "S3Key": str(folder)}
+    code = in_place if cloud.runs_folders else {"ZipFile": zip_folder(folder)}
     functions = cloud.client("lambda")
     function = functions.create_function(
         **{
