@@ -301,6 +301,7 @@ class AnswerWriter:
         transport: None before the connection is made, and once it is gone.
         writable: set while the socket accepts more bytes.
         sending: the task that sends a file; None when there is none.
+        streaming: the task that writes a body without an end; None when there is none.
         since_s: when the last piece of a file was begun, by the server's clock.
     """
 
@@ -312,13 +313,19 @@ class AnswerWriter:
         self._server = server
         self._owner = owner
         # The task that writes a body without an end, until it is stopped.
-        self._streaming: asyncio.Task[None] | None = None
+        self.streaming: asyncio.Task[None] | None = None
         self.sending: asyncio.Task[None] | None = None
 
     def stop_streaming(self) -> None:
         """Stop the task that writes a body without an end."""
-        if self._streaming is not None:
-            self._streaming.cancel()
+        if self.streaming is not None:
+            self.streaming.cancel()
+
+    def stop(self) -> None:
+        """Stop both tasks: the connection is gone."""
+        for task in (self.streaming, self.sending):
+            if task is not None:
+                task.cancel()
 
     def stop_sending(self) -> None:
         """Stop sending a file; call this before the socket is closed, since its descriptor may be reused at once."""
@@ -356,7 +363,7 @@ class AnswerWriter:
         chunked = length_bytes is None and not exchange.is_http10
         parts = self._server.parts(exchange, self._owner, answer)
         if isinstance(answer.body, AsyncGenerator):
-            self._streaming = asyncio.current_task()
+            self.streaming = asyncio.current_task()
         try:
             if not self._is_open:
                 return False
@@ -377,7 +384,7 @@ class AnswerWriter:
         else:
             return True
         finally:
-            self._streaming = None
+            self.streaming = None
             await parts.aclose()
 
     async def _write_file(self, exchange: Exchange, answer: HttpResponse, part: FileSlice) -> bool:
