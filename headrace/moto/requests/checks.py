@@ -67,6 +67,8 @@ WAITS = re.compile(
     # An API's integration.
     r"|^TestInvokeMethod$"
 )
+# Requests that wait until there is a message: outside moto, which would sleep while it holds the request lock.
+LONG_POLLS = frozenset({("sqs", "ReceiveMessage"), ("stepfunctions", "GetActivityTask")})
 # Requests that free disk space, and are allowed when the disk is full.
 FREES = re.compile(r"^(Delete|BatchDelete|Purge)")
 
@@ -115,6 +117,7 @@ class Kind:
         frees: it frees disk space.
         changes_policies: it may change callers' permissions.
         changes_rows_only: it changes nothing but rows.
+        is_long_poll: it waits outside moto for a message.
     """
 
     is_concurrent: bool
@@ -122,6 +125,7 @@ class Kind:
     frees: bool
     changes_policies: bool
     changes_rows_only: bool
+    is_long_poll: bool
 
 
 def kind_of(package: str, operation: str) -> Kind:
@@ -132,6 +136,7 @@ def kind_of(package: str, operation: str) -> Kind:
         bool(FREES.match(operation)),
         changes_policies(package, operation),
         changes_rows_only(package, operation),
+        (package, operation) in LONG_POLLS,
     )
 
 
