@@ -256,7 +256,7 @@ def test_no_pattern_of_ours_is_slow():
     assert len(patterns) > 40
     seconds = _seconds(patterns, 120)
     assert len(seconds) == len(patterns), f"{patterns[len(seconds)]} takes for ever"
-    # Six thousand characters: fractions of a millisecond when the time grows with the text, and a tenth of a second when
+    # Six thousand characters: less than a millisecond when the time grows with the text, and a tenth of a second when
     # some times with its square.
     slow = {p: s for p, s in zip(patterns, seconds, strict=True) if s > 0.1}
     assert slow == {}
