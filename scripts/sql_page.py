@@ -20,7 +20,7 @@ from headrace.sql.kinesis_analytics import import_application
 from headrace.sql.parsing import parse
 from headrace.sql.plan import KINESIS_ANALYTICS, KSQL
 from headrace.sql.pyspark_job import compile_script
-from headrace.sql.types import Function, Place, SqlError, result_word, signature
+from headrace.sql.types import Function, Location, SqlError, result_word, signature
 from scripts.sql_published import Outcome, outcomes
 
 ROOT = Path(__file__).parent.parent
@@ -169,16 +169,16 @@ def import_special(special: dict[str, Any]) -> str:
 class _Outside(Nothing):
     """A stream with one record, a table, a schema and a file, for the statements that ask for one."""
 
-    def records(self, stream: str, place: Place) -> list[bytes]:
+    def records(self, stream: str, location: Location) -> list[bytes]:
         return [b'{"a": 1}']
 
-    def table(self, database: str, name: str, place: Place) -> GlueTable:
+    def table(self, database: str, name: str, location: Location) -> GlueTable:
         return GlueTable((("a", "int"),), "s", "JSON")
 
-    def schema(self, registry: str, name: str, version: int | None, place: Place) -> Schema:
+    def schema(self, registry: str, name: str, version: int | None, location: Location) -> Schema:
         return Schema("JSON", (("v", '{"properties": {"a": {"type": "integer"}}}'),))
 
-    def file(self, path: str, place: Place) -> str:
+    def file(self, path: str, location: Location) -> str:
         return "def f(a): return a"
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from headrace.aws.calls.errors import AwsError
 from headrace.aws.signatures.access_keys import RoleSession, RoleSessions, role_name
 from headrace.core.clock import Clock
 from headrace.core.config import Iam
-from headrace.core.ports import CallerIdentity, ControlPlane, Guard
+from headrace.core.ports import CallerIdentity, Guard
+from headrace.moto.principals import role_of_profile
 
 # AWS renews them every few hours, which environment variables do not allow; a streaming job may run longer.
 VALID_MS = 400 * 24 * 3600 * 1000
@@ -23,19 +23,19 @@ class RoleCredentials:
     """Implements `JobCredentials`. Thread-safe.
 
     Args:
-        control: calls IAM for the role of an instance profile.
+        load: loads IAM, which knows the roles of instance profiles, and waits.
         secret_of: returns the secret of an account, with which a job without a role signs.
     """
 
     def __init__(
         self,
         sessions: RoleSessions,
-        control: ControlPlane,
+        load: Callable[[], None],
         clock: Clock,
         secret_of: Callable[[str], str],
     ) -> None:
         self._sessions = sessions
-        self._control = control
+        self._load = load
         self._clock = clock
         self._secret_of = secret_of
 
@@ -54,7 +54,7 @@ class RoleCredentials:
                 "AWS_ACCESS_KEY_ID": account,
                 "AWS_SECRET_ACCESS_KEY": self._secret_of(account),
             }
-        name = _role_named(self._control, account, role)
+        name = _role_named(self._load, account, role)
         now_ms = self._clock.now_ms()
         issued = self._sessions.issue(
             RoleSession(
@@ -72,19 +72,17 @@ class RoleAccess:
     """Implements `JobAccess`. Thread-safe.
 
     Args:
-        control: calls IAM for the role of an instance profile.
+        load: loads IAM, which knows the roles of instance profiles, and waits.
         guard: checks the role's permissions.
+
+    Attributes:
+        mode: see `JobAccess.mode`.
     """
 
-    def __init__(self, control: ControlPlane, guard: Guard, mode: Iam) -> None:
-        self._control = control
+    def __init__(self, load: Callable[[], None], guard: Guard, mode: Iam) -> None:
+        self.mode: str = mode
+        self._load = load
         self._guard = guard
-        self._mode = mode
-
-    @property
-    def mode(self) -> str:
-        """See `JobAccess.mode`."""
-        return self._mode
 
     def denial(self, account: str, role: str, session: str, action: str, resource: str) -> str:
         """See `JobAccess.denial`."""
@@ -93,12 +91,12 @@ class RoleAccess:
 
     def role_arn(self, account: str, role: str) -> str:
         """See `JobAccess.role_arn`."""
-        if not role or self._mode == "off":
+        if not role or self.mode == "off":
             return ""
-        return f"arn:aws:iam::{account}:role/{_role_named(self._control, account, role)}"
+        return f"arn:aws:iam::{account}:role/{_role_named(self._load, account, role)}"
 
 
-def _role_named(control: ControlPlane, account: str, role: str) -> str:
+def _role_named(load: Callable[[], None], account: str, role: str) -> str:
     """Return the name of a role from its ARN, or from the name or ARN of an instance profile.
 
     When IAM does not have the profile, it is the profile's name: EMR's default profile, which few users create, has a
@@ -107,10 +105,5 @@ def _role_named(control: ControlPlane, account: str, role: str) -> str:
     name = role_name(role)
     if ":role/" in role:
         return name
-    try:
-        params = {"InstanceProfileName": name}
-        profile = control.call("iam", "GetInstanceProfile", params, account=account)
-        roles = profile["InstanceProfile"]["Roles"]
-    except AwsError:
-        return name
-    return str(roles[0]["RoleName"]) if roles else name
+    load()
+    return role_of_profile(account, name) or name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
 import click
 
@@ -22,7 +23,7 @@ from headrace.spark_submit.environments import (
 from headrace.spark_submit.environments import list_complete as made_environments
 from headrace.spark_submit.environments import remove as remove_environment
 from headrace.spark_submit.making import build_command
-from headrace.spark_submit.sparks import differences, image_pythons, java_for
+from headrace.spark_submit.sparks import differences, java_for
 
 _VERSION = re.compile(r"[234]\.\d+\.\d+")
 
@@ -111,7 +112,7 @@ def remove(name: str) -> None:
         click.echo(f"removed {environment.folder}")
 
 
-def _find_named(name: str) -> tuple[str, list[Minor]]:
+def _find_named(name: str) -> tuple[str, Sequence[Minor]]:
     """Return the Spark version of a label or version, and the Python versions of its image, the default first."""
     if _VERSION.fullmatch(name):
         return name, []
@@ -119,7 +120,7 @@ def _find_named(name: str) -> tuple[str, list[Minor]]:
         release = release_of(name)
     except UnknownRelease as error:
         raise fail(f"{error}; see: headrace spark list") from None
-    return release.spark_version, image_pythons(release)
+    return release.spark_version, release.image_pythons
 
 
 def _describe(environment: Environment) -> str:

@@ -25,7 +25,7 @@ from headrace.sql.inference import MOST_RECORDS, GlueTable, Schema, read_beside
 from headrace.sql.plan import Relation
 from headrace.sql.records import Record
 from headrace.sql.session import Session, Views
-from headrace.sql.types import OwnFunction, Place, SqlError
+from headrace.sql.types import Location, OwnFunction, SqlError
 from headrace.sql.values import TooLarge
 from headrace.sql.views import LocalFiles, S3Files, View, ViewError
 
@@ -207,7 +207,7 @@ class Cloud:
         self.failures: dict[str, tuple[int, str]] = {}
         self._reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
 
-    def records(self, stream: str, place: Place) -> Sequence[bytes]:
+    def records(self, stream: str, location: Location) -> Sequence[bytes]:
         """Return the data of a stream's oldest records, at most MOST_RECORDS; raises SqlError."""
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -217,13 +217,13 @@ class Cloud:
                 return _oldest(kinesis, stream)
             except (BotoCoreError, ClientError) as error:
                 hint = suggest_stream(error, kinesis, stream)
-                raise SqlError(error_text(error).removesuffix(".") + hint, place) from error
+                raise SqlError(error_text(error).removesuffix(".") + hint, location) from error
         except click.ClickException as error:
-            raise SqlError(error.message, place) from error
+            raise SqlError(error.message, location) from error
 
-    def table(self, database: str, name: str, place: Place) -> GlueTable:
+    def table(self, database: str, name: str, location: Location) -> GlueTable:
         """Return a table of Glue's catalog; raises SqlError."""
-        answer = self._glue(place, "get_table", DatabaseName=database, Name=name)
+        answer = self._glue(location, "get_table", DatabaseName=database, Name=name)
         storage = answer["Table"].get("StorageDescriptor", {})
         columns = tuple(
             (one["Name"], one.get("Type", "string")) for one in storage.get("Columns", ())
@@ -247,27 +247,27 @@ class Cloud:
                 raise SqlError(
                     f"the table {database}.{name} has {option} {parameters[option]!r}, and CSV is read with {value!r} "
                     "alone: quotes are double ones, a backslash escapes, and an empty field is NULL",
-                    place,
+                    location,
                 )
         return GlueTable(columns, stream, format_, delimiter)
 
-    def schema(self, registry: str, name: str, version: int | None, place: Place) -> Schema:
+    def schema(self, registry: str, name: str, version: int | None, location: Location) -> Schema:
         """Return a schema of Glue's registry with all its versions, or those up to `version`; raises SqlError."""
         of = {"SchemaId": {"RegistryName": registry, "SchemaName": name}}
-        last = version or self._glue(place, "get_schema", **of)["LatestSchemaVersion"]
+        last = version or self._glue(location, "get_schema", **of)["LatestSchemaVersion"]
         versions: list[tuple[str, str]] = []
         format_ = ""
         for number in range(max(1, last - _MOST_VERSIONS + 1), last + 1):
             answer = self._glue(
-                place, "get_schema_version", **of, SchemaVersionNumber={"VersionNumber": number}
+                location, "get_schema_version", **of, SchemaVersionNumber={"VersionNumber": number}
             )
             versions.append((answer["SchemaVersionId"], answer["SchemaDefinition"]))
             format_ = answer["DataFormat"]
         return Schema(format_, tuple(versions))
 
-    def file(self, path: str, place: Place) -> str:
+    def file(self, path: str, location: Location) -> str:
         """Return the text of a file beside the SQL's; raises SqlError."""
-        return read_beside(self._folder, path, place)
+        return read_beside(self._folder, path, location)
 
     def call(self, own: OwnFunction, result: Sequence[Any], arguments: Sequence[Any]) -> Any:
         """Call a query's own function in a child process with bounds of time and memory.
@@ -293,15 +293,15 @@ class Cloud:
             raise ValueError(answer["problem"])
         return answer["value"]
 
-    def _glue(self, place: Place, operation: str, **request: Any) -> dict[str, Any]:
+    def _glue(self, location: Location, operation: str, **request: Any) -> dict[str, Any]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
             return getattr(client("glue", **self._reach), operation)(**request)
         except (BotoCoreError, ClientError) as error:
-            raise SqlError(error_text(error), place) from error
+            raise SqlError(error_text(error), location) from error
         except click.ClickException as error:
-            raise SqlError(error.message, place) from error
+            raise SqlError(error.message, location) from error
 
 
 def _oldest(kinesis: Any, stream: str) -> list[bytes]:

@@ -207,10 +207,11 @@ def build_services(base: Foundation, decisions: Decisions) -> Services:
         warehouses=warehouses,
     )
     kinesis.channels.connect(firehose.orders)
+    load_iam = base.moto.engine.warm_up
     secret_of = any_secret if base.keys is None else base.keys.secret_for
     roles = _Roles(
-        credentials=RoleCredentials(base.sessions, base.gateway, base.clock, secret_of),
-        access=RoleAccess(base.gateway, decisions, base.config.iam),
+        credentials=RoleCredentials(base.sessions, load_iam, base.clock, secret_of),
+        access=RoleAccess(load_iam, decisions, base.config.iam),
     )
     sparks = Sparks(installed=base.config.spark == "installed", strict=base.config.strict)
     cloudformation = _build_cloudformation(base, objects=objects, functions=lambda_.invoker)

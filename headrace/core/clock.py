@@ -63,9 +63,8 @@ class SystemClock:
         """See `Clock.now_ms`."""
         return time.time_ns() // 1_000_000
 
-    def monotonic_s(self) -> float:
-        """See `Clock.monotonic_s`."""
-        return time.monotonic()
+    # Without a frame of its own: each step of each worker asks it several times.
+    monotonic_s = staticmethod(time.monotonic)
 
     def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
         """See `Clock.wait`."""

@@ -90,17 +90,18 @@ class FunctionTotals:
         if (account, region) != self._where or not metrics:
             return
         with self._lock:
-            for metric in metrics:
-                if metric.namespace != "AWS/Lambda" or len(metric.dimensions) != 1:
+            for namespace, name, value, _, dimensions, _, _ in metrics:
+                if namespace != "AWS/Lambda" or len(dimensions) != 1:
                     continue
-                dimension, name = metric.dimensions[0]
+                dimension, function = dimensions[0]
                 if dimension != "FunctionName":
                     continue
-                self._sums[name][metric.name] += round(metric.value)
-                if metric.name == "Duration":
-                    at = bisect_left(DURATION_BOUNDS_MS, metric.value)
+                if value:
+                    self._sums[function][name] += round(value)
+                if name == "Duration":
+                    at = bisect_left(DURATION_BOUNDS_MS, value)
                     bound = DURATION_BOUNDS_MS[at] if at < len(DURATION_BOUNDS_MS) else 900_000
-                    self._durations[name][bound] += 1
+                    self._durations[function][bound] += 1
 
     def of(self, name: str) -> tuple[Counter[str], Counter[int]]:
         """Return a function's sums by metric, and how many invocations lasted up to each bound."""

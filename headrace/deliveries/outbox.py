@@ -37,6 +37,13 @@ NOT_RETRYABLE = (
     "Validation", "InvalidArgument", "InvalidParameter", "UnknownOperation", "MissingParameter",
 )  # fmt: skip
 
+# Documented (eb-monitoring.html; sns-monitoring-using-cloudwatch.html): how many went to a dead-letter queue, and how
+# many could not, for want of permissions, of the queue, or of room.
+_DEAD_LETTER_METRICS = {
+    "events": ("InvocationsSentToDlq", "InvocationsFailedToBeSentToDlq"),
+    "sns": ("NumberOfNotificationsRedrivenToDlq", "NumberOfNotificationsFailedToRedriveToDlq"),
+}
+
 OUTBOX_ID = 1
 
 
@@ -100,7 +107,7 @@ class Outbox(DeliveryRows):
         self.waiting: dict[int, Delivery] = {}
         self._due: list[tuple[int, int]] = []
         self._next = 0
-        self._arrived: Callable[[], None] = lambda: None
+        self._arrived: Iterable[Callable[[], None]] = ()
 
     def add(self, delivery: Delivery) -> None:
         """Add a delivery; when there are too many, the oldest is given up."""
@@ -110,7 +117,8 @@ class Outbox(DeliveryRows):
             self.remove(oldest)
         delivery.first_ms = delivery.first_ms or CURRENT.clock.now_ms()
         self.put(self._next, delivery, CURRENT.clock.now_ms())
-        self._arrived()
+        for arrived in self._arrived:
+            arrived()
 
     def put(self, number: int, delivery: Delivery, due_ms: int) -> None:
         """Schedule a delivery for `due_ms`."""
@@ -128,21 +136,17 @@ class Outbox(DeliveryRows):
         """See `DeliveryRows.clear`."""
         self.waiting, self._due = {}, []
 
-    def listen(self, arrived: Callable[[], None]) -> None:
+    def listen(self, arrived: Iterable[Callable[[], None]]) -> None:
         """See `DeliveryRows.listen`."""
         self._arrived = arrived
 
-    def due(self, now_ms: int) -> int | None:
-        """Return the number of a delivery that is due, and unschedule it; None without one."""
+    def take_due(self, now_ms: int) -> tuple[int | None, float]:
+        """Return the number of a delivery that is due, and unschedule it; else the seconds until one may be due."""
         while self._due and self._due[0][0] <= now_ms:
             _, number = heapq.heappop(self._due)
             if number in self.waiting:
-                return number
-        return None
-
-    def next_s(self, now_ms: int) -> float:
-        """Return the seconds until the next delivery may be due."""
-        return max(0.0, (self._due[0][0] - now_ms) / 1000) if self._due else math.inf
+                return number, 0.0
+        return None, (self._due[0][0] - now_ms) / 1000 if self._due else math.inf
 
     def encode_row(self, key: Any) -> bytes | None:
         """See `Rows.encode_row`."""
@@ -217,9 +221,9 @@ class OutboxWorker:
             with MOTO_LOCK:
                 if not self._is_ready():
                     return math.inf
-                number = OUTBOX.due(CURRENT.clock.now_ms())
+                number, wait_s = OUTBOX.take_due(CURRENT.clock.now_ms())
                 if number is None:
-                    return OUTBOX.next_s(CURRENT.clock.now_ms())
+                    return wait_s
                 delivery = OUTBOX.waiting[number]
             error = self._try_delivery(delivery)
             with MOTO_LOCK:
@@ -304,28 +308,54 @@ def give_up(
         **({"EXHAUSTED_RETRY_CONDITION": condition} if condition else {}),
         "RETRY_ATTEMPTS": str(delivery.attempts),
     }
-    if send_to_queue(delivery.dead_letter_arn, delivery.body.decode(errors="replace"), attributes):
-        say(delivery, error, f"goes to {delivery.dead_letter_arn}")
+    problem = _find_denial(delivery) or send_to_queue(
+        delivery.dead_letter_arn, delivery.body.decode(errors="replace"), attributes
+    )
+    note_dead_letter(delivery.source_arn, is_kept=not problem)
+    if problem:
+        say(delivery, error, f"is lost, because its dead-letter queue refused it ({problem})")
     else:
-        say(delivery, error, f"is lost, because there is no queue {delivery.dead_letter_arn}")
+        say(delivery, error, f"goes to {delivery.dead_letter_arn}")
+
+
+def _find_denial(delivery: Delivery) -> str:
+    """Return why the dead-letter queue may not be sent to: by the role that calls, or by the service of the source."""
+    acting = _find_acting_identity(delivery)
+    if delivery.source_arn:
+        service = delivery.source_arn.split(":")[2]
+        acting = CallerIdentity(f"{service}.amazonaws.com", source_arn=delivery.source_arn)
+    if acting is None:
+        return ""
+    return CURRENT.guard.denial(acting, "sqs:SendMessage", delivery.dead_letter_arn)
+
+
+def note_dead_letter(source_arn: str, *, is_kept: bool) -> None:
+    """Count a dead letter of a rule or a topic, which its queue took or refused for good."""
+    names = _DEAD_LETTER_METRICS.get(source_arn.split(":", 3)[2] if source_arn else "")
+    if names:
+        CURRENT.handled.note(source_arn, names[0 if is_kept else 1])
 
 
 def send_to_queue(
     queue_arn: str, body: str, attributes: Mapping[str, str], group_id: str | None = None
-) -> bool:
-    """Send to one of moto's queues; return whether it exists. The caller holds `MOTO_LOCK` and saves."""
+) -> str:
+    """Send to one of moto's queues; return "", or why it refuses. The caller holds `MOTO_LOCK`, and saves."""
     import moto.sqs.models
+    from moto.core.exceptions import ServiceException
     from moto.sqs.exceptions import QueueDoesNotExist
 
     parts = queue_arn.split(":")
     backends: Any = moto.sqs.models.sqs_backends
+    missing = f"there is no queue {queue_arn}"
     if len(parts) != 6 or parts[3] not in backends[parts[4]]:
-        return False
+        return missing
     named = {n: {"DataType": "String", "StringValue": text} for n, text in attributes.items()}
     try:
         backends[parts[4]][parts[3]].send_message(
             parts[5], body, message_attributes=named, group_id=group_id
         )
     except QueueDoesNotExist:
-        return False
-    return True
+        return missing
+    except ServiceException as refusal:
+        return f"{refusal.message}"
+    return ""

@@ -115,7 +115,7 @@ def own_answer(
         raise AwsError("LoopDetected", f"{host} calls itself {MOST_CALLS} deep", 508)
     within = _DEPTH.set(depth + 1)
     try:
-        status, answer = CURRENT.apis(
+        return CURRENT.apis(
             api,
             method=method,
             url=f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}",
@@ -127,4 +127,3 @@ def own_answer(
         )
     finally:
         _DEPTH.reset(within)
-    return status, [("Content-Type", "application/json")], answer

@@ -306,10 +306,9 @@ def make_exchange(call: HttpCall, body: bytes) -> tuple[int, list[tuple[str, str
     if call.api:
         if CURRENT.apis is None:
             raise AwsError("ServiceUnavailable", "headrace is starting or stopping", 503)
-        status, answer = CURRENT.apis(
+        return CURRENT.apis(
             call.api, method=call.method, url=call.url, headers=headers, body=body, by=call.account
         )
-        return status, [("Content-Type", "application/json")], answer
     return exchange(call.method, call.url, body, headers, within_s=ANSWER_WITHIN_S)
 
 

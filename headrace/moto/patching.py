@@ -11,12 +11,11 @@ Updates resources of moto's from the members of a request, and removes what a fa
 
 from __future__ import annotations
 
-import builtins
+import collections.abc
 import functools
 import importlib.abc
 import importlib.machinery
 import inspect
-import pkgutil
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +23,12 @@ from types import ModuleType
 from typing import Any, cast
 
 from botocore import xform_name
+from botocore.exceptions import UnknownServiceError
+from botocore.loaders import Loader
 
+from headrace.aws.calls.operation import LeanFiles, service_description
 from headrace.aws.protocols.moto_imports import load_moto
+from headrace.core.late_imports import LateLoader, import_later
 
 Patch = Callable[[Any], None]
 
@@ -43,47 +46,30 @@ class Patches:
     at_start: Sequence[Callable[[], None]]
 
 
-# A library that these modules of moto import for what few requests do: 9 MB of an idle cloud's memory.
-_LARGE = "cryptography"
-_WITH_LARGE = frozenset({"moto.iam.models", "moto.sns.models"})
-# A module of moto's beside those, with five megabytes of text that headrace reads when somebody looks for a policy.
-_LARGE_TEXT = "aws_managed_policies"
-
-
-class _Later:
-    """Stands for a module of the large library, or for what is in it, and loads that at its first use."""
-
-    def __init__(self, module: ModuleType, path: str) -> None:
-        self._module = module
-        self._path = path
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        path = f"{self._path}.{name}"
-        spec = self._module.__spec__
-        # While the module is imported nothing is used: annotations name what is in the library.
-        if spec is not None and getattr(spec, "_initializing", False):
-            return _Later(self._module, path)
-        return pkgutil.resolve_name(path)
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        return pkgutil.resolve_name(self._path)(*arguments, **named)
-
-
-def _import_later(module: ModuleType) -> Callable[..., Any]:
-    """Return an `__import__` for a module, which stands in for the large library."""
-
-    def import_or_stand_in(
-        name: str, scope: Any = None, local: Any = None, wanted: Sequence[str] = (), level: int = 0
-    ) -> Any:
-        if level == 0 and name.partition(".")[0] == _LARGE:
-            return _Later(module, name if wanted else _LARGE)
-        if level == 1 and name == _LARGE_TEXT:
-            return _Later(module, f"{module.__package__}.{name}")
-        return builtins.__import__(name, scope, local, wanted, level)
-
-    return import_or_stand_in
+# What these modules import for what few requests do: half of the memory that an empty moto would take. A path that no
+# request uses, such as moto's clients of itself, is never imported.
+_LATER: Mapping[str, Collection[str]] = {
+    "moto": ("moto.core.decorator",),
+    "moto.core": ("moto.core.models.patch_client", "moto.core.models.patch_resource"),
+    "moto.core.base_backend": ("boto3",),
+    "moto.core.utils": ("botocore.session",),
+    "moto.dynamodb.models.dynamo_type": ("boto3",),
+    # Five megabytes of text that headrace reads when somebody looks for a policy.
+    "moto.iam.models": ("cryptography", "moto.iam.aws_managed_policies"),
+    "moto.sns.models": ("cryptography",),
+}
+# Modules whose code runs when it is needed, with the names that others take from them at their own import.
+_LATE: Mapping[str, Mapping[str, Any]] = {
+    # The decorators of tests, with what they replace in clients.
+    "moto.core.models": {"DEFAULT_ACCOUNT_ID": "123456789012"},
+    "requests": {},
+    "requests.compat": {
+        "Mapping": collections.abc.Mapping,
+        "MutableMapping": collections.abc.MutableMapping,
+    },
+    # Its code imports its servers for tests.
+    "werkzeug": {},
+}
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
@@ -92,9 +78,8 @@ class _Loader(importlib.machinery.SourceFileLoader):
         self._patches = patches
 
     def exec_module(self, module: ModuleType) -> None:
-        if module.__name__ in _WITH_LARGE:
-            own = {**vars(builtins), "__import__": _import_later(module)}
-            module.__dict__["__builtins__"] = own
+        if module.__name__ in _LATER:
+            import_later(module, _LATER[module.__name__])
         super().exec_module(module)
         for patch in self._patches:
             patch(module)
@@ -109,11 +94,14 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in self._of_modules and fullname not in _WITH_LARGE:
+        if not any(fullname in names for names in (self._of_modules, _LATER, _LATE)):
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.origin is not None:
-            spec.loader = _Loader(fullname, spec.origin, self._of_modules.get(fullname, ()))
+            if fullname in _LATE:
+                spec.loader = LateLoader(fullname, spec.origin, _LATE[fullname])
+            else:
+                spec.loader = _Loader(fullname, spec.origin, self._of_modules.get(fullname, ()))
         return spec
 
 
@@ -200,23 +188,38 @@ def start_empty(patches: Patches) -> None:
     iam: Any = cast("Any", default_user_config)["iam"]
     iam["load_aws_managed_policies"] = True
     accounts: Any = AccountSpecificBackend
-    accounts._generate_regions = _regions  # noqa: SLF001 - botocore's list lacks regions that AWS has since
+    accounts._generate_regions = regions_of  # noqa: SLF001 - botocore's list lacks regions that AWS has since
     backends: Any = BackendDict
     for instance in list(backends._instances):  # noqa: SLF001 - moto's own reset creates all of them first
         instance.clear()
     backends._instances.clear()  # noqa: SLF001
 
 
-def _regions(backends: Any, service: str) -> list[str]:
+def regions_of(_: Any, service: str) -> list[str]:
     """Return all regions of a service, in every partition; those of EC2 too, which every region has."""
-    session = backends.get_session()
+    try:
+        metadata: Any = service_description(service)["metadata"]
+    except UnknownServiceError:
+        metadata = {}
+    prefix = metadata.get("endpointPrefix", service)
     return [
         region
-        for partition in session.get_available_partitions()
-        for region in sorted(
-            {
-                *session.get_available_regions(service, partition_name=partition),
-                *session.get_available_regions("ec2", partition_name=partition),
-            }
-        )
+        for regions in _regions_of_partitions()
+        for region in sorted({*regions.get(prefix, ()), *regions.get("ec2", ())})
+    ]
+
+
+@functools.cache
+def _regions_of_partitions() -> list[dict[str, list[str]]]:
+    """Return, for each partition, the regions of each endpoint prefix.
+
+    botocore's sessions answer this too, and keep the whole file, which takes 25 MB, and each description a second time.
+    """
+    whole: Any = Loader(file_loader=LeanFiles()).load_data("endpoints")
+    return [
+        {
+            prefix: [name for name in service["endpoints"] if name in partition["regions"]]
+            for prefix, service in partition["services"].items()
+        }
+        for partition in whole["partitions"]
     ]

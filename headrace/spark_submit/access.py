@@ -25,12 +25,13 @@ MODE_VARIABLE = "HEADRACE_IAM"
 
 
 class JobAccess(Protocol):
-    """Decides what the roles of jobs may do. Thread-safe."""
+    """Decides what the roles of jobs may do. Thread-safe.
 
-    @property
-    def mode(self) -> str:
-        """`off`, `report` or `enforce`."""
-        ...
+    Attributes:
+        mode: `off`, `report` or `enforce`.
+    """
+
+    mode: str
 
     def denial(self, account: str, role: str, session: str, action: str, resource: str) -> str:
         """Return AWS's sentence if a role, in `JobCredentials`' form, may not do an action; empty if it may."""
@@ -44,7 +45,7 @@ class JobAccess(Protocol):
 class AnyAccess:
     """Allows everything, for services that are built without a cloud."""
 
-    mode = "off"
+    mode: str = "off"
 
     def denial(self, account: str, role: str, session: str, action: str, resource: str) -> str:
         """See `JobAccess.denial`."""

@@ -164,11 +164,11 @@ def deploy_mode(submission: Submission, defaults: Mapping[str, str]) -> str:
 _LONGEST_SOURCE_BYTES = 4 * 1024 * 1024
 
 
-def job_sources(submission: Submission, properties: Mapping[str, str]) -> Iterator[bytes]:
+def read_sources(submission: Submission, properties: Mapping[str, str]) -> list[bytes]:
     """Return the source of each module of a job with local files; none for a job in Java or Scala."""
     others = [*option_values(submission, "--py-files"), properties.get("spark.submit.pyFiles", "")]
-    for name in (submission.application, *(n for value in others for n in value.split(","))):
-        yield from _sources(Path(name))
+    names = (submission.application, *(n for value in others for n in value.split(",")))
+    return [source for name in names for source in _sources(Path(name))]
 
 
 def _sources(file: Path) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ import ast
 import functools
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,11 +31,11 @@ from headrace.spark_submit.access import CLASSES, JobContext
 from headrace.spark_submit.arguments import (
     Submission,
     file_items,
-    job_sources,
     local_copy,
     local_submission,
     option_values,
     properties_of,
+    read_sources,
 )
 from headrace.spark_submit.class_archive import archive_options, jars_of
 from headrace.spark_submit.configuration import spark_properties, write_configuration
@@ -227,13 +227,13 @@ def spark_command(
     # Not into the working directory, where the unpacked archive may have the file's name.
     archive = functools.partial(local_copy, context.objects, folder / "archives")
     submission = local_submission(submission, local, archive)
-    spark = making.with_connector(spark, submission, given_properties)
-    notes = check_catalog(submission, given_properties, hive_site or {})
+    sources = read_sources(submission, given_properties)
+    spark, for_spark = making.with_connector(spark, submission, given_properties, sources)
+    notes = check_catalog(submission, given_properties, hive_site or {}, sources)
     spark = replace(spark, notes=(*spark.notes, *notes))
-    for_spark = place_files(making.without_jar(submission), work)
     arguments = [
         str(spark.home / "bin" / "spark-submit"),
-        *spark_arguments(for_spark, spark.traits),
+        *spark_arguments(place_files(for_spark, work), spark.traits),
     ]
     environment = _spark_environment(spark, folder, exported or {})
     if in_container:
@@ -335,16 +335,19 @@ def names_glue(properties: Mapping[str, str], hive_site: Mapping[str, str]) -> b
 
 
 def check_catalog(
-    submission: Submission, properties: Mapping[str, str], hive_site: Mapping[str, str]
+    submission: Submission,
+    properties: Mapping[str, str],
+    hive_site: Mapping[str, str],
+    sources: Sequence[bytes],
 ) -> tuple[str, ...]:
     """Return a note for the log if the setting is there and does not matter. Raises JobRefused if it matters.
 
-    What a job in Java or Scala uses cannot be seen, so it is refused.
+    `sources` are those of the job's modules. What a job in Java or Scala uses cannot be seen, so it is refused.
     """
     if not names_glue(properties, hive_site):
         return ()
     is_python = Path(submission.application).suffix in (".py", ".zip", ".egg")
-    if not is_python or any(map(_reaches_catalog, job_sources(submission, properties))):
+    if not is_python or any(map(_reaches_catalog, sources)):
         raise JobRefused(REFUSAL)
     return (NOTE,)
 

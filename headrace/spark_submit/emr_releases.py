@@ -97,7 +97,6 @@ def _advice(needed: Minor) -> str:
     return f"take {enough[0]}" if len(enough) == 1 else f"take one of {enough[-1]} to {enough[0]}"
 
 
-_SPARK_CORE = re.compile(r"spark-core_[\d.]+-(\d+\.\d+\.\d+)\.jar")
 # A version newer than any.
 _NO_SUCH_JAVA = 1000
 _STREAMING = "org.apache.spark.sql.execution.streaming"
@@ -118,12 +117,6 @@ _PYTHONS: dict[Minor, tuple[Minor, Minor]] = {
 }
 
 
-def version_at(home: Path) -> str | None:
-    """Return the version of the Spark in `home`, such as `4.0.2`; None if its jars do not show it."""
-    names = (path.name for path in home.glob("jars/spark-core_*.jar"))
-    return next((match[1] for name in names if (match := _SPARK_CORE.fullmatch(name))), None)
-
-
 @dataclass(frozen=True, slots=True)
 class SparkTraits:
     """The requirements and settings of one minor version of Spark.
@@ -136,6 +129,7 @@ class SparkTraits:
         checkpoint_manager: the class that writes checkpoints through Hadoop's FileSystem; 4.1 moved it (SPARK-52787).
         write_resolver: the class that warns when a streaming query begins; 4.1 moved it.
         has_log4j2: whether it logs with log4j 2 (SPARK-37814, 3.3) instead of log4j 1.
+        logging_classification: the classification of EMR that configures its logging.
         loads_defaults: whether `--load-spark-defaults` can be used with `--properties-file` (SPARK-48392, 4.0).
     """
 
@@ -146,12 +140,8 @@ class SparkTraits:
     checkpoint_manager: str
     write_resolver: str
     has_log4j2: bool
+    logging_classification: str
     loads_defaults: bool
-
-    @property
-    def logging_classification(self) -> str:
-        """The classification of EMR that configures its logging."""
-        return "spark-log4j2" if self.has_log4j2 else "spark-log4j"
 
 
 @functools.cache
@@ -169,6 +159,7 @@ def traits_of(spark: Minor) -> SparkTraits:
     moved = spark >= (4, 1)
     checkpointing = f"{_STREAMING}.checkpointing" if moved else _STREAMING
     runtime = f"{_STREAMING}.runtime" if moved else _STREAMING
+    has_log4j2 = spark >= (3, 3)
     return SparkTraits(
         minor=spark,
         pythons=tuple((3, minor) for minor in range(first[1], last[1] + 1)),
@@ -176,7 +167,8 @@ def traits_of(spark: Minor) -> SparkTraits:
         needed_java=needed_java,
         checkpoint_manager=f"{checkpointing}.FileSystemBasedCheckpointFileManager",
         write_resolver=f"{runtime}.ResolveWriteToStream",
-        has_log4j2=spark >= (3, 3),
+        has_log4j2=has_log4j2,
+        logging_classification="spark-log4j2" if has_log4j2 else "spark-log4j",
         loads_defaults=spark >= (4, 0),
     )
 
@@ -245,6 +237,11 @@ class Release:
     def spark_minor(self) -> Minor:
         """Major and minor version: `(3, 5)`."""
         return minor_of(self.spark_version)
+
+    @property
+    def image_pythons(self) -> tuple[Minor, ...]:
+        """The Pythons of the image, PySpark's default first."""
+        return tuple(minor_of(python) for python in dict.fromkeys((self.python, *self.pythons)))
 
     @property
     def has_kinesis_connector(self) -> bool:

@@ -28,9 +28,10 @@ from pathlib import Path
 from headrace.core.config import cache_home
 from headrace.core.extras import Minor, format_minor, minor_of
 from headrace.spark_submit import JobRefused
-from headrace.spark_submit.emr_releases import traits_of, version_at
+from headrace.spark_submit.emr_releases import traits_of
 from headrace.spark_submit.zip_compiler import compile_modules
 
+_SPARK_CORE = re.compile(r"spark-core_[\d.]+-(\d+\.\d+\.\d+)\.jar")
 _ASK_WITHIN_S = 30
 _ASK = "import sys, venv; print('%d.%d' % sys.version_info[:2])"
 
@@ -159,6 +160,12 @@ def _say_whose(folder: Path) -> str:
         f"{place} belongs to {owner}, and this process is uid {os.getuid()}. "
         f"Run it as that user, or name a folder of your own: export {CACHE_VARIABLE}=FOLDER. Then:"
     )
+
+
+def version_at(home: Path) -> str | None:
+    """Return the version of the Spark in `home`, such as `4.0.2`; None if its jars do not show it."""
+    names = (path.name for path in home.glob("jars/spark-core_*.jar"))
+    return next((match[1] for name in names if (match := _SPARK_CORE.fullmatch(name))), None)
 
 
 def cache_folder() -> Path:

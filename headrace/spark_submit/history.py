@@ -38,7 +38,8 @@ from headrace.spark_submit.configuration import (
     event_logs_in,
     properties_file,
 )
-from headrace.spark_submit.emr_releases import traits_of, version_at
+from headrace.spark_submit.emr_releases import traits_of
+from headrace.spark_submit.environments import version_at
 from headrace.spark_submit.job_environment import require_utf8, utf8_environment
 from headrace.spark_submit.logs import failure_cause, tail
 from headrace.spark_submit.process import STOP_GRACE_S, JobProcess

@@ -24,7 +24,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from headrace.core.clock import SystemClock
 from headrace.core.extras import Minor, format_minor, minor_of
 from headrace.spark_submit import JobRefused
 from headrace.spark_submit.access import Command
-from headrace.spark_submit.arguments import Submission, job_sources, option_values
+from headrace.spark_submit.arguments import Submission, option_values
 from headrace.spark_submit.class_archive import make_archive
 from headrace.spark_submit.emr_releases import release_of
 from headrace.spark_submit.environments import (
@@ -84,41 +84,44 @@ def stand_in(spark: Minor) -> Path:
 
 
 def with_connector(
-    spark: JobSpark, submission: Submission, properties: Mapping[str, str]
-) -> JobSpark:
-    """Return an image's Spark with headrace's Kinesis source, if the job names a connector that it stands in for."""
+    spark: JobSpark,
+    submission: Submission,
+    properties: Mapping[str, str],
+    sources: Sequence[bytes],
+) -> tuple[JobSpark, Submission]:
+    """Return an image's Spark with headrace's Kinesis source, if the job names a connector that it stands in for.
+
+    Return the submission too, without the connector's jar, which this machine does not have. `sources` are those of the
+    job's modules: its file and its `--py-files`.
+    """
     if spark.environment is None:
-        return spark
-    if names_connector(submission, properties):
+        return spark, _without_jar(submission)
+    if names_connector(submission, properties, sources):
         has_it = spark.release is not None and spark.release.has_kinesis_connector
         note = NOTE if has_it else NOTE_TOO_OLD
         spark = replace(spark, connector=has_it, notes=(*spark.notes, note))
-    if names_own_source(submission, spark, properties):
+    if names_own_source(submission, spark, sources):
         spark = replace(spark, connector=True, notes=(*spark.notes, NOTE_OWN))
-    return spark
+    return spark, _without_jar(submission)
 
 
-def names_connector(submission: Submission, properties: Mapping[str, str]) -> bool:
-    """Return whether a job names the connector: its jar, or `aws-kinesis` in an argument or a string of its modules.
-
-    Its modules are its file and its `--py-files`, which are local files.
-    """
+def names_connector(
+    submission: Submission, properties: Mapping[str, str], sources: Sequence[bytes]
+) -> bool:
+    """Return whether a job names the connector: its jar, or `aws-kinesis` in an argument or a string of its modules."""
     if any(_is_its_jar(jar) for jar in _jars(submission, properties)):
         return True
     if any(_NAME in argument for argument in submission.arguments):
         return True
-    return any(_says_so(source) for source in job_sources(submission, properties))
+    return any(_says_so(source) for source in sources)
 
 
-def names_own_source(
-    submission: Submission, spark: JobSpark, properties: Mapping[str, str]
-) -> bool:
+def names_own_source(submission: Submission, spark: JobSpark, sources: Sequence[bytes]) -> bool:
     """Return whether a job names `kinesis`, the source of `headrace.spark`, and does not bring it.
 
     It is for Sparks that have sources in Python. What brings it is headrace_spark.zip. A service that a client of
     boto3 is for is no source.
     """
-    sources = list(job_sources(submission, properties))
     if spark.traits.minor < _FIRST_WITH_SOURCES or any(_OWN_CLASS in one for one in sources):
         return False
     return _OWN_NAME in submission.arguments or any(
@@ -165,8 +168,7 @@ def _strings(source: bytes, name: str) -> Iterator[str]:
             yield node.value
 
 
-def without_jar(submission: Submission) -> Submission:
-    """Return a submission without the connector's jar, which this machine does not have."""
+def _without_jar(submission: Submission) -> Submission:
     options: list[tuple[str, str | None]] = []
     for option, value in submission.options:
         name, equals, jars = (value or "").partition("=")

@@ -32,6 +32,7 @@ from headrace.spark_submit.making import build_command
 from headrace.spark_submit.node_programs import (
     HADOOP_CLASSES,
     SHELLS,
+    STATE_PUSHER,
     NodeSpec,
     copy_files,
     parse_copy,
@@ -53,6 +54,8 @@ def main() -> None:
             copy_files(parse_copy(arguments), _client("s3"), Path(spec.hdfs))
         elif program in ("hadoop", "hdfs"):
             _run_hadoop(spec, program, arguments)
+        elif program == STATE_PUSHER:
+            sys.stdout.write("headrace shows the states of steps itself: there is none to send.\n")
         else:
             _run_spark(spec, program, arguments)
     except JobRefused as error:

@@ -47,7 +47,9 @@ _ROOT = Path(__file__).resolve().parents[2]
 _VARIABLES = (CACHE_VARIABLE, REUSE_VARIABLE, HOME_VARIABLE)
 
 SHELLS = ("pyspark", "spark-shell", "spark-sql")
-_PROGRAMS = ("spark-submit", *SHELLS, "hadoop", "hdfs", "s3-dist-cp")
+# Sends the states of jobs to EMR's console, for "Enable debugging". Here the cloud knows them: there is nothing to do.
+STATE_PUSHER = "state-pusher-script"
+_PROGRAMS = ("spark-submit", *SHELLS, "hadoop", "hdfs", "s3-dist-cp", STATE_PUSHER)
 # What PySpark's package does not carry.
 _MISSING = (
     "beeline", "flink", "flink-yarn-session", "hadoop-streaming", "hbase", "hcat", "hive", "hive-script", "hudi-cli.sh",
@@ -133,6 +135,14 @@ def require_program(command: Sequence[str]) -> None:
         )
 
 
+def script_program(script: str) -> str | None:
+    """Return the program that a script of EMR's own bucket stands for (`s3://REGION.elasticmapreduce/libs/...`)."""
+    found = _OWN_SCRIPT.fullmatch(script)
+    if found is None:
+        return None
+    return STATE_PUSHER if found[1] == "state-pusher" else found[2]
+
+
 def without_cluster(arguments: Sequence[str], names: Mapping[str, object]) -> list[str]:
     """Return the arguments of one of Spark's shells without the options in `names`, which have a value."""
     kept: list[str] = []
@@ -154,6 +164,7 @@ _LIST = (
 
 _VALUES = ("--src", "--dest", "--srcPattern")
 _DELETE = "--deleteOnSuccess"
+_OWN_SCRIPT = re.compile(r"s3://(?:[a-z0-9-]+\.)?elasticmapreduce/libs/([^/]+)/(?:.*/)?([^/]+)")
 _S3 = re.compile(r"s3[an]?://([^/]+)/?(.*)")
 _HDFS = re.compile(r"(?:hdfs:(?://[^/]*)?)?(/.*)")
 

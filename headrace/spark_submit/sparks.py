@@ -31,7 +31,6 @@ from headrace.spark_submit.emr_releases import (
     UnknownRelease,
     release_of,
     traits_of,
-    version_at,
 )
 from headrace.spark_submit.environments import (
     Environment,
@@ -39,6 +38,7 @@ from headrace.spark_submit.environments import (
     link_if_possible,
     list_complete,
     python_for,
+    version_at,
 )
 
 
@@ -180,7 +180,7 @@ class Sparks:
         if release is None:
             return None
         try:
-            _, python = python_for(release.spark_version, image_pythons(release))
+            _, python = python_for(release.spark_version, release.image_pythons)
         except JobRefused:
             return None
         environment = find_cached(release.spark_version, python)
@@ -239,20 +239,14 @@ def python_settings(properties: Mapping[str, str], exported: Mapping[str, str]) 
     return settings_found
 
 
-def image_pythons(release: Release) -> list[Minor]:
-    """Return the Pythons of a release's image, PySpark's default first."""
-    others = [python for python in release.pythons if python != release.python]
-    return [minor_of(python) for python in (release.python, *others)]
-
-
-def _list_pythons(release: Release, settings: Mapping[str, str]) -> list[Minor]:
+def _list_pythons(release: Release, settings: Mapping[str, str]) -> tuple[Minor, ...]:
     """Return the Pythons of the image; first the one that the job sets, else the default."""
-    image = image_pythons(release)
+    image = release.image_pythons
     for key in _PYTHON_SETTINGS:
         match = _IMAGE_PYTHON.fullmatch(settings.get(key, ""))
         named = (3, int(match[1])) if match and match[1] else None
         if named in image:
-            return [named, *(p for p in image if p != named)]
+            return (named, *(p for p in image if p != named))
     return image
 
 

@@ -37,7 +37,7 @@ from headrace.sql.statements import (
     SetProperty,
     Statement,
 )
-from headrace.sql.types import STRING, Function, Place, SqlError, common, near
+from headrace.sql.types import STRING, Function, Location, SqlError, common, near
 
 _QUERY_NAME = re.compile(r"[\w-][\w.-]{0,127}", re.ASCII)
 _STREAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -140,12 +140,12 @@ class Analysis:
             case InsertValues():
                 raise SqlError(
                     "INSERT INTO .. VALUES puts one record, which no job does: the prompt does, and `headrace put`",
-                    statement.place,
+                    statement.location,
                 )
             case _:
                 word = type(statement).__name__.upper()
                 raise SqlError(
-                    f"{word} is for the prompt, `headrace sql`, not for a job", statement.place
+                    f"{word} is for the prompt, `headrace sql`, not for a job", statement.location
                 )
 
     def plan(self, statement: Query) -> QueryPlan:
@@ -155,13 +155,15 @@ class Analysis:
     def _planner(self) -> Planner:
         return Planner(self.dialect, self.functions, self._find)
 
-    def terminate(self, name: str, place: Place) -> None:
+    def terminate(self, name: str, location: Location) -> None:
         """Take a query away, or ALL; raises SqlError if there is none of this name."""
         left = [q for q in self.queries if q.name.lower() != name.lower()]
         if name.upper() == "ALL":
             left = []
         elif len(left) == len(self.queries):
-            raise SqlError(f"no query {name!r}{near(name, [q.name for q in self.queries])}", place)
+            raise SqlError(
+                f"no query {name!r}{near(name, [q.name for q in self.queries])}", location
+            )
         self.queries = left
 
     # Relations.
@@ -170,7 +172,9 @@ class Analysis:
         if self._is_there(statement):
             return
         if statement.name.lower() == "error_stream":
-            raise SqlError("error_stream is not an application's own, as on AWS", statement.place)
+            raise SqlError(
+                "error_stream is not an application's own, as on AWS", statement.location
+            )
         check_columns(statement, self.dialect)
         names = {column.name.lower() for column in statement.columns}
         columns = tuple(RelationColumn(c.name, c.type, bool(c.key)) for c in statement.columns)
@@ -180,56 +184,63 @@ class Analysis:
             raise SqlError(
                 f"{statement.name} has no columns: name them, or FROM STREAM '..' INFER reads records, "
                 "or WITH (schema_name = '..') or (glue_table = '..')",
-                statement.place,
+                statement.location,
             )
         relation = declare_relation(
-            statement.name, columns, statement.properties, statement.place, origin
+            statement.name, columns, statement.properties, statement.location, origin
         )
         if origin.about:
             words = ", ".join(f"{one.name} {one.type}" for one in relation.columns)
             self.notes.append(f"{statement.name} has the columns {words}, {origin.about}")
         if relation.is_object and not statement.is_table:
-            raise SqlError("an object in S3 is a reference table: CREATE TABLE", statement.place)
+            raise SqlError("an object in S3 is a reference table: CREATE TABLE", statement.location)
         if statement.is_table and not relation.key_columns() and not relation.is_object:
-            raise SqlError(f"the table {statement.name} has no PRIMARY KEY column", statement.place)
+            raise SqlError(
+                f"the table {statement.name} has no PRIMARY KEY column", statement.location
+            )
         is_internal = self.dialect == KINESIS_ANALYTICS and not relation.stream
         if not relation.stream and not is_internal:
             raise SqlError(
-                f"{statement.name} needs WITH (stream = '..'), its Kinesis stream", statement.place
+                f"{statement.name} needs WITH (stream = '..'), its Kinesis stream",
+                statement.location,
             )
         if relation.format == "RAW" and len(columns) - len(relation.key_columns()) > 1:
-            raise SqlError("RAW is a record's whole data, one column", statement.place)
+            raise SqlError("RAW is a record's whole data, one column", statement.location)
         self._add(replace(relation, is_table=statement.is_table))
         self.declared[statement.name.lower()] = statement
 
     def _alter(self, statement: Alter) -> None:
         """Declare a relation anew, with columns more; refuse one that a query has read or written as it was."""
         lower = statement.name.lower()
-        declared, relation = self.declared.get(lower), self._known(statement.name, statement.place)
+        declared, relation = (
+            self.declared.get(lower),
+            self._known(statement.name, statement.location),
+        )
         kind = "TABLE" if relation.is_table else "STREAM"
         if relation.is_table != statement.is_table:
-            raise SqlError(f"{relation.name} is a {kind}: ALTER {kind}", statement.place)
+            raise SqlError(f"{relation.name} is a {kind}: ALTER {kind}", statement.location)
         if declared is None:
             raise SqlError(
                 f"{relation.name} has the columns of its query: CREATE OR REPLACE {kind} .. AS SELECT",
-                statement.place,
+                statement.location,
             )
         for query in self.queries:
             if relation in [query.target, *(source.relation for source in query.inputs())]:
                 raise SqlError(
-                    f"{query.name} has {relation.name} as it was: ALTER it before", statement.place
+                    f"{query.name} has {relation.name} as it was: ALTER it before",
+                    statement.location,
                 )
         for column in statement.columns:
             if relation.column(column.name) is not None:
-                raise SqlError(f"column {column.name!r} is there already", column.place)
+                raise SqlError(f"column {column.name!r} is there already", column.location)
         columns = (*declared.columns, *statement.columns)
         self._declare(replace(declared, columns=columns, replaces=True))
 
-    def _known(self, name: str, place: Place) -> Relation:
+    def _known(self, name: str, location: Location) -> Relation:
         relation = self.relations.get(name.lower())
         if relation is None:
             names = [known.name for known in self.relations.values()]
-            raise SqlError(f"no stream or table {name!r}{near(name, names)}", place)
+            raise SqlError(f"no stream or table {name!r}{near(name, names)}", location)
         return relation
 
     def _is_there(self, statement: CreateSource | CreateAs) -> bool:
@@ -239,7 +250,8 @@ class Analysis:
         if statement.if_not_exists:
             return True
         raise SqlError(
-            f"{statement.name} is there already; CREATE OR REPLACE makes it anew", statement.place
+            f"{statement.name} is there already; CREATE OR REPLACE makes it anew",
+            statement.location,
         )
 
     def _add(self, relation: Relation) -> None:
@@ -249,11 +261,11 @@ class Analysis:
         relation = self.relations.get(statement.name.lower())
         if relation is None:
             if not statement.if_exists:
-                self._known(statement.name, statement.place)
+                self._known(statement.name, statement.location)
             return
         for query in self.queries:
             if relation in [source.relation for source in query.inputs()]:
-                raise SqlError(f"{query.name} reads {relation.name}", statement.place)
+                raise SqlError(f"{query.name} reads {relation.name}", statement.location)
         self.queries = [query for query in self.queries if query.target != relation]
         del self.relations[statement.name.lower()]
         self.declared.pop(statement.name.lower(), None)
@@ -267,20 +279,20 @@ class Analysis:
             raise SqlError(
                 "error_stream is not read by SQL: a job counts the records that it cannot read, and `headrace sql run "
                 "--errors STREAM` puts them into a stream",
-                name.place,
+                name.location,
             )
-        return Input(relation or self._known(name.name, name.place), name.alias)
+        return Input(relation or self._known(name.name, name.location), name.alias)
 
     # Functions.
 
     def _create_function(self, statement: CreateFunction) -> None:
         name = statement.name.upper()
         if find_function(name) is not None:
-            raise SqlError(f"{statement.name} is a function of SQL's own", statement.place)
+            raise SqlError(f"{statement.name} is a function of SQL's own", statement.location)
         if name in self.functions and not statement.replaces:
             raise SqlError(
                 f"the function {statement.name} is there already; CREATE OR REPLACE makes it anew",
-                statement.place,
+                statement.location,
             )
         self.functions[name] = own_function(statement, self.outside)
 
@@ -288,7 +300,7 @@ class Analysis:
         if self.functions.pop(statement.name.upper(), None) is None and not statement.if_exists:
             names = sorted(self.functions)
             raise SqlError(
-                f"no function {statement.name}{near(statement.name, names)}", statement.place
+                f"no function {statement.name}{near(statement.name, names)}", statement.location
             )
 
     # Queries.
@@ -303,16 +315,18 @@ class Analysis:
                 check_output(output)
         for one in statement.properties:
             if one.name in ("glue_table", "schema_name", "registry_name", "schema_version"):
-                raise SqlError("a query's columns are those that it selects", one.place)
-        relation = declare_relation(statement.name, columns, statement.properties, statement.place)
+                raise SqlError("a query's columns are those that it selects", one.location)
+        relation = declare_relation(
+            statement.name, columns, statement.properties, statement.location
+        )
         relation = replace(
             relation,
             is_table=statement.is_table,
             stream=relation.stream or statement.name.lower(),
         )
         if relation.format == "RAW":
-            raise SqlError("a query writes JSON, CSV or AVRO", statement.place)
-        _check_written(relation, statement.place)
+            raise SqlError("a query writes JSON, CSV or AVRO", statement.location)
+        _check_written(relation, statement.location)
         relation, warnings = inherit_time(relation, plan)
         self._add(relation)
         plan = replace(plan, target=relation, warnings=(*plan.warnings, *warnings))
@@ -323,13 +337,13 @@ class Analysis:
         if target is None:
             names = [known.name for known in self.relations.values()]
             raise SqlError(
-                f"no stream {statement.target!r}{near(statement.target, names)}", statement.place
+                f"no stream {statement.target!r}{near(statement.target, names)}", statement.location
             )
         if target.is_table:
             raise SqlError(
-                "INSERT INTO writes into a stream; a table is its query's", statement.place
+                "INSERT INTO writes into a stream; a table is its query's", statement.location
             )
-        _check_written(target, statement.place)
+        _check_written(target, statement.location)
         name = statement.name or f"insert_{len(self.queries) + 1}"
         plan = self._planner().plan(statement.select, name, False)
         outputs = self._fit(plan.outputs, target, statement)
@@ -348,12 +362,12 @@ class Analysis:
         if not _QUERY_NAME.fullmatch(plan.name):
             raise SqlError(
                 f"{plan.name!r} names a folder of progress: letters, digits, '_', '-' and '.'",
-                plan.place,
+                plan.location,
             )
         if replaces:
             self.queries = [q for q in self.queries if q.name.lower() != plan.name.lower()]
         if self._index.has(plan.name, self.queries):
-            raise SqlError(f"two queries are called {plan.name}", plan.place)
+            raise SqlError(f"two queries are called {plan.name}", plan.location)
         self._take_query(plan)
 
     def _take_query(self, plan: QueryPlan) -> None:
@@ -361,9 +375,9 @@ class Analysis:
         plan = self._with_late(plan)
         reached = self._index.streams_after(_written_by(plan), self.queries)
         if reached & {_stream_of(source.relation) for source in plan.inputs()}:
-            raise SqlError(f"{plan.name} would read what it writes", plan.place)
+            raise SqlError(f"{plan.name} would read what it writes", plan.location)
         if ERRORS in self.settings:
-            self._check_errors(plan, self.settings[ERRORS], plan.place)
+            self._check_errors(plan, self.settings[ERRORS], plan.location)
         self.queries.append(plan)
 
     # Properties.
@@ -376,24 +390,24 @@ class Analysis:
                 raise SqlError(
                     f"the property {statement.name!r} has no effect here; headrace takes {ERRORS!r}, {LATE!r}, and "
                     "'auto.offset.reset' = 'earliest', which is what a job does",
-                    statement.place,
+                    statement.location,
                 )
             return
         if stream is None:
             self.settings.pop(name, None)
             return
         if not _STREAM_NAME.fullmatch(stream):
-            raise SqlError(f"{stream!r} is no name of a Kinesis stream", statement.place)
+            raise SqlError(f"{stream!r} is no name of a Kinesis stream", statement.location)
         if name == ERRORS:
             for query in self.queries:
-                self._check_errors(query, stream, statement.place)
+                self._check_errors(query, stream, statement.location)
         self.settings[name] = stream
 
-    def _check_errors(self, query: QueryPlan, stream: str, place: Place) -> None:
+    def _check_errors(self, query: QueryPlan, stream: str, location: Location) -> None:
         if stream in {_stream_of(source.relation) for source in query.inputs()}:
             raise SqlError(
                 f"{query.name} reads {stream}, and so its own bad records: name another stream of errors",
-                place,
+                location,
             )
 
     def _with_late(self, plan: QueryPlan) -> QueryPlan:
@@ -412,7 +426,7 @@ class Analysis:
         elif plan.target is not None and not plan.target.stream:
             problem = f"{plan.target.name} needs a Kinesis stream, WITH (stream = '..'), for late rows to go to one"
         if problem:
-            raise SqlError(f"{problem}; UNSET {LATE!r} before it counts them", plan.place)
+            raise SqlError(f"{problem}; UNSET {LATE!r} before it counts them", plan.location)
         return replace(plan, late=stream)
 
     def _fit(
@@ -420,7 +434,7 @@ class Analysis:
     ) -> tuple[Named, ...]:
         """Return a query's outputs under the names of the stream that they go to: by name, or in order."""
         names = statement.columns or tuple(column.name for column in target.columns)
-        location = statement.select.place
+        location = statement.select.location
         by_name = not statement.columns and {o.name.lower() for o in outputs} == {
             n.lower() for n in names
         }
@@ -435,7 +449,7 @@ class Analysis:
             if column is None:
                 raise SqlError(
                     f"no column {name!r} in {target.name}{near(name, [c.name for c in target.columns])}",
-                    statement.place,
+                    statement.location,
                 )
             output = (
                 next(o for o in outputs if o.name.lower() == name.lower())
@@ -445,22 +459,22 @@ class Analysis:
             if common(column.type, output.type) is None:
                 raise SqlError(
                     f"{target.name}.{column.name} is {column.type}, and the query gives {output.type}",
-                    output.expression.place,
+                    output.expression.location,
                 )
             expression = output.expression
             if output.type == STRING != column.type:
                 # A text says a time.
-                expression = Cast(expression, column.type, place=expression.place)
+                expression = Cast(expression, column.type, location=expression.location)
             fitted.append(Named(column.name, expression, column.type))
         return tuple(fitted)
 
 
-def _check_written(relation: Relation, place: Place) -> None:
+def _check_written(relation: Relation, location: Location) -> None:
     if relation.is_value:
         raise SqlError(
             f"{relation.name}: a record that is a value alone has no place for its row's event id: wrap_single_value = "
             "false is of a stream that is read",
-            place,
+            location,
         )
 
 

@@ -18,27 +18,27 @@ from headrace.sql.statements import (
     Operation,
     Tick,
 )
-from headrace.sql.types import DATE, INT, STRING, TIME, TIMESTAMP, Place, SqlError
+from headrace.sql.types import DATE, INT, STRING, TIME, TIMESTAMP, Location, SqlError
 
 _TIMES = {"TIMESTAMP": TIMESTAMP, "DATE": DATE, "TIME": TIME}
 _SIDES = ("BOTH", "LEADING", "TRAILING")
 
 
-def typed_constant(word: str, text: str, place: Place) -> Expression:
+def typed_constant(word: str, text: str, location: Location) -> Expression:
     """Return the constant that TIMESTAMP '..' is, or a side of TRIM with its character; raises SqlError."""
     if word in _SIDES:
-        return Call(word, (Literal(text, STRING, place=place),), place=place)
+        return Call(word, (Literal(text, STRING, location=location),), location=location)
     type_ = _TIMES.get(word)
     if type_ is None:
-        raise SqlError(f"'{text}' does not belong here", place)
+        raise SqlError(f"'{text}' does not belong here", location)
     try:
         cast(text, type_)
     except ValueError:
-        raise SqlError(f"'{text}' is no {word}", place) from None
-    return Cast(Literal(text, STRING, place=place), type_, place=place)
+        raise SqlError(f"'{text}' is no {word}", location) from None
+    return Cast(Literal(text, STRING, location=location), type_, location=location)
 
 
-def trim(what: Expression, of: Expression, place: Place) -> Expression:
+def trim(what: Expression, of: Expression, location: Location) -> Expression:
     """Return TRIM(side 'c' FROM text), of which the side, or the character, may be missing."""
     side, character = "BOTH", " "
     if isinstance(what, Call) and what.name in _SIDES:
@@ -48,42 +48,52 @@ def trim(what: Expression, of: Expression, place: Place) -> Expression:
     if isinstance(what, Literal):
         character = str(what.value)
     if not isinstance(what, Literal) or len(character) != 1:
-        raise SqlError("TRIM takes off a character, such as TRIM(BOTH ' ' FROM text)", place)
+        raise SqlError("TRIM takes off a character, such as TRIM(BOTH ' ' FROM text)", location)
     run = f"(?:{re2.escape(character)})+"
     parts = [f"^{run}"] * (side != "TRAILING") + [f"{run}\\z"] * (side != "LEADING")
     pattern = Literal("|".join(parts), STRING)
-    return Call("REGEXP_REPLACE", (of, pattern, Literal("", STRING)), place=place)
+    return Call("REGEXP_REPLACE", (of, pattern, Literal("", STRING)), location=location)
 
 
 def overlay(
-    of: Expression, new: Expression, start: Expression, length: Expression | None, place: Place
+    of: Expression,
+    new: Expression,
+    start: Expression,
+    length: Expression | None,
+    location: Location,
 ) -> Expression:
     """Return a text with another one in the place of some characters, of as many as it has if nothing is said."""
     one = Literal(1, INT)
-    before = Call("SUBSTRING", (of, one, Operation("-", (start, one), place=place)), place=place)
-    end = Operation("+", (start, length or Call("LEN", (new,), place=place)), place=place)
-    after = Call("SUBSTRING", (of, end), place=place)
-    return Operation("||", (Operation("||", (before, new), place=place), after), place=place)
+    before = Call(
+        "SUBSTRING", (of, one, Operation("-", (start, one), location=location)), location=location
+    )
+    end = Operation(
+        "+", (start, length or Call("LEN", (new,), location=location)), location=location
+    )
+    after = Call("SUBSTRING", (of, end), location=location)
+    return Operation(
+        "||", (Operation("||", (before, new), location=location), after), location=location
+    )
 
 
-def ceil(of: Expression, duration_ms: int, place: Place) -> Expression:
+def ceil(of: Expression, duration_ms: int, location: Location) -> Expression:
     """Return a time rounded up."""
-    floor = Tick(of, duration_ms, place=place)
-    later = Operation("+", (floor, Interval(duration_ms, place=place)), place=place)
-    return Case(((Operation("=", (floor, of), place=place), of),), later, place=place)
+    floor = Tick(of, duration_ms, location=location)
+    later = Operation("+", (floor, Interval(duration_ms, location=location)), location=location)
+    return Case(((Operation("=", (floor, of), location=location), of),), later, location=location)
 
 
 def tick_of_difference(
-    difference: Expression, duration_ms: int, is_same: bool, place: Place
+    difference: Expression, duration_ms: int, is_same: bool, location: Location
 ) -> Expression:
     """Return FLOOR((time - TIMESTAMP '1970-01-01 00:00:00') SECOND / 10 TO SECOND): a time rounded to ten seconds."""
     if isinstance(difference, Operation) and difference.operator == "-" and is_same:
         time, *rest = difference.operands
-        since_1970 = typed_constant("TIMESTAMP", "1970-01-01 00:00:00", place)
+        since_1970 = typed_constant("TIMESTAMP", "1970-01-01 00:00:00", location)
         if rest == [since_1970] and duration_ms:
-            return Tick(time, duration_ms, place=place)
+            return Tick(time, duration_ms, location=location)
     raise SqlError(
         "a time is rounded by STEP(time BY INTERVAL '10' SECOND), or by "
         "FLOOR((time - TIMESTAMP '1970-01-01 00:00:00') SECOND / 10 TO SECOND)",
-        place,
+        location,
     )

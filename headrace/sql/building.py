@@ -11,8 +11,8 @@ from lark.tree import Meta
 from headrace.sql.building_expressions import (
     ExpressionBuilder,
     Name,
+    locate,
     number,
-    place_of,
     tokens,
     unquote,
 )
@@ -63,13 +63,13 @@ _LARGEST_INT, _LARGEST_BIGINT = 2**31 - 1, 2**63 - 1
 
 
 class Builder(ExpressionBuilder):
-    """One method for each rule of the grammar: it takes the rule's place and its parts' values."""
+    """One method for each rule of the grammar: it takes the rule's location and its parts' values."""
 
     def build_script(self, _meta: Meta, *statements: Statement | None) -> tuple[Statement, ...]:
         result = tuple(statement for statement in statements if statement is not None)
         if len(result) > MOST_STATEMENTS:
-            place = result[MOST_STATEMENTS].place
-            raise SqlError(f"a text has at most {MOST_STATEMENTS:,} statements", place)
+            location = result[MOST_STATEMENTS].location
+            raise SqlError(f"a text has at most {MOST_STATEMENTS:,} statements", location)
         return result
 
     # Statements.
@@ -85,7 +85,7 @@ class Builder(ExpressionBuilder):
     ) -> CreateSource:
         columns = tuple(part for part in rest if isinstance(part, ColumnDeclaration))
         return CreateSource(
-            place_of(meta), name, is_table, columns, rest[-1] or (), bool(replaces), bool(exists)
+            locate(meta), name, is_table, columns, rest[-1] or (), bool(replaces), bool(exists)
         )
 
     def build_create_inferred(
@@ -98,48 +98,47 @@ class Builder(ExpressionBuilder):
         stream: Name,
         properties: tuple[Property, ...] | None,
     ) -> CreateSource:
-        return CreateSource(
-            stream.place, name, is_table, (), properties or (), bool(replaces), bool(exists), stream
-        )
+        flags = bool(replaces), bool(exists)
+        return CreateSource(stream.location, name, is_table, (), properties or (), *flags, stream)
 
     def build_inferred_stream(self, meta: Meta, stream: Token | Name) -> Name:
         name = stream if isinstance(stream, Name) else Name(unquote(stream))
-        name.place = place_of(meta)
+        name.location = locate(meta)
         return name
 
     def build_alter(
         self, meta: Meta, is_table: bool, name: Name, *columns: ColumnDeclaration
     ) -> Alter:
-        return Alter(place_of(meta), name, is_table, columns)
+        return Alter(locate(meta), name, is_table, columns)
 
     def build_added_column(self, _meta: Meta, name: Name, type_: SqlType) -> ColumnDeclaration:
-        return ColumnDeclaration(name, type_, "", name.place)
+        return ColumnDeclaration(name, type_, "", name.location)
 
     def build_create_type(
         self, meta: Meta, exists: bool | None, name: Name, type_: SqlType
     ) -> ChangeType:
         if scalar(name) is not None:
-            raise SqlError(f"{name} is a type of SQL's own", name.place)
+            raise SqlError(f"{name} is a type of SQL's own", name.location)
         if name.lower() not in self.types:
             self.types[name.lower()] = type_
         elif not exists:
-            raise SqlError(f"the type {name} is there already", name.place)
-        return ChangeType(place_of(meta), name)
+            raise SqlError(f"the type {name} is there already", name.location)
+        return ChangeType(locate(meta), name)
 
     def build_drop_type(self, meta: Meta, exists: bool | None, name: Name) -> ChangeType:
         if self.types.pop(name.lower(), None) is None and not exists:
-            raise SqlError(f"no type {name}{near(name, list(self.types))}", name.place)
-        return ChangeType(place_of(meta), name)
+            raise SqlError(f"no type {name}{near(name, list(self.types))}", name.location)
+        return ChangeType(locate(meta), name)
 
     def build_create_function(
         self, meta: Meta, replaces: bool | None, name: Name, *rest: Any
     ) -> CreateFunction:
         *parameters, result, file = rest
         pairs = tuple(one for one in parameters if one is not None)
-        return CreateFunction(place_of(meta), name, pairs, result, unquote(file), bool(replaces))
+        return CreateFunction(locate(meta), name, pairs, result, unquote(file), bool(replaces))
 
     def build_drop_function(self, meta: Meta, exists: bool | None, name: Name) -> DropFunction:
-        return DropFunction(place_of(meta), name, bool(exists))
+        return DropFunction(locate(meta), name, bool(exists))
 
     def build_create_as(
         self,
@@ -152,7 +151,7 @@ class Builder(ExpressionBuilder):
         select: Select,
     ) -> CreateAs:
         return CreateAs(
-            place_of(meta), name, is_table, properties or (), select, bool(replaces), bool(exists)
+            locate(meta), name, is_table, properties or (), select, bool(replaces), bool(exists)
         )
 
     def build_create_pump(
@@ -164,7 +163,7 @@ class Builder(ExpressionBuilder):
         columns: tuple[str, ...] | None,
         select: Select,
     ) -> InsertSelect:
-        return InsertSelect(place_of(meta), target, columns or (), select, pump, bool(replaces))
+        return InsertSelect(locate(meta), target, columns or (), select, pump, bool(replaces))
 
     def build_insert_select(
         self,
@@ -177,47 +176,49 @@ class Builder(ExpressionBuilder):
         name = None
         for one in properties or ():
             if one.name != "query_id":
-                raise SqlError(f"INSERT INTO has the property query_id, not {one.name}", one.place)
+                raise SqlError(
+                    f"INSERT INTO has the property query_id, not {one.name}", one.location
+                )
             name = str(one.value.value)
-        return InsertSelect(place_of(meta), target, columns or (), select, name)
+        return InsertSelect(locate(meta), target, columns or (), select, name)
 
     def build_insert_values(
         self, meta: Meta, target: Name, columns: tuple[str, ...] | None, *values: Expression
     ) -> InsertValues:
         if columns and len(columns) != len(values):
-            raise SqlError(f"{len(columns)} columns, but {len(values)} values", place_of(meta))
-        return InsertValues(place_of(meta), target, columns or (), values)
+            raise SqlError(f"{len(columns)} columns, but {len(values)} values", locate(meta))
+        return InsertValues(locate(meta), target, columns or (), values)
 
     def build_query_statement(self, meta: Meta, select: Select) -> Query:
-        return Query(place_of(meta), select)
+        return Query(locate(meta), select)
 
     def build_drop(
         self, meta: Meta, _is_table: bool, exists: bool | None, name: Name, _delete: bool | None
     ) -> Drop:
-        return Drop(place_of(meta), name, bool(exists))
+        return Drop(locate(meta), name, bool(exists))
 
     def build_set_property(self, meta: Meta, name: Token, value: Token) -> SetProperty:
-        return SetProperty(place_of(meta), unquote(name), unquote(value))
+        return SetProperty(locate(meta), unquote(name), unquote(value))
 
     def build_unset_property(self, meta: Meta, name: Token) -> SetProperty:
-        return SetProperty(place_of(meta), unquote(name), None)
+        return SetProperty(locate(meta), unquote(name), None)
 
     def build_show(self, meta: Meta, what: Token, extended: Token | None) -> Show:
-        return Show(place_of(meta), what.upper(), extended is not None)
+        return Show(locate(meta), what.upper(), extended is not None)
 
     def build_describe(self, meta: Meta, name: Name, extended: Token | None = None) -> Describe:
-        return Describe(place_of(meta), name, is_extended=extended is not None)
+        return Describe(locate(meta), name, is_extended=extended is not None)
 
     build_explain = build_describe
 
     def build_describe_function(self, meta: Meta, name: Name) -> Describe:
-        return Describe(place_of(meta), name, is_function=True)
+        return Describe(locate(meta), name, is_function=True)
 
     def build_explain_select(self, meta: Meta, select: Select) -> Explain:
-        return Explain(place_of(meta), Query(place_of(meta), select))
+        return Explain(locate(meta), Query(locate(meta), select))
 
     def build_terminate(self, meta: Meta, name: Name) -> Terminate:
-        return Terminate(place_of(meta), name)
+        return Terminate(locate(meta), name)
 
     def build_or_replace(self, _meta: Meta) -> bool:
         return True
@@ -233,7 +234,7 @@ class Builder(ExpressionBuilder):
     def build_column_declaration(
         self, _meta: Meta, name: Name, type_: SqlType, key: str | None
     ) -> ColumnDeclaration:
-        return ColumnDeclaration(name, type_, key or "", name.place)
+        return ColumnDeclaration(name, type_, key or "", name.location)
 
     def build_column_key(self, _meta: Meta, *words: Token) -> str:
         words_ = tokens(*words)
@@ -241,10 +242,10 @@ class Builder(ExpressionBuilder):
 
     def build_property(self, meta: Meta, name: Token, value: Literal) -> Property:
         text = unquote(name) if name[0] in "'`\"" else str(name)
-        return Property(text.lower(), value, place_of(meta))
+        return Property(text.lower(), value, locate(meta))
 
     def build_negative_integer(self, meta: Meta, token: Token) -> Literal:
-        return Literal(-number(token, "a number", place_of(meta), _LARGEST_BIGINT), BIGINT)
+        return Literal(-number(token, "a number", locate(meta), _LARGEST_BIGINT), BIGINT)
 
     def build_with_clause(self, _meta: Meta, *properties: Property | None) -> tuple[Property, ...]:
         return tuple(one for one in properties if one is not None)
@@ -265,26 +266,26 @@ class Builder(ExpressionBuilder):
         )
         clauses["source"] = source
         select = Select(
-            tuple(items), distinct=distinct is not None, place=place_of(meta), **clauses
+            tuple(items), distinct=distinct is not None, location=locate(meta), **clauses
         )
         return select if inner is None else inline(select, inner)
 
     def build_subselect(
         self, meta: Meta, select: Select, alias: Name | None
     ) -> tuple[Select, RelationName]:
-        return select, RelationName("", alias or "", place_of(meta))
+        return select, RelationName("", alias or "", locate(meta))
 
     def build_frame_of_stagger(
         self, meta: Meta, partition: tuple[Expression, ...] | None, interval: Interval
     ) -> Stagger:
         if not interval.duration_ms:
-            raise SqlError("a window's RANGE is longer than 0", interval.place)
-        return Stagger(partition or (), interval.duration_ms, place_of(meta))
+            raise SqlError("a window's RANGE is longer than 0", interval.location)
+        return Stagger(partition or (), interval.duration_ms, locate(meta))
 
     def build_windowed_by(self, meta: Meta, kind: Token, stagger: Stagger) -> Stagger:
         if kind.upper() != "STAGGER":
-            raise SqlError(f"WINDOWED BY STAGGER, not {kind}", place_of(meta))
-        return replace(stagger, place=place_of(meta))
+            raise SqlError(f"WINDOWED BY STAGGER, not {kind}", locate(meta))
+        return replace(stagger, location=locate(meta))
 
     def build_named_windows(self, _meta: Meta, *frames: tuple[str, Frame]) -> dict[str, Frame]:
         return dict(frames)
@@ -314,16 +315,16 @@ class Builder(ExpressionBuilder):
     def build_select_expression(
         self, meta: Meta, expression: Expression, alias: Name | None
     ) -> SelectItem:
-        return SelectItem(expression, alias, None, place_of(meta))
+        return SelectItem(expression, alias, None, locate(meta))
 
     def build_select_all(self, meta: Meta) -> SelectItem:
-        return SelectItem(None, None, None, place_of(meta))
+        return SelectItem(None, None, None, locate(meta))
 
     def build_select_all_of(self, meta: Meta, relation: Name) -> SelectItem:
-        return SelectItem(None, None, relation, place_of(meta))
+        return SelectItem(None, None, relation, locate(meta))
 
     def build_select_fields(self, meta: Meta, of: Expression) -> SelectItem:
-        return SelectItem(of, None, None, place_of(meta), has_all_fields=True)
+        return SelectItem(of, None, None, locate(meta), has_all_fields=True)
 
     def build_relation(
         self,
@@ -333,7 +334,7 @@ class Builder(ExpressionBuilder):
         match: MatchRecognize | None,
         alias: Name | None,
     ) -> RelationName:
-        return RelationName(name, alias or name, place_of(meta), over, match)
+        return RelationName(name, alias or name, locate(meta), over, match)
 
     # Row patterns.
 
@@ -348,7 +349,7 @@ class Builder(ExpressionBuilder):
             within_ms,
             grace_ms,
             defines or (),
-            place_of(meta),
+            locate(meta),
         )
 
     def build_match_order(self, _meta: Meta, expression: Expression) -> Expression:
@@ -358,13 +359,13 @@ class Builder(ExpressionBuilder):
         return measures
 
     def build_measure(self, meta: Meta, expression: Expression, alias: Name) -> SelectItem:
-        return SelectItem(expression, alias, None, place_of(meta))
+        return SelectItem(expression, alias, None, locate(meta))
 
     def build_rows_per_match(self, meta: Meta, *words: Token) -> None:
         if tokens(*words) != "ONE ROW PER MATCH":
             raise SqlError(
                 f"{tokens(*words)}: a match is one row here; COLLECT_LIST(A.x) in MEASURES has its rows' values",
-                place_of(meta),
+                locate(meta),
             )
 
     def build_after_match(self, _meta: Meta, skip: str) -> str:
@@ -375,7 +376,7 @@ class Builder(ExpressionBuilder):
         if skip not in ("PAST LAST ROW", "TO NEXT ROW"):
             raise SqlError(
                 f"AFTER MATCH SKIP {skip} could begin at the same row for ever: PAST LAST ROW, or TO NEXT ROW",
-                place_of(meta),
+                locate(meta),
             )
         return skip
 
@@ -409,14 +410,16 @@ class Builder(ExpressionBuilder):
     def build_quantifier(self, meta: Meta, *words: Token | None) -> tuple[int, int, bool]:
         present = [str(word) for word in words if word is not None]
         is_greedy = len(present) == 1 or present[-1] != "?"
-        symbol, place = present[0], place_of(meta)
+        symbol, location = present[0], locate(meta)
         if symbol != "{":
             return {"*": (0, -1), "+": (1, -1), "?": (0, 1)}[symbol] + (is_greedy,)
         least, comma, most = "".join(present[1 : present.index("}")]).partition(",")
-        count = number(least or "0", "a quantifier", place, MOST_STEPS)
-        limit = number(most, "a quantifier", place, MOST_STEPS) if most else -1 if comma else count
+        count = number(least or "0", "a quantifier", location, MOST_STEPS)
+        limit = (
+            number(most, "a quantifier", location, MOST_STEPS) if most else -1 if comma else count
+        )
         if limit == 0 or 0 < limit < count:
-            raise SqlError("a quantifier {n,m} has an m of at least 1 and of at least n", place)
+            raise SqlError("a quantifier {n,m} has an m of at least 1 and of at least n", location)
         return count, limit, is_greedy
 
     def build_join(
@@ -428,7 +431,7 @@ class Builder(ExpressionBuilder):
         on: Expression,
     ) -> Join:
         before, after, grace = within or (None, None, None)
-        return Join(kind or "INNER", relation, on, before, after, grace, place_of(meta))
+        return Join(kind or "INNER", relation, on, before, after, grace, locate(meta))
 
     def build_join_kind(self, _meta: Meta, *words: Token | None) -> str:
         # Of Kinesis Analytics' guide: an OUTER JOIN has the rows of both sides.
@@ -448,7 +451,7 @@ class Builder(ExpressionBuilder):
             window.advance_ms,
             window.grace_ms,
             window.retention_ms,
-            place_of(meta),
+            locate(meta),
         )
 
     def build_tumbling(self, _meta: Meta, size_ms: int, *options: tuple[str, int]) -> Window:
@@ -484,7 +487,7 @@ class Builder(ExpressionBuilder):
         return word.upper()
 
     def build_limit(self, meta: Meta, count: Token) -> int:
-        return number(count, "LIMIT", place_of(meta), _LARGEST_INT)
+        return number(count, "LIMIT", locate(meta), _LARGEST_INT)
 
 
 def _window(

@@ -23,7 +23,7 @@ from headrace.sql.types import (
     STRING,
     TIME,
     TIMESTAMP,
-    Place,
+    Location,
     SqlError,
     SqlType,
     common,
@@ -49,7 +49,7 @@ def one_type(values: Values, types: tuple[SqlType, ...]) -> tuple[Values, SqlTyp
         wider = common(result, type_)
         # A text is compared with a time, and is none.
         if wider is None or {STRING, wider} == {result, type_} != {STRING}:
-            raise SqlError(f"{type_} does not go with {result}", value.place)
+            raise SqlError(f"{type_} does not go with {result}", value.location)
         result = wider
     return values, result
 
@@ -59,7 +59,7 @@ def _as_other(value: Expression, type_: SqlType, other: SqlType) -> tuple[Expres
     if not isinstance(value, Literal) or other.of:
         return value, type_
     if other == BOOLEAN and value.value.lower() in ("true", "false"):
-        return Literal(value.value.lower() == "true", BOOLEAN, place=value.place), BOOLEAN
+        return Literal(value.value.lower() == "true", BOOLEAN, location=value.location), BOOLEAN
     try:
         if other.is_number:
             number = Decimal(value.value.strip())
@@ -67,55 +67,57 @@ def _as_other(value: Expression, type_: SqlType, other: SqlType) -> tuple[Expres
                 return value, type_
             said = int(number) if other.is_integer else cast(value.value, other)
             return Literal(
-                str(said) if other.name == "DECIMAL" else said, other, place=value.place
+                str(said) if other.name == "DECIMAL" else said, other, location=value.location
             ), other
         if other != BOOLEAN and cast(value.value, other) is not None:
-            return Cast(value, other, place=value.place), other
+            return Cast(value, other, location=value.location), other
     except (InvalidOperation, OverflowError, ValueError):
         pass
     return value, type_
 
 
-def cast_struct(of: Expression, type_: SqlType, to: SqlType, place: Place) -> Expression:
+def cast_struct(of: Expression, type_: SqlType, to: SqlType, location: Location) -> Expression:
     """Return a STRUCT as another one, by the names of its fields, where Spark goes by places."""
     names = [name.lower() for name in type_.fields]
     values: list[Expression] = []
     for name, field_type in zip(to.fields, to.of, strict=True):
         field: Expression = Literal(None, NULL)
         if name.lower() in names:
-            field = Field(of, type_.fields[names.index(name.lower())], place=place)
-        values.append(Cast(field, field_type, place=place))
-    nothing = Cast(Literal(None, NULL), to, place=place)
-    return _unless_null(of, Struct(to.fields, tuple(values), place=place), nothing)
+            field = Field(of, type_.fields[names.index(name.lower())], location=location)
+        values.append(Cast(field, field_type, location=location))
+    nothing = Cast(Literal(None, NULL), to, location=location)
+    return _unless_null(of, Struct(to.fields, tuple(values), location=location), nothing)
 
 
 def as_text(of: Expression, type_: SqlType, depth: int = 0) -> Expression:
     """Return a value as ksqlDB's text of it: [1, null], {key=1}, Struct{name=1}; Spark's texts are others."""
     if type_ == TIMESTAMP:
         pattern = Literal("yyyy-MM-dd'T'HH:mm:ss.SSS", STRING)
-        return Call("FORMAT_TIMESTAMP", (of, pattern), place=of.place)
+        return Call("FORMAT_TIMESTAMP", (of, pattern), location=of.location)
     if not type_.of:
-        return Cast(of, STRING, place=of.place)
+        return Cast(of, STRING, location=of.location)
     nothing = Literal(None, STRING)
     if type_.name == "STRUCT":
         parts: list[Expression] = [Literal("Struct{", STRING)]
         for index, (name, field_type) in enumerate(zip(type_.fields, type_.of, strict=True)):
-            field = as_text(Field(of, name, place=of.place), field_type, depth)
+            field = as_text(Field(of, name, location=of.location), field_type, depth)
             parts += [Literal("," * bool(index) + f"{name}=", STRING), _or_null(field)]
         return _unless_null(of, _joined(*parts, Literal("}", STRING)), nothing)
     # The lambda functions of items within items have parameters of their own.
-    one = Column(f"_t{depth}", place=of.place)
+    one = Column(f"_t{depth}", location=of.location)
     if type_.name == "ARRAY":
         items, text = of, as_text(one, type_.of[0], depth + 1)
         ends = "[", "]"
     else:
-        items = Call("ENTRIES", (of, Literal(False, BOOLEAN)), place=of.place)
-        value = as_text(Field(one, "V", place=of.place), type_.of[1], depth + 1)
-        key = Cast(Field(one, "K", place=of.place), STRING, place=of.place)
+        items = Call("ENTRIES", (of, Literal(False, BOOLEAN)), location=of.location)
+        value = as_text(Field(one, "V", location=of.location), type_.of[1], depth + 1)
+        key = Cast(Field(one, "K", location=of.location), STRING, location=of.location)
         text = _joined(key, Literal("=", STRING), _or_null(value))
         ends = "{", "}"
-    texts = Call("TRANSFORM", (items, Lambda((one.name,), text, place=of.place)), place=of.place)
-    joined = Call("ARRAY_JOIN", (texts, Literal(", ", STRING)), place=of.place)
+    texts = Call(
+        "TRANSFORM", (items, Lambda((one.name,), text, location=of.location)), location=of.location
+    )
+    joined = Call("ARRAY_JOIN", (texts, Literal(", ", STRING)), location=of.location)
     return _joined(Literal(ends[0], STRING), joined, Literal(ends[1], STRING))
 
 
@@ -128,12 +130,12 @@ def _joined(*parts: Expression) -> Expression:
 
 
 def _or_null(text: Expression) -> Expression:
-    return Call("COALESCE", (text, Literal("null", STRING)), place=text.place)
+    return Call("COALESCE", (text, Literal("null", STRING)), location=text.location)
 
 
 def _unless_null(of: Expression, value: Expression, nothing: Expression) -> Expression:
-    is_null = Operation("IS NULL", (of,), place=of.place)
-    return Case(((is_null, nothing),), value, place=of.place)
+    is_null = Operation("IS NULL", (of,), location=of.location)
+    return Case(((is_null, nothing),), value, location=of.location)
 
 
 def may_be_cast(type_: SqlType, to: SqlType, *, is_inner: bool = False) -> bool:

@@ -31,7 +31,7 @@ def duration(duration_ms: int) -> str:
 
 def _query(query: QueryPlan, script: Script) -> Iterator[str]:
     text = SparkText(script.dialect, qualified=bool(query.joins))
-    yield f"{query.name} (line {query.place.line})"
+    yield f"{query.name} (line {query.location.line})"
     yield f"  reads    {', '.join(source.relation.name for source in query.inputs())}"
     yield from (f"  joins    {_join(join)}" for join in query.joins)
     if query.match is not None:

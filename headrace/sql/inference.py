@@ -23,8 +23,8 @@ from headrace.sql.types import (
     STRING,
     TIME,
     TIMESTAMP,
+    Location,
     OwnFunction,
-    Place,
     SqlError,
     SqlType,
     array_of,
@@ -68,26 +68,26 @@ class GlueTable:
 
 
 class Outside(Protocol):
-    """What a text may ask for besides itself. Each raises SqlError with the place for what is not there.
+    """What a text may ask for besides itself. Each raises SqlError with the location for what is not there.
 
     `failures` are the calls of queries' own functions that failed, by name: how many, and the first one's problem.
     """
 
     failures: dict[str, tuple[int, str]]
 
-    def records(self, stream: str, place: Place) -> Sequence[bytes]:
+    def records(self, stream: str, location: Location) -> Sequence[bytes]:
         """Return a stream's oldest records, at most MOST_RECORDS."""
         ...
 
-    def table(self, database: str, name: str, place: Place) -> GlueTable:
+    def table(self, database: str, name: str, location: Location) -> GlueTable:
         """Return a table of Glue's catalog."""
         ...
 
-    def schema(self, registry: str, name: str, version: int | None, place: Place) -> Schema:
+    def schema(self, registry: str, name: str, version: int | None, location: Location) -> Schema:
         """Return a schema of Glue's registry, up to a version, or all of them."""
         ...
 
-    def file(self, path: str, place: Place) -> str:
+    def file(self, path: str, location: Location) -> str:
         """Return the text of a file that stands beside the SQL's."""
         ...
 
@@ -103,21 +103,23 @@ class Nothing:
         self.failures: dict[str, tuple[int, str]] = {}
         self._loaded: dict[OwnFunction, Callable[..., Any]] = {}
 
-    def records(self, stream: str, place: Place) -> Sequence[bytes]:
+    def records(self, stream: str, location: Location) -> Sequence[bytes]:
         """Refuse."""
-        raise SqlError(f"INFER reads the records of {stream}, and no cloud is asked here", place)
+        raise SqlError(f"INFER reads the records of {stream}, and no cloud is asked here", location)
 
-    def table(self, database: str, name: str, place: Place) -> GlueTable:
+    def table(self, database: str, name: str, location: Location) -> GlueTable:
         """Refuse."""
-        raise SqlError(f"glue_table asks Glue for {database}.{name}, and no cloud is asked", place)
+        raise SqlError(
+            f"glue_table asks Glue for {database}.{name}, and no cloud is asked", location
+        )
 
-    def schema(self, registry: str, name: str, version: int | None, place: Place) -> Schema:
+    def schema(self, registry: str, name: str, version: int | None, location: Location) -> Schema:
         """Refuse."""
-        raise SqlError(f"schema_name asks Glue for {name}, and no cloud is asked here", place)
+        raise SqlError(f"schema_name asks Glue for {name}, and no cloud is asked here", location)
 
-    def file(self, path: str, place: Place) -> str:
+    def file(self, path: str, location: Location) -> str:
         """Refuse."""
-        raise SqlError(f"no file {path}: no folder is read here", place)
+        raise SqlError(f"no file {path}: no folder is read here", location)
 
     def call(self, own: OwnFunction, result: Sequence[Any], arguments: Sequence[Any]) -> Any:
         """Call the function in this process, unbounded; its file is run once."""
@@ -136,19 +138,19 @@ class Folder(Nothing):
         super().__init__()
         self._folder = folder
 
-    def file(self, path: str, place: Place) -> str:
+    def file(self, path: str, location: Location) -> str:
         """Return the text of a file beside the SQL's; raises SqlError."""
-        return read_beside(self._folder, path, place)
+        return read_beside(self._folder, path, location)
 
 
-def read_beside(folder: Path, path: str, place: Place) -> str:
+def read_beside(folder: Path, path: str, location: Location) -> str:
     """Return the text of a file whose path is taken from `folder`; raises SqlError."""
     try:
         return (folder / path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise SqlError(f"{path} is no UTF-8 text", place) from None
+        raise SqlError(f"{path} is no UTF-8 text", location) from None
     except OSError as error:
-        raise SqlError(f"{path} is not read: {error.strerror}", place) from None
+        raise SqlError(f"{path} is not read: {error.strerror}", location) from None
 
 
 # Records.
@@ -204,7 +206,7 @@ class _Seen:
 
 
 def columns_of_records(
-    stream: str, records: Iterable[bytes], place: Place
+    stream: str, records: Iterable[bytes], location: Location
 ) -> tuple[RelationColumn, ...]:
     """Return the columns that records of JSON have: all their members, each of a type that holds all its values.
 
@@ -224,20 +226,20 @@ def columns_of_records(
     if not count:
         raise SqlError(
             f"the stream {stream} has no records to infer columns from: name the columns, or put a record first",
-            place,
+            location,
         )
     if not readable:
         raise SqlError(
             f"none of the first {count:,} records of {stream} is an object of JSON: name the columns",
-            place,
+            location,
         )
     if len(seen.fields) >= MOST_COLUMNS:
-        raise SqlError(f"the records of {stream} have {MOST_COLUMNS:,} members or more", place)
-    return _columns([(name, one.result()) for name, one in seen.fields.items()], stream, place)
+        raise SqlError(f"the records of {stream} have {MOST_COLUMNS:,} members or more", location)
+    return _columns([(name, one.result()) for name, one in seen.fields.items()], stream, location)
 
 
 def _columns(
-    pairs: Sequence[tuple[str, SqlType]], what: str, place: Place
+    pairs: Sequence[tuple[str, SqlType]], what: str, location: Location
 ) -> tuple[RelationColumn, ...]:
     names: dict[str, str] = {}
     for name, _ in pairs:
@@ -245,29 +247,29 @@ def _columns(
         if other != name:
             raise SqlError(
                 f"{what} has {other!r} and {name!r}, which are one name to SQL: name the columns",
-                place,
+                location,
             )
     if not pairs:
-        raise SqlError(f"{what} has no columns", place)
+        raise SqlError(f"{what} has no columns", location)
     return tuple(RelationColumn(name, type_) for name, type_ in pairs)
 
 
 # Schemas of the registry.
 
 
-def columns_of_schema(name: str, schema: Schema, place: Place) -> tuple[RelationColumn, ...]:
+def columns_of_schema(name: str, schema: Schema, location: Location) -> tuple[RelationColumn, ...]:
     """Return the columns of the last version of a schema; raises SqlError for one that has none."""
     if schema.format not in ("AVRO", "JSON"):
-        raise SqlError(f"the schema {name} is {schema.format}; there are AVRO and JSON", place)
+        raise SqlError(f"the schema {name} is {schema.format}; there are AVRO and JSON", location)
     try:
         definition = json.loads(schema.versions[-1][1])
         of = _Avro(definition).type_of if schema.format == "AVRO" else _json_type
         type_ = of(definition, 0)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise SqlError(f"the schema {name} cannot be read: {error}", place) from None
+        raise SqlError(f"the schema {name} cannot be read: {error}", location) from None
     if type_.name != "STRUCT":
-        raise SqlError(f"the schema {name} is {type_}; a stream's is a record", place)
-    return _columns(list(zip(type_.fields, type_.of, strict=True)), f"the schema {name}", place)
+        raise SqlError(f"the schema {name} is {type_}; a stream's is a record", location)
+    return _columns(list(zip(type_.fields, type_.of, strict=True)), f"the schema {name}", location)
 
 
 class _Avro:
@@ -324,37 +326,39 @@ class _Avro:
         return TIME if logical.startswith("time-") else _AVRO_TYPES.get(kind, STRING)
 
 
-def avro_schema(name: str, columns: Sequence[RelationColumn], place: Place) -> str:
+def avro_schema(name: str, columns: Sequence[RelationColumn], location: Location) -> str:
     """Return the Avro schema of a relation's own columns: each may be null. Raises SqlError for what Avro has not."""
-    record = _record("KsqlDataSourceSchema", [(one.name, one.type) for one in columns], name, place)
+    record = _record(
+        "KsqlDataSourceSchema", [(one.name, one.type) for one in columns], name, location
+    )
     return json.dumps(record)
 
 
 def _record(
-    record: str, pairs: Sequence[tuple[str, SqlType]], relation: str, place: Place
+    record: str, pairs: Sequence[tuple[str, SqlType]], relation: str, location: Location
 ) -> dict[str, Any]:
     for name, _ in pairs:
         if not (name.isascii() and name.isidentifier()):
-            raise SqlError(f"{name!r} of {relation} is no name in Avro", place)
+            raise SqlError(f"{name!r} of {relation} is no name in Avro", location)
     fields = [
-        {"name": name, "type": ["null", _avro_type(type_, f"{record}_{name}", relation, place)]}
+        {"name": name, "type": ["null", _avro_type(type_, f"{record}_{name}", relation, location)]}
         for name, type_ in pairs
     ]
     return {"type": "record", "name": record, "fields": fields}
 
 
-def _avro_type(type_: SqlType, path: str, relation: str, place: Place) -> Any:
+def _avro_type(type_: SqlType, path: str, relation: str, location: Location) -> Any:
     def inner(part: SqlType, word: str) -> list[Any]:
-        return ["null", _avro_type(part, f"{path}_{word}", relation, place)]
+        return ["null", _avro_type(part, f"{path}_{word}", relation, location)]
 
     match type_.name:
         case "STRUCT":
-            return _record(path, list(zip(type_.fields, type_.of, strict=True)), relation, place)
+            return _record(path, list(zip(type_.fields, type_.of, strict=True)), relation, location)
         case "ARRAY":
             return {"type": "array", "items": inner(type_.of[0], "item")}
         case "MAP":
             if type_.of[0] != STRING:
-                raise SqlError(f"a MAP in Avro has keys of STRING, not {type_.of[0]}", place)
+                raise SqlError(f"a MAP in Avro has keys of STRING, not {type_.of[0]}", location)
             return {"type": "map", "values": inner(type_.of[1], "value")}
         case "DECIMAL":
             precision, scale = type_.digits
@@ -409,7 +413,7 @@ _HIVE = {
 }
 
 
-def columns_of_table(name: str, table: GlueTable, place: Place) -> tuple[RelationColumn, ...]:
+def columns_of_table(name: str, table: GlueTable, location: Location) -> tuple[RelationColumn, ...]:
     """Return the columns of a table of Glue's catalog; raises SqlError for a type that SQL has not."""
     pairs: list[tuple[str, SqlType]] = []
     for column, text in table.columns:
@@ -418,9 +422,9 @@ def columns_of_table(name: str, table: GlueTable, place: Place) -> tuple[Relatio
         except (ValueError, IndexError, RecursionError):
             type_, rest = None, text
         if type_ is None or rest:
-            raise SqlError(f"{name} has the column {column} of {text}, which SQL has not", place)
+            raise SqlError(f"{name} has the column {column} of {text}, which SQL has not", location)
         pairs.append((column, type_))
-    return _columns(pairs, name, place)
+    return _columns(pairs, name, location)
 
 
 def _hive_type(text: str, level: int) -> tuple[SqlType, str]:

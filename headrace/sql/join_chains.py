@@ -65,14 +65,14 @@ def _parts(query: QueryPlan, dialect: str, number: int) -> Iterator[QueryPlan]:
     while alias in taken:
         alias += "_"
     columns = tuple(RelationColumn(one.name, one.type) for one in outputs)
-    joined = Relation(name, columns, place=query.place)
-    part = QueryPlan(name, query.source, outputs, joined, joins=(first,), place=query.place)
+    joined = Relation(name, columns, location=query.location)
+    part = QueryPlan(name, query.source, outputs, joined, joins=(first,), location=query.location)
     yield replace(part, late=query.late)
 
     def change(part: Expression) -> Expression | None:
         if not isinstance(part, Column) or (part.relation, part.name) not in names:
             return None
-        return Column(names[part.relation, part.name], alias, place=part.place)
+        return Column(names[part.relation, part.name], alias, location=part.location)
 
     def moved(one: Expression) -> Expression:
         return rewrite(one, change)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, cast
 
-from headrace.sql.types import Place, SqlError
+from headrace.sql.types import Location, SqlError
 
 _SIMPLE_PATH = re.compile(r"\$\.(\w+)")
 
@@ -28,7 +28,7 @@ def import_application(description: dict[str, Any]) -> str:
     inputs = sql.get("InputDescriptions") or []
     if not code or not inputs:
         raise SqlError(
-            "this is no description of an application with SQL code and an input", Place()
+            "this is no description of an application with SQL code and an input", Location()
         )
     parts = [_input(one, code) for one in inputs]
     parts += [_reference(one) for one in sql.get("ReferenceDataSourceDescriptions") or []]
@@ -53,17 +53,17 @@ def _input(one: dict[str, Any], code: str) -> str:
         raise SqlError(
             f"InputProcessingConfiguration: the Lambda function{function} is not run in the job; let it put its "
             "records into a stream of their own, as an event-source mapping of the input's stream, and read that one",
-            Place(),
+            Location(),
         )
     source = one.get("KinesisStreamsInputDescription")
     if source is None:
         raise SqlError(
-            "an input from Firehose is not built: read the stream that feeds it", Place()
+            "an input from Firehose is not built: read the stream that feeds it", Location()
         )
     names = one.get("InAppStreamNames") or [f"{one['NamePrefix']}_001"]
     if len(names) > 1:
         raise SqlError(
-            "an input with parallelism is one stream here: set InputParallelism to 1", Place()
+            "an input with parallelism is one stream here: set InputParallelism to 1", Location()
         )
     stream = source["ResourceARN"].rpartition("/")[2]
     schema, source = one["InputSchema"], f"stream = '{stream}'"
@@ -96,7 +96,8 @@ def _column(column: dict[str, Any]) -> str:
     match = _SIMPLE_PATH.fullmatch(mapping)
     if match is None or match[1].lower() != column["Name"].lower():
         raise SqlError(
-            f"column {column['Name']}: only a field of its own name is read, not {mapping}", Place()
+            f"column {column['Name']}: only a field of its own name is read, not {mapping}",
+            Location(),
         )
     return match[1]
 
@@ -106,7 +107,7 @@ def _format(schema: dict[str, Any]) -> str:
     mapping = record_format.get("MappingParameters", {})
     path = mapping.get("JSONMappingParameters", {}).get("RecordRowPath", "$")
     if path != "$":
-        raise SqlError(f"RecordRowPath {path}: a record is one row, whose path is $", Place())
+        raise SqlError(f"RecordRowPath {path}: a record is one row, whose path is $", Location())
     if record_format["RecordFormatType"] == "JSON":
         return "format = 'JSON'"
     parameters = mapping.get("CSVMappingParameters", {})
@@ -122,13 +123,15 @@ def _bind(code: str, output: dict[str, Any]) -> str:
         kind = next((key for key in output if key.endswith("OutputDescription")), "output")
         raise SqlError(
             f"{output.get('Name')}: a {kind} is not built: write to a stream, and deliver or process that",
-            Place(),
+            Location(),
         )
     name = re.escape(output["Name"])
     pattern = rf'CREATE\s+(?:OR\s+REPLACE\s+)?STREAM\s+(?:"{name}"|{name})\s*\('
     match = re.search(pattern, code, re.IGNORECASE)
     if match is None:
-        raise SqlError(f"the code creates no stream {output['Name']}, which is an output", Place())
+        raise SqlError(
+            f"the code creates no stream {output['Name']}, which is an output", Location()
+        )
     depth, end = 1, match.end()
     while depth and end < len(code):
         depth += {"(": 1, ")": -1}.get(code[end], 0)
@@ -223,22 +226,22 @@ def _paths(schema: dict[str, Any]) -> tuple[list[list[str]], list[str]]:
         paths.append(path[:-1] if path[-1] == _ITEMS and path not in rows else path)
     if len(rows) > 1:
         raise SqlError(
-            "the items of one array are rows, and the columns' paths name several", Place()
+            "the items of one array are rows, and the columns' paths name several", Location()
         )
     row = rows[0] if rows else []
     if row and not any(path[: len(row)] == row for path in paths):
-        raise SqlError(f"RecordRowPath {base}: no column is read of it", Place())
+        raise SqlError(f"RecordRowPath {base}: no column is read of it", Location())
     return paths, row
 
 
 def _steps(path: str, what: str) -> list[str]:
     if _PATH.fullmatch(path) is None or path == "$":
         raise SqlError(
-            f"{what}: {path} is no path of names, and of [0:] for an array's items", Place()
+            f"{what}: {path} is no path of names, and of [0:] for an array's items", Location()
         )
     steps = [_RECORD] * path.startswith("$[") + _STEPS.findall(path)
     if len(steps) > _MOST_STEPS:
-        raise SqlError(f"{what}: a path has at most {_MOST_STEPS} steps", Place())
+        raise SqlError(f"{what}: a path has at most {_MOST_STEPS} steps", Location())
     return steps
 
 
@@ -252,7 +255,8 @@ def _put(tree: dict[str, Any], path: Sequence[str], column: dict[str, Any]) -> N
         known = cast(dict[str, Any], node).setdefault(path[-1], column["SqlType"])
     if known != column["SqlType"]:
         raise SqlError(
-            f"column {column['Name']}: another column reads the same place as another type", Place()
+            f"column {column['Name']}: another column reads the same place as another type",
+            Location(),
         )
 
 

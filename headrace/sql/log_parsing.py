@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import re2
 
 from headrace.sql.statements import Call, Cast, Column, Expression, Item, Literal, Operation, Struct
-from headrace.sql.types import INT, STRING, Place, SqlError, SqlType, scalar
+from headrace.sql.types import INT, STRING, Location, SqlError, SqlType, scalar
 
 _MOST_COLUMNS = 100
 _WORD, _QUOTED = r"(\S+)", r'"([^"]*)"'
@@ -42,23 +42,23 @@ LOG_FUNCTIONS = frozenset({
 })  # fmt: skip
 
 
-def parse_log(name: str, arguments: Sequence[Expression], place: Place) -> Expression:
+def parse_log(name: str, arguments: Sequence[Expression], location: Location) -> Expression:
     """Return the STRUCT that a call of one of LOG_FUNCTIONS is; raises SqlError."""
     if name == "SYS_LOG_PARSE":
-        return _read_syslog(arguments, place)
+        return _read_syslog(arguments, location)
     if name == "FIXED_COLUMN_LOG_PARSE":
-        return _cut(arguments, place)
+        return _cut(arguments, location)
     if name.endswith("COLUMN_LOG_PARSE"):
-        return _split(name, arguments, place)
+        return _split(name, arguments, location)
     if len(arguments) != 2:
-        raise SqlError(f"{name} takes a text and a {_what(name)}, not names for columns", place)
+        raise SqlError(f"{name} takes a text and a {_what(name)}, not names for columns", location)
     line, constant = arguments
     pattern = _text(name, constant, _what(name))
     if name == "W3C_LOG_PARSE":
         if pattern.upper() not in _FORMATS:
             raise SqlError(
                 f"W3C_LOG_PARSE reads {', '.join(_FORMATS)}; REGEX_LOG_PARSE takes a pattern",
-                constant.place,
+                constant.location,
             )
         pattern = _FORMATS[pattern.upper()]
     try:
@@ -66,18 +66,22 @@ def parse_log(name: str, arguments: Sequence[Expression], place: Place) -> Expre
     except re2.error:
         raise SqlError(
             f"{pattern!r} is no pattern that the runner and Spark read alike (RE2's)",
-            constant.place,
+            constant.location,
         ) from None
     if not 1 <= count <= _MOST_COLUMNS:
         raise SqlError(
             f"each group of a pattern is a column: 1 to {_MOST_COLUMNS}, not {count}",
-            constant.place,
+            constant.location,
         )
     found = [
-        Call("REGEXP_EXTRACT", (Literal(pattern, STRING), line, Literal(group, INT)), place=place)
+        Call(
+            "REGEXP_EXTRACT",
+            (Literal(pattern, STRING), line, Literal(group, INT)),
+            location=location,
+        )
         for group in range(1, count + 1)
     ]
-    return Struct(_names(count), tuple(found), place=place)
+    return Struct(_names(count), tuple(found), location=location)
 
 
 def _what(name: str) -> str:
@@ -88,66 +92,68 @@ def _names(count: int) -> tuple[str, ...]:
     return tuple(f"COLUMN{number}" for number in range(1, count + 1))
 
 
-def _split(name: str, arguments: Sequence[Expression], place: Place) -> Expression:
+def _split(name: str, arguments: Sequence[Expression], location: Location) -> Expression:
     """Return the fields of a delimited line: so many, or those of a list such as 'a TYPE INTEGER, b'."""
     if len(arguments) != 3:
         raise SqlError(
             f"{name} takes a text, columns and a delimiter; of lines with quotes REGEX_LOG_PARSE makes columns",
-            place,
+            location,
         )
     line, columns, delimiter = arguments
     fields = Call(
-        "SPLIT", (line, Literal(_text(name, delimiter, "delimiter"), STRING)), place=place
+        "SPLIT", (line, Literal(_text(name, delimiter, "delimiter"), STRING)), location=location
     )
     if isinstance(columns, Literal) and isinstance(columns.value, int):
         if not 1 <= columns.value <= _MOST_COLUMNS:
-            raise SqlError(f"a line has 1 to {_MOST_COLUMNS} columns", columns.place)
+            raise SqlError(f"a line has 1 to {_MOST_COLUMNS} columns", columns.location)
         declared = [_Declared(one, STRING) for one in _names(columns.value)]
     else:
-        declared = _declared_columns(_text(name, columns, "list"), columns.place)
+        declared = _declared_columns(_text(name, columns, "list"), columns.location)
     values = [
-        one.read(Item(fields, Literal(number, INT), place=place), place)
+        one.read(Item(fields, Literal(number, INT), location=location), location)
         for number, one in enumerate(declared, 1)
     ]
-    return Struct(tuple(one.name for one in declared), tuple(values), place=place)
+    return Struct(tuple(one.name for one in declared), tuple(values), location=location)
 
 
-def _cut(arguments: Sequence[Expression], place: Place) -> Expression:
+def _cut(arguments: Sequence[Expression], location: Location) -> Expression:
     """Return the fields of a line whose columns have their places, which count from 0."""
     name = "FIXED_COLUMN_LOG_PARSE"
     if len(arguments) != 2:
         raise SqlError(
-            f"{name} takes a text and columns, 'a TYPE INTEGER START 0 FOR 4, ..'", place
+            f"{name} takes a text and columns, 'a TYPE INTEGER START 0 FOR 4, ..'", location
         )
     line, columns = arguments
-    declared = _declared_columns(_text(name, columns, "list"), columns.place)
+    declared = _declared_columns(_text(name, columns, "list"), columns.location)
     values: list[Expression] = []
     for one in declared:
         if one.start is None:
-            raise SqlError(f"{name}: {one.name} has no place: START 0 FOR 4", columns.place)
+            raise SqlError(f"{name}: {one.name} has no place: START 0 FOR 4", columns.location)
         bounds = (one.start + 1,) if one.length is None else (one.start + 1, one.length)
-        part = Call("SUBSTRING", (line, *(Literal(n, INT) for n in bounds)), place=place)
-        values.append(one.read(part, place))
-    return Struct(tuple(one.name for one in declared), tuple(values), place=place)
+        part = Call("SUBSTRING", (line, *(Literal(n, INT) for n in bounds)), location=location)
+        values.append(one.read(part, location))
+    return Struct(tuple(one.name for one in declared), tuple(values), location=location)
 
 
-def _read_syslog(arguments: Sequence[Expression], place: Place) -> Expression:
+def _read_syslog(arguments: Sequence[Expression], location: Location) -> Expression:
     """Return the time of a line of syslog, and the text after it."""
     if len(arguments) != 1:
-        raise SqlError("SYS_LOG_PARSE takes a text", place)
+        raise SqlError("SYS_LOG_PARSE takes a text", location)
 
     def group(number: int) -> Expression:
         found = (Literal(_SYSLOG, STRING), arguments[0], Literal(number, INT))
-        return Call("REGEXP_EXTRACT", found, place=place)
+        return Call("REGEXP_EXTRACT", found, location=location)
 
-    rowtime = Column("ROWTIME", place=place)
-    written: Expression = Call("TIMESTAMP_TO_CHAR", (Literal("yyyy", STRING), rowtime), place=place)
+    rowtime = Column("ROWTIME", location=location)
+    written: Expression = Call(
+        "TIMESTAMP_TO_CHAR", (Literal("yyyy", STRING), rowtime), location=location
+    )
     for number in (1, 2, 3):
-        spaced = Operation("||", (written, Literal(" ", STRING)), place=place)
-        written = Operation("||", (spaced, group(number)), place=place)
+        spaced = Operation("||", (written, Literal(" ", STRING)), location=location)
+        written = Operation("||", (spaced, group(number)), location=location)
     pattern = Literal("yyyy MMM d HH:mm:ss", STRING)
-    time = Call("CHAR_TO_TIMESTAMP", (pattern, written), place=place)
-    return Struct(_names(2), (time, group(4)), place=place)
+    time = Call("CHAR_TO_TIMESTAMP", (pattern, written), location=location)
+    return Struct(_names(2), (time, group(4)), location=location)
 
 
 @dataclass(frozen=True)
@@ -160,30 +166,32 @@ class _Declared:
     start: int | None = None
     length: int | None = None
 
-    def read(self, text: Expression, place: Place) -> Expression:
+    def read(self, text: Expression, location: Location) -> Expression:
         """Return the value that a text says."""
         if self.pattern:
             reader = _READERS[self.type.name]
-            return Call(reader, (Literal(self.pattern, STRING, place=place), text), place=place)
-        return text if self.type == STRING else Cast(text, self.type, place=place)
+            return Call(
+                reader, (Literal(self.pattern, STRING, location=location), text), location=location
+            )
+        return text if self.type == STRING else Cast(text, self.type, location=location)
 
 
-def _declared_columns(columns: str, place: Place) -> list[_Declared]:
+def _declared_columns(columns: str, location: Location) -> list[_Declared]:
     # The commas of DECIMAL(5, 2) divide none.
     marked = re2.sub(r"(\(\d+),", "\\1\0", columns)
     parts = [one.replace("\0", ",") for one in marked.split(",")]
     if len(parts) > _MOST_COLUMNS:
-        raise SqlError(f"a line has 1 to {_MOST_COLUMNS} columns", place)
-    return [_declared(one, place) for one in parts]
+        raise SqlError(f"a line has 1 to {_MOST_COLUMNS} columns", location)
+    return [_declared(one, location) for one in parts]
 
 
-def _declared(column: str, place: Place) -> _Declared:
+def _declared(column: str, location: Location) -> _Declared:
     match = re2.fullmatch(_COLUMN, column.strip())
     groups = match.groups() if match else (None,) * 7
     digits = tuple(int(one) for one in groups[2:4] if one)
     type_ = scalar(groups[1] or "VARCHAR", digits)
     if not match or type_ is None or (groups[4] and type_.name not in _READERS):
-        raise SqlError(f"{column.strip()!r} is no column, such as 'price TYPE DOUBLE'", place)
+        raise SqlError(f"{column.strip()!r} is no column, such as 'price TYPE DOUBLE'", location)
     start, length = (int(one) if one else None for one in groups[5:7])
     return _Declared(str(groups[0]), type_, groups[4] or "", start, length)
 
@@ -194,5 +202,5 @@ def _text(name: str, argument: Expression, what: str) -> str:
         or not isinstance(argument.value, str)
         or not argument.value
     ):
-        raise SqlError(f"{name}'s {what} is a text, not a column", argument.place)
+        raise SqlError(f"{name}'s {what} is a text, not a column", argument.location)
     return argument.value

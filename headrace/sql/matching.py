@@ -209,8 +209,8 @@ class Matcher:
         search.is_whole = state["is_whole"]
         search.best = None if state["best"] < 0 else paths[state["best"]]
         search.ways = [
-            (step, None if place < 0 else paths[place], self._summary(summary, 0, _untag_total))
-            for step, place, summary in state["ways"]
+            (step, None if index < 0 else paths[index], self._summary(summary, 0, _untag_total))
+            for step, index, summary in state["ways"]
         ]
         return search
 

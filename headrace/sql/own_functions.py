@@ -29,18 +29,18 @@ def own_function(statement: CreateFunction, outside: Outside) -> Function:
 
     The file is read, not run. A call that fails gives NULL, as ksqlDB's functions do; `outside` and jobs count it.
     """
-    place = statement.place
+    location = statement.location
     types = tuple(type_ for _, type_ in statement.parameters)
     for type_ in (*types, statement.result):
         if not _is_plain(type_):
             raise SqlError(
                 f"a function takes and gives BOOLEAN, INT, BIGINT, DOUBLE, STRING, and ARRAYs and MAPs of these, "
                 f"not {type_}: CAST",
-                place,
+                location,
             )
     if len(types) > _MOST_PARAMETERS:
-        raise SqlError(f"a function has at most {_MOST_PARAMETERS} parameters", place)
-    source = outside.file(statement.file, place)
+        raise SqlError(f"a function has at most {_MOST_PARAMETERS} parameters", location)
+    source = outside.file(statement.file, location)
     own = OwnFunction(statement.file, source, _python_name(statement, source), types)
     result = type_of(statement.result)
     name = statement.name.upper()
@@ -79,13 +79,13 @@ def _python_name(statement: CreateFunction, source: str) -> str:
     try:
         tree = ast.parse(source, statement.file)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise SqlError(f"{statement.file} is no Python: {error}", statement.place) from None
+        raise SqlError(f"{statement.file} is no Python: {error}", statement.location) from None
     functions = {one.name: one for one in tree.body if isinstance(one, ast.FunctionDef)}
     name = next((one for one in functions if one.lower() == statement.name.lower()), None)
     if name is None:
         raise SqlError(
             f"{statement.file} has no function {statement.name.lower()}{near(statement.name, list(functions))}",
-            statement.place,
+            statement.location,
         )
     parameters, count = functions[name].args, len(statement.parameters)
     positional = len(parameters.posonlyargs) + len(parameters.args)
@@ -94,6 +94,6 @@ def _python_name(statement: CreateFunction, source: str) -> str:
     if not is_enough or any(one is None for one in parameters.kw_defaults):
         raise SqlError(
             f"{name} in {statement.file}, line {functions[name].lineno}, does not take {count} arguments",
-            statement.place,
+            statement.location,
         )
     return name

@@ -15,12 +15,12 @@ from lark import Token
 from lark.tree import Meta
 
 from headrace.sql.building import Builder
-from headrace.sql.building_expressions import place_of
+from headrace.sql.building_expressions import locate
 from headrace.sql.functions import NOT_BUILT
 from headrace.sql.statements import (
     Statement,
 )
-from headrace.sql.types import Place, SqlError, SqlType, near
+from headrace.sql.types import Location, SqlError, SqlType, near
 
 MOST_BYTES = 1_000_000
 _WORDS = {
@@ -98,7 +98,7 @@ def parse(text: str, words: Words | None = None) -> tuple[Statement, ...]:
     and get this one's unless it has a mistake.
     """
     if len(text.encode("utf-8", "replace")) > MOST_BYTES:
-        raise SqlError(f"a text has at most {MOST_BYTES:,} bytes", Place())
+        raise SqlError(f"a text has at most {MOST_BYTES:,} bytes", Location())
     words = words or Words()
     variables, types = dict(words.variables), dict(words.types)
     statements = _Parse(_put_variables_in(text, variables), types).run()
@@ -117,7 +117,9 @@ def _put_variables_in(text: str, variables: dict[str, str]) -> str:
         value = partial(_value, variables=variables, text=text, position=position)
         parts.append(_VARIABLE.sub(value, text[position:end]))
         if sum(map(len, parts)) > MOST_BYTES:
-            raise SqlError(f"a text has at most {MOST_BYTES:,} bytes, variables included", Place())
+            raise SqlError(
+                f"a text has at most {MOST_BYTES:,} bytes, variables included", Location()
+            )
         if definition is None:
             break
         position = definition.end()
@@ -134,16 +136,16 @@ def _value(use: re.Match[str], variables: dict[str, str], text: str, position: i
     try:
         return variables[use[1].lower()]
     except KeyError:
-        location = _place_of(text, position + use.start())
+        location = _locate(text, position + use.start())
         raise SqlError(
             f"no variable {use[1]!r}{near(use[1], list(variables))}; DEFINE {use[1]} = '..'; makes one",
             location,
         ) from None
 
 
-def _place_of(text: str, offset: int) -> Place:
+def _locate(text: str, offset: int) -> Location:
     before = text[:offset]
-    return Place(before.count("\n") + 1, offset - before.rfind("\n"))
+    return Location(before.count("\n") + 1, offset - before.rfind("\n"))
 
 
 class _Rule(NamedTuple):
@@ -303,7 +305,7 @@ class _Parse:
         return next((one for one in (*keywords, "NAME") if one in actions), keywords[0])
 
     def _unknown(self, position: int) -> SqlError:
-        character, location = self._text[position], _place_of(self._text, position)
+        character, location = self._text[position], _locate(self._text, position)
         if character in "'\"`":
             return SqlError(f"the {character} that begins here has no end", location)
         return SqlError(f"{character!r} does not belong here", location)
@@ -312,14 +314,14 @@ class _Parse:
         names = [name for name in self._tables.states[self._states[-1]] if self._accepts(name)]
         words = sorted({_WORDS.get(name, name) for name in names if not name.startswith("__")})
         expected = f"; expected {', '.join(words)}" if 0 < len(words) <= 8 else ""
-        location = place_of(meta)
+        location = locate(meta)
         before, word, start = self._last[0]
         if text.upper() == "WITH" and word in ("", ";"):
             return SqlError("WITH: name the query by CREATE STREAM .. AS, and read it", location)
         if (text.upper(), "") in _OF_OTHERS:
             return SqlError(_OF_OTHERS[text.upper(), ""], location)
         if (word.upper(), text.upper()) in _OF_OTHERS:
-            return SqlError(_OF_OTHERS[word.upper(), text.upper()], _place_of(self._text, start))
+            return SqlError(_OF_OTHERS[word.upper(), text.upper()], _locate(self._text, start))
         if (word.upper(), text.upper()) == ("SELECT", "FROM"):
             return SqlError("SELECT names nothing before FROM; * is every column", location)
         if text.upper() in _REFUSED and "NAME" not in names:
@@ -328,7 +330,7 @@ class _Parse:
             call = _REFUSED_CALL.search(self._text, start)
             if call is not None and ";" not in self._text[start : call.start()]:
                 name = call[1].upper()
-                at = _place_of(self._text, call.start())
+                at = _locate(self._text, call.start())
                 return SqlError(f"{name} is refused: {NOT_BUILT[name]}", at)
         if kind == "$END":
             return SqlError(f"the statement ends too early{expected}", location)
@@ -347,7 +349,7 @@ class _Parse:
             if meant:
                 return SqlError(
                     f"{word[:60]!r} does not belong here; did you mean {meant}?",
-                    _place_of(self._text, start),
+                    _locate(self._text, start),
                 )
         return SqlError(f"{text[:60]!r} does not belong here{expected}", location)
 

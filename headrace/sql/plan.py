@@ -22,7 +22,7 @@ from headrace.sql.types import (
     TIME,
     TIMESTAMP,
     Function,
-    Place,
+    Location,
     SqlError,
     SqlType,
     near,
@@ -76,7 +76,7 @@ class Relation:
     is_value: bool = False
     schemas: tuple[tuple[str, str], ...] = ()
     origin: str = ""
-    place: Place = field(default=Place(), compare=False)
+    location: Location = field(default=Location(), compare=False)
 
     @property
     def is_object(self) -> bool:
@@ -127,7 +127,7 @@ class JoinPlan:
     before_ms: int = 0
     after_ms: int = 0
     grace_ms: int = 0
-    place: Place = field(default=Place(), compare=False)
+    location: Location = field(default=Location(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ class QueryPlan:
     distinct: bool = False
     late: str = ""
     warnings: tuple[str, ...] = ()
-    place: Place = field(default=Place(), compare=False)
+    location: Location = field(default=Location(), compare=False)
 
     def gap_ms(self) -> int:
         """Return how much later than its last row a session ends; 0 for another window."""
@@ -325,9 +325,9 @@ class Script:
         """Return the streams of late rows and of records that cannot be read."""
         return {self.errors, *(query.late for query in self.queries)} - {""}
 
-    def warnings(self) -> tuple[tuple[Place, str], ...]:
-        """Return what the queries' writer should know, each with its place."""
-        return tuple((query.place, text) for query in self.queries for text in query.warnings)
+    def warnings(self) -> tuple[tuple[Location, str], ...]:
+        """Return what the queries' writer should know, each with its location."""
+        return tuple((query.location, text) for query in self.queries for text in query.warnings)
 
     def needed_by(self, queries: Sequence[QueryPlan]) -> Script:
         """Return the script of some queries and of those whose rows they read."""
@@ -390,7 +390,7 @@ def resolve_column(column: Column, scope: Scope) -> tuple[Expression, SqlType]:
     ]
     if len(matches) > 1:
         both = " and ".join(f"{source.alias}.{column.name}" for source, _ in matches)
-        raise SqlError(f"{column.name!r} is both {both}: say which", column.place)
+        raise SqlError(f"{column.name!r} is both {both}: say which", column.location)
     if matches:
         source, known = matches[0]
         assert known is not None
@@ -410,15 +410,15 @@ def resolve_column(column: Column, scope: Scope) -> tuple[Expression, SqlType]:
         raise SqlError(
             "a row has no ROWKEY of its own: a relation's KEY column has its name, and a join's row has its first "
             "relation's key",
-            column.place,
+            column.location,
         )
     if column.relation is None and name.upper() in NOT_BUILT:
-        raise SqlError(f"{name.upper()} is refused: {NOT_BUILT[name.upper()]}", column.place)
+        raise SqlError(f"{name.upper()} is refused: {NOT_BUILT[name.upper()]}", column.location)
     names = [known.name for source in inputs for known in source.relation.columns] + list(
         scope.extras
     )
     where = inputs[0].relation.name if len(inputs) == 1 else "the query's relations"
-    raise SqlError(f"no column {column.name!r} in {where}{near(name, names)}", column.place)
+    raise SqlError(f"no column {column.name!r} in {where}{near(name, names)}", column.location)
 
 
 def _of_record(
@@ -428,16 +428,18 @@ def _of_record(
     name = column.name.upper()
     source, *others = inputs
     if scope.times == TIMESTAMP:
-        raise SqlError(f"{name} is KSQL's; an application's rows have ROWTIME alone", column.place)
+        raise SqlError(
+            f"{name} is KSQL's; an application's rows have ROWTIME alone", column.location
+        )
     if others:
         raise SqlError(
             f"{name} is of each relation's records: say whose, such as {source.alias}.{name}",
-            column.place,
+            column.location,
         )
     if not source.relation.stream:
         raise SqlError(
             f"a match is of several records: MEASURES LAST(x.{name}) AS name gives one's {name}",
-            column.place,
+            column.location,
         )
     return replace(column, name=name, relation=source.alias), _OF_RECORDS[name]
 
@@ -450,7 +452,7 @@ def _find_inputs(column: Column, scope: Scope) -> tuple[Input, ...]:
         aliases = [one.alias for one in scope.inputs]
         raise SqlError(
             f"no relation {column.relation!r} in this query{near(column.relation, aliases)}",
-            column.place,
+            column.location,
         )
     return inputs
 

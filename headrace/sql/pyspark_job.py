@@ -89,7 +89,7 @@ class _Compiler:
             if length > _LONGEST_JOB:
                 raise SqlError(
                     f"the job is longer than {_LONGEST_JOB:,} characters: make it two",
-                    self._script.queries[-1].place,
+                    self._script.queries[-1].location,
                 )
             parts.append(textwrap.dedent(part).strip("\n") + "\n")
         body = "\n\n".join(parts)
@@ -156,7 +156,7 @@ class _Compiler:
                 )
                 raise SqlError(
                     f"{query.name} {how}: {relation.name} needs a Kinesis stream, WITH (stream = '..')",
-                    query.place,
+                    query.location,
                 )
         pumps = [
             self._names.of("query", q.name) for q in self._script.queries if q.target == relation
@@ -180,7 +180,7 @@ class _Compiler:
         )
         lines = [
             f"def {self._names.of('read', relation.name)}(spark, arguments):",
-            f'    """{kind} {relation.name}, line {relation.place.line}: the {what} {relation.stream}."""',
+            f'    """{kind} {relation.name}, line {relation.location.line}: the {what} {relation.stream}."""',
             f"    records = {reader}(spark, arguments, {literal(relation.stream)})",
             f"    rows = read_{relation.format.lower()}(",
             f"        records, {literal(relation.name)}, {self._schema(relation)}{self._sep(relation)},",
@@ -326,7 +326,7 @@ def _own_functions(script: Script) -> list[Function]:
         if (other.own, other.result) != (function.own, function.result):
             raise SqlError(
                 f"{call.name} was made anew after a query that calls it: a job has one function of a name",
-                call.place,
+                call.location,
             )
     return list(functions.values())
 

@@ -196,7 +196,7 @@ class QueryWriter:
 
     def _title_of(self, query: QueryPlan) -> str:
         target = "shown" if query.target is None else query.target.name
-        return f"Query {query.name}, line {query.place.line}, into {target}.".replace('"', "'")
+        return f"Query {query.name}, line {query.location.line}, into {target}.".replace('"', "'")
 
     def _read(self, source: Input) -> str:
         return self._names.of("read", source.relation.name)

@@ -40,7 +40,7 @@ from headrace.sql.statements import (
     Select,
     walk,
 )
-from headrace.sql.types import BIGINT, DOUBLE, STRING, Place, SqlError, SqlType
+from headrace.sql.types import BIGINT, DOUBLE, STRING, Location, SqlError, SqlType
 from headrace.sql.typing import condition, near, resolve
 
 _NAVIGATIONS = ("PREV", "FIRST", "LAST")
@@ -60,19 +60,7 @@ def match_plan(match: MatchRecognize, scope: Scope, alias: str) -> MatchPlan:
 
     `scope` is of the one stream whose rows it looks at.
     """
-    (source,) = scope.inputs
-    if source.relation.is_table:
-        raise SqlError("a table has no order of rows: MATCH_RECOGNIZE reads a stream", match.place)
-    _check_order(match.order, source)
-    before = _rows_before(match.pattern, match.place)
-    definitions = dict(match.defines)
-    for name, expression in match.defines:
-        if name not in before:
-            raise SqlError(
-                f"{name} is not in PATTERN{near(name, sorted(before))}", expression.place
-            )
-    if len(definitions) < len(match.defines):
-        raise SqlError("DEFINE names a row twice", match.place)
+    before = _check_match(match, scope)
     navigations = _Navigations(scope, before)
     partition = tuple(_partition_column(one, scope) for one in match.partition)
     measures = [
@@ -84,9 +72,9 @@ def match_plan(match: MatchRecognize, scope: Scope, alias: str) -> MatchPlan:
         outer = navigations.split(item.expression, None)
         resolved, type_ = resolve(outer, navigations.scope())
         if type_.name in ("NULL", "INTERVAL"):
-            raise SqlError(f"a column of {type_}: CAST gives it a type", item.place)
+            raise SqlError(f"a column of {type_}: CAST gives it a type", item.location)
         measures.append(Named(str(item.alias), resolved, type_))
-    _check_names(measures, match.place)
+    _check_names(measures, match.location)
     results = tuple(range(len(navigations.found)))
     conditions: list[tuple[str, tuple[Any, ...]]] = []
     for name, expression in match.defines:
@@ -94,13 +82,11 @@ def match_plan(match: MatchRecognize, scope: Scope, alias: str) -> MatchPlan:
             navigations.split(expression, name), navigations.scope(), f"DEFINE {name}"
         )
         conditions.append((name, navigations.data(outer)))
-    if match.within_ms == 0:
-        raise SqlError("WITHIN is longer than 0", match.place)
     columns = tuple(
         RelationColumn(one.name, one.type, index < len(partition))
         for index, one in enumerate(measures)
     )
-    relation = Relation(alias, columns, place=match.place)
+    relation = Relation(alias, columns, location=match.location)
     return MatchPlan(
         Input(relation, alias),
         partition,
@@ -117,13 +103,34 @@ def match_plan(match: MatchRecognize, scope: Scope, alias: str) -> MatchPlan:
     )
 
 
+def _check_match(match: MatchRecognize, scope: Scope) -> dict[str, int]:
+    """Check a row pattern's order and names; return each of its variables with the least rows before it."""
+    (source,) = scope.inputs
+    if source.relation.is_table:
+        raise SqlError(
+            "a table has no order of rows: MATCH_RECOGNIZE reads a stream", match.location
+        )
+    _check_order(match.order, source)
+    before = _rows_before(match.pattern, match.location)
+    for name, expression in match.defines:
+        if name not in before:
+            raise SqlError(
+                f"{name} is not in PATTERN{near(name, sorted(before))}", expression.location
+            )
+    if len(dict(match.defines)) < len(match.defines):
+        raise SqlError("DEFINE names a row twice", match.location)
+    if match.within_ms == 0:
+        raise SqlError("WITHIN is longer than 0", match.location)
+    return before
+
+
 def stagger_plan(select: Select, scope: Scope, alias: str) -> MatchPlan:
     """Return windows that begin with a partition's first row as a row pattern: it, and rows less than RANGE later."""
     stagger = select.stagger
     assert stagger is not None
     (source,) = scope.inputs
     if source.relation.is_table:
-        raise SqlError("a window groups a stream's rows, not a table's", stagger.place)
+        raise SqlError("a window groups a stream's rows, not a table's", stagger.location)
     refuse_aggregates(select.where, "WHERE")
     navigations = _Navigations(scope, {"": 0, "A": 0, "B": 1})
     for part in stagger.partition:
@@ -133,7 +140,7 @@ def stagger_plan(select: Select, scope: Scope, alias: str) -> MatchPlan:
     every = next((item for item in select.items if item.expression is None), None)
     if every is not None:
         raise SqlError(
-            "a window's rows are PARTITION BY's columns and aggregates, not *", every.place
+            "a window's rows are PARTITION BY's columns and aggregates, not *", every.location
         )
     outputs = outputs_of(select, scope)
     measures = [_stagger_measure(output, keys, navigations) for output in outputs]
@@ -148,7 +155,7 @@ def stagger_plan(select: Select, scope: Scope, alias: str) -> MatchPlan:
             RelationColumn(one.name, one.type, output.expression in keys)
             for one, output in zip(measures, outputs, strict=True)
         ),
-        place=stagger.place,
+        location=stagger.location,
     )
     partition = tuple(
         Named(f"key_{index}", key, type_) for index, (key, type_) in enumerate(keys.items())
@@ -179,14 +186,15 @@ def _stagger_measure(
         if isinstance(part, Over):
             raise SqlError(
                 "a staggered window has no sliding window: name its rows by CREATE STREAM",
-                part.place,
+                part.location,
             )
         if part in keys or (isinstance(part, Call) and kind_of(part) == "aggregate"):
             # Without its relation, which may have the name of a row of the pattern.
             return navigations.split(replace_relation(part, None), None)
         if isinstance(part, Column) and part.relation is not None:
             raise SqlError(
-                f"{part.name} is neither in PARTITION BY nor in an aggregate function", part.place
+                f"{part.name} is neither in PARTITION BY nor in an aggregate function",
+                part.location,
             )
         return None
 
@@ -220,34 +228,34 @@ def _check_order(order: Expression | None, source: Input) -> None:
     names = {ROWTIME.lower(), source.relation.timestamp.lower()}
     if order is not None and not (isinstance(order, Column) and order.name.lower() in names):
         raise SqlError(
-            "a stream's rows are in the order of their time: ORDER BY ROWTIME", order.place
+            "a stream's rows are in the order of their time: ORDER BY ROWTIME", order.location
         )
 
 
 def _partition_column(expression: Expression, scope: Scope) -> Named:
     resolved, type_ = resolve(expression, scope)
     if not isinstance(resolved, Column) or type_.name not in _SCALARS:
-        raise SqlError("PARTITION BY takes columns of one value", expression.place)
+        raise SqlError("PARTITION BY takes columns of one value", expression.location)
     return Named(resolved.name, resolved, type_)
 
 
-def _check_names(measures: list[Named], place: Place) -> None:
+def _check_names(measures: list[Named], location: Location) -> None:
     names = [one.name.lower() for one in measures]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise SqlError(f"two columns of MATCH_RECOGNIZE are called {twice}", place)
+        raise SqlError(f"two columns of MATCH_RECOGNIZE are called {twice}", location)
 
 
-def _rows_before(pattern: tuple[Any, ...], place: Place) -> dict[str, int]:
+def _rows_before(pattern: tuple[Any, ...], location: Location) -> dict[str, int]:
     """Return each variable of a pattern with the least rows before one of its rows; refuse what is too large."""
     waiting = [(pattern, 1)]
     while waiting:
         part, level = waiting.pop()
         if level > MOST_LEVELS:
-            raise SqlError(f"a PATTERN has at most {MOST_LEVELS} levels", place)
+            raise SqlError(f"a PATTERN has at most {MOST_LEVELS} levels", location)
         waiting += [(one, level + 1) for one in part[1:] if isinstance(one, tuple)]
     if _steps(pattern) > MOST_STEPS:
-        raise SqlError(f"a PATTERN has at most {MOST_STEPS:,} rows, {{n,m}} written out", place)
+        raise SqlError(f"a PATTERN has at most {MOST_STEPS:,} rows, {{n,m}} written out", location)
     before: dict[str, int] = {}
 
     def least(part: tuple[Any, ...], rows: int) -> int:
@@ -266,7 +274,9 @@ def _rows_before(pattern: tuple[Any, ...], place: Place) -> dict[str, int]:
 
     before[""] = max(least(pattern, 0) - 1, 0)
     if least(pattern, 0) == 0:
-        raise SqlError("the PATTERN matches no rows at all: one of its rows needs no ? or *", place)
+        raise SqlError(
+            "the PATTERN matches no rows at all: one of its rows needs no ? or *", location
+        )
     return before
 
 
@@ -300,18 +310,20 @@ class _Navigations:
     def _replace(self, part: Expression, own: str | None) -> Expression | None:
         if isinstance(part, Over):
             raise SqlError(
-                "MATCH_RECOGNIZE has no sliding window: SUM(A.x) is over A's rows", part.place
+                "MATCH_RECOGNIZE has no sliding window: SUM(A.x) is over A's rows", part.location
             )
         if isinstance(part, Call) and part.name == "NEXT":
             raise SqlError(
-                "NEXT is not there when a row comes: name the next row in PATTERN", part.place
+                "NEXT is not there when a row comes: name the next row in PATTERN", part.location
             )
         if isinstance(part, Call) and part.name in ("MATCH_NUMBER", "CLASSIFIER"):
             if own is not None or part.arguments:
-                raise SqlError(f"{part.name}() stands in MEASURES, without arguments", part.place)
+                raise SqlError(
+                    f"{part.name}() stands in MEASURES, without arguments", part.location
+                )
             type_ = BIGINT if part.name == "MATCH_NUMBER" else STRING
             kind = "number" if part.name == "MATCH_NUMBER" else "classifier"
-            return self._add(kind, "", -1, 0, type_, part.place)
+            return self._add(kind, "", -1, 0, type_, part.location)
         if isinstance(part, Call) and part.name in _NAVIGATIONS:
             return self._navigation(part, own)
         if isinstance(part, Call) and kind_of(part) in ("aggregate", "table"):
@@ -320,7 +332,7 @@ class _Navigations:
         # A part of NULL is NULL: of a row that no match has, it is what the row's own would be.
         if variable == "" or (variable is not None and isinstance(part, Column | Field | Item)):
             column, type_ = self._column(part)
-            return self._add("last", variable, column, 0, type_, part.place)
+            return self._add("last", variable, column, 0, type_, part.location)
         return None
 
     def _row_of(self, part: Expression, own: str | None) -> str | None:
@@ -343,29 +355,31 @@ class _Navigations:
             return ""
         raise SqlError(
             f"no row {column.relation!r} in PATTERN{near(column.relation or '', [n for n in self._before if n])}",
-            column.place,
+            column.location,
         )
 
     def _variable_of(self, part: Expression, own: str | None) -> str:
         """Return the one row that all columns of an expression are of."""
         for one in walk(part):
             if isinstance(one, Call) and _is_of_several_rows(one):
-                raise SqlError(f"{one.name} does not stand in another one of a row", one.place)
+                raise SqlError(f"{one.name} does not stand in another one of a row", one.location)
         variables = {self._variable(one, own): one for one in walk(part) if isinstance(one, Column)}
         if len(variables) > 1:
-            raise SqlError("a value of one row of PATTERN is taken, not of several", part.place)
+            raise SqlError("a value of one row of PATTERN is taken, not of several", part.location)
         return next(iter(variables), "")
 
     def _navigation(self, call: Call, own: str | None) -> Expression:
         if not 1 <= len(call.arguments) <= 2 or call.star or call.distinct:
-            raise SqlError(f"{call.name} takes a value, and perhaps how many rows on", call.place)
+            raise SqlError(
+                f"{call.name} takes a value, and perhaps how many rows on", call.location
+            )
         value, *rest = call.arguments
         offset = 1 if call.name == "PREV" else 0
         if rest:
             (count,) = rest
             number = count.value if isinstance(count, Literal) else None
             if not isinstance(number, int) or not 0 <= number <= _MOST_OFFSET:
-                raise SqlError(f"a number of rows is 0 to {_MOST_OFFSET:,}", count.place)
+                raise SqlError(f"a number of rows is 0 to {_MOST_OFFSET:,}", count.location)
             offset = number
         variable = self._variable_of(value, own)
         column, type_ = self._column(value)
@@ -380,19 +394,21 @@ class _Navigations:
         ):
             # Of the own row's earlier ones, not of all rows.
             variable = own
-        return self._add(call.name.lower(), variable, column, offset, type_, call.place)
+        return self._add(call.name.lower(), variable, column, offset, type_, call.location)
 
     def _aggregate(self, call: Call, own: str | None) -> Expression:
         if call.name not in _AGGREGATES or call.distinct or (own and call.name == "COLLECT_LIST"):
             raise SqlError(
                 f"{call.name} is not computed of a match's rows: COUNT, SUM, AVG, MIN and MAX are, and in MEASURES "
                 "COLLECT_LIST",
-                call.place,
+                call.location,
             )
         if call.star:
-            return self._add("count", "", -1, 0, BIGINT, call.place)
+            return self._add("count", "", -1, 0, BIGINT, call.location)
         if len(call.arguments) != 1:
-            raise SqlError(f"{call.name} takes 1 argument, not {len(call.arguments)}", call.place)
+            raise SqlError(
+                f"{call.name} takes 1 argument, not {len(call.arguments)}", call.location
+            )
         resolved_types: list[SqlType] = []
         (value,) = call.arguments
         variable = self._variable_of(value, own)
@@ -400,12 +416,12 @@ class _Navigations:
             variable = own
         if call.name == "AVG":
             resolve(replace(call, arguments=(replace_relation(value, None),)), self._scope)
-            value = Cast(value, DOUBLE, place=value.place)
+            value = Cast(value, DOUBLE, location=value.location)
         column, type_ = self._column(value)
         resolved_types.append(type_)
         resolve(replace(call, arguments=(replace_relation(value, None),)), self._scope)
         result = FUNCTIONS[call.name].result_type(resolved_types)
-        return self._add(_AGGREGATES[call.name], variable, column, 0, result, call.place)
+        return self._add(_AGGREGATES[call.name], variable, column, 0, result, call.location)
 
     def _column(self, value: Expression) -> tuple[int, SqlType]:
         """Return the index of what a row gives, and its type."""
@@ -413,7 +429,7 @@ class _Navigations:
         if type_.name not in _SCALARS:
             raise SqlError(
                 f"MATCH_RECOGNIZE carries values of one part, not {type_}: take a part out",
-                value.place,
+                value.location,
             )
         for index, one in enumerate(self.columns):
             if one.expression == resolved:
@@ -422,14 +438,14 @@ class _Navigations:
         return len(self.columns) - 1, type_
 
     def _add(
-        self, kind: str, variable: str, column: int, offset: int, type_: SqlType, place: Place
+        self, kind: str, variable: str, column: int, offset: int, type_: SqlType, location: Location
     ) -> Column:
         for one in self.found:
             if (one.kind, one.variable, one.column, one.offset) == (kind, variable, column, offset):
-                return Column(one.name, place=place)
+                return Column(one.name, location=location)
         name = f"_N_{len(self.found)}"
         self.found.append(Navigation(name, kind, variable, column, offset, type_))
-        return Column(name, place=place)
+        return Column(name, location=location)
 
     def data(self, expression: Expression) -> tuple[Any, ...]:
         """Return a condition over navigations as the matcher takes it; raises SqlError for what it does not compute."""
@@ -460,7 +476,7 @@ class _Navigations:
                 raise SqlError(
                     "DEFINE puts values of several rows together by + - * / %, comparisons, AND, OR, NOT, IN, BETWEEN, "
                     "CASE, COALESCE and ABS; other functions stand within PREV(..), FIRST(..) and LAST(..)",
-                    expression.place,
+                    expression.location,
                 )
 
 

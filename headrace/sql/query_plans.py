@@ -55,7 +55,7 @@ class Planner:
         if source.relation.is_object:
             raise SqlError(
                 "a reference table is joined with a stream: FROM stream JOIN table",
-                select.source.place,
+                select.source.location,
             )
         joins, inputs = self._joins(select, source)
         times = TIMESTAMP if self.dialect == KINESIS_ANALYTICS else BIGINT
@@ -73,13 +73,18 @@ class Planner:
         calls = [item.expression for item in select.items if item.expression is not None]
         is_aggregate = bool(select.group_by) or any(has_aggregate(call) for call in calls)
         if select.distinct and is_aggregate:
-            raise SqlError("SELECT DISTINCT goes without GROUP BY", select.place)
+            raise SqlError("SELECT DISTINCT goes without GROUP BY", select.location)
         if is_aggregate:
             plan = self._aggregate(select, name, scope, where)
         else:
             plan = self._project(select, name, scope, where)
         plan = replace(
-            plan, source=source, match=match, joins=joins, limit=select.limit, place=select.place
+            plan,
+            source=source,
+            match=match,
+            joins=joins,
+            limit=select.limit,
+            location=select.location,
         )
         check_kind(plan, select, is_table, self.dialect)
         return replace(plan, warnings=warnings_of(plan))
@@ -91,7 +96,8 @@ class Planner:
         assert select.stagger is not None
         if self.dialect == KSQL:
             raise SqlError(
-                "WINDOWED BY is Kinesis Analytics'; KSQL has WINDOW SESSION", select.stagger.place
+                "WINDOWED BY is Kinesis Analytics'; KSQL has WINDOW SESSION",
+                select.stagger.location,
             )
         if (
             select.joins
@@ -103,7 +109,7 @@ class Planner:
             raise SqlError(
                 "a staggered window has PARTITION BY in place of GROUP BY, and one stream; name its rows by CREATE "
                 "STREAM for what follows",
-                select.stagger.place,
+                select.stagger.location,
             )
         scope = Scope((source,), TIMESTAMP, functions=self.functions)
         match = stagger_plan(select, scope, select.source.alias)
@@ -113,7 +119,7 @@ class Planner:
             for one in match.relation.relation.columns
         )
         plan = QueryPlan(
-            name, source, outputs, None, match=match, limit=select.limit, place=select.place
+            name, source, outputs, None, match=match, limit=select.limit, location=select.location
         )
         check_kind(plan, select, is_table, self.dialect)
         return replace(plan, warnings=warnings_of(plan))
@@ -122,22 +128,22 @@ class Planner:
         self, select: Select, name: str, scope: Scope, where: Expression | None
     ) -> QueryPlan:
         if select.window is not None:
-            raise SqlError("WINDOW goes with GROUP BY", select.window.place)
+            raise SqlError("WINDOW goes with GROUP BY", select.window.location)
         if select.having is not None:
-            raise SqlError("HAVING goes with GROUP BY", select.having.place)
+            raise SqlError("HAVING goes with GROUP BY", select.having.location)
         for part in select.partition_by:
             refuse_aggregates(part, "PARTITION BY")
         partition: list[Expression] = []
         for part in select.partition_by:
             expression, type_ = resolve(part, scope)
             if type_.maps():
-                raise SqlError(f"a key has no MAP, and this is {type_}", part.place)
+                raise SqlError(f"a key has no MAP, and this is {type_}", part.location)
             partition.append(expression)
         outputs = outputs_of(select, scope)
         if select.qualify is not None:
             outputs += (Named("", condition(select.qualify, scope, "WHERE"), BOOLEAN),)
         for output in outputs if select.distinct else ():
-            refuse_maps(output.type, "DISTINCT", output.expression.place)
+            refuse_maps(output.type, "DISTINCT", output.expression.location)
         outputs, sliding = slide(outputs)
         having = None
         if select.qualify is not None:
@@ -145,7 +151,7 @@ class Planner:
             outputs, having = tuple(named), last.expression
         self._check_sliding(sliding, select)
         if select.emit == "FINAL":
-            raise SqlError("EMIT FINAL goes with a WINDOW", select.place)
+            raise SqlError("EMIT FINAL goes with a WINDOW", select.location)
         return QueryPlan(
             name,
             scope.inputs[0],
@@ -162,7 +168,7 @@ class Planner:
     def _check_sliding(self, sliding: tuple[Sliding, ...], select: Select) -> None:
         if not sliding:
             return
-        location = sliding[0].over.place
+        location = sliding[0].over.location
         if self.dialect == KSQL:
             raise SqlError("OVER is Kinesis Analytics'; KSQL has HOPPING windows", location)
         if select.joins or select.distinct or select.partition_by:
@@ -177,7 +183,7 @@ class Planner:
         if select.partition_by:
             raise SqlError(
                 "PARTITION BY does not go with GROUP BY, whose expressions are the key",
-                select.place,
+                select.location,
             )
         window, group_by = self._window(select, scope)
         extras = dict(scope.extras)
@@ -223,14 +229,14 @@ class Planner:
             ):
                 raise SqlError(
                     "a window's size and advance are longer than 0, and the advance at most the size",
-                    window.place,
+                    window.location,
                 )
             grace = DEFAULT_GRACE_MS if window.grace_ms is None else window.grace_ms
             if window.retention_ms is not None and window.retention_ms < window.size_ms + (
                 window.grace_ms or 0
             ):
                 raise SqlError(
-                    "RETENTION is at least a window's size and its GRACE PERIOD", window.place
+                    "RETENTION is at least a window's size and its GRACE PERIOD", window.location
                 )
             return WindowPlan(
                 window.kind,
@@ -246,11 +252,11 @@ class Planner:
         if not ticks:
             raise SqlError(
                 "GROUP BY needs a window: FLOOR(ROWTIME TO MINUTE), or STEP(ROWTIME BY INTERVAL '10' SECOND)",
-                select.place,
+                select.location,
             )
         size = ticks[0].duration_ms
         if any(tick.duration_ms != size for tick in ticks):
-            raise SqlError("GROUP BY rounds ROWTIME in one way", ticks[1].place)
+            raise SqlError("GROUP BY rounds ROWTIME in one way", ticks[1].location)
         return WindowPlan("TUMBLING", size, size, 0), others
 
     def _joins(
@@ -261,13 +267,14 @@ class Planner:
         for join in select.joins:
             if join.relation.match is not None:
                 raise SqlError(
-                    "name the matches by CREATE STREAM, and join that stream", join.relation.place
+                    "name the matches by CREATE STREAM, and join that stream",
+                    join.relation.location,
                 )
             right = self.find(join.relation)
             if right.alias.lower() in (one.alias.lower() for one in inputs):
                 raise SqlError(
                     f"two relations are called {right.alias}: give one an alias",
-                    join.relation.place,
+                    join.relation.location,
                 )
             joins.append(join_plan(join, tuple(inputs), right, self.functions, tuple(joins)))
             inputs.append(right)
@@ -286,7 +293,7 @@ def _check_match(select: Select) -> None:
     ):
         raise SqlError(
             "MATCH_RECOGNIZE goes without JOIN, GROUP BY and DISTINCT: name its matches by CREATE STREAM first",
-            select.source.place,
+            select.source.location,
         )
 
 
@@ -298,9 +305,9 @@ def check_kind(plan: QueryPlan, select: Select, is_table: bool | None, dialect: 
         and not plan.is_aggregate
         and not plan.source.relation.is_table
     ):
-        raise SqlError("a table's query has GROUP BY, or reads a table", select.place)
+        raise SqlError("a table's query has GROUP BY, or reads a table", select.location)
     if dialect == KSQL and is_table is False and plan.is_aggregate:
-        raise SqlError("GROUP BY makes a table: CREATE TABLE .. AS", select.place)
+        raise SqlError("GROUP BY makes a table: CREATE TABLE .. AS", select.location)
     if plan.is_of_tables():
         _check_tables(plan, select, is_table, dialect)
         return
@@ -310,10 +317,10 @@ def check_kind(plan: QueryPlan, select: Select, is_table: bool | None, dialect: 
     if plan.is_aggregate and dialect == KSQL and explodes:
         raise SqlError(
             "a table function goes without GROUP BY, as in ksqlDB: it is of a stream's rows",
-            select.place,
+            select.location,
         )
     if plan.emit == "FINAL" and plan.window is None:
-        raise SqlError("EMIT FINAL goes with a WINDOW", select.place)
+        raise SqlError("EMIT FINAL goes with a WINDOW", select.location)
     if is_table and plan.is_aggregate and dialect == KSQL:
         names = {
             output.expression.name
@@ -322,37 +329,41 @@ def check_kind(plan: QueryPlan, select: Select, is_table: bool | None, dialect: 
         }
         missing = [key.name for key in plan.keys if key.name not in names]
         if missing:
-            raise SqlError(f"the key {missing[0]} is not selected", select.place)
+            raise SqlError(f"the key {missing[0]} is not selected", select.location)
     if plan.corrects_sessions() and dialect != KSQL:
-        raise SqlError("sessions that are corrected are KSQL's: use EMIT FINAL", select.place)
+        raise SqlError("sessions that are corrected are KSQL's: use EMIT FINAL", select.location)
     if plan.joins and plan.is_aggregate and plan.emit == "CHANGES":
         raise SqlError(
             "Spark does not correct groups of a join: use a WINDOW with EMIT FINAL, or name the join by CREATE STREAM",
-            select.place,
+            select.location,
         )
     if plan.limit is not None and is_table is not None:
-        raise SqlError("LIMIT ends a query whose rows are shown; this one never ends", select.place)
+        raise SqlError(
+            "LIMIT ends a query whose rows are shown; this one never ends", select.location
+        )
     several = any(join.method == "streams" for join in plan.joins[1:])
     of_table = any(join.method == "stream-table" for join in plan.joins)
     if (several or of_table) and plan.is_aggregate:
-        raise SqlError("name the join by CREATE STREAM .. AS, and group that stream", select.place)
+        raise SqlError(
+            "name the join by CREATE STREAM .. AS, and group that stream", select.location
+        )
 
 
 def _check_tables(plan: QueryPlan, select: Select, is_table: bool | None, dialect: str) -> None:
     """Check a query of tables alone, whose result is a table."""
     if dialect == KSQL and is_table is False:
-        raise SqlError("a query of tables makes a table: CREATE TABLE .. AS", select.place)
+        raise SqlError("a query of tables makes a table: CREATE TABLE .. AS", select.location)
     if plan.window is not None:
-        raise SqlError("a WINDOW groups a stream's rows, not a table's", select.place)
+        raise SqlError("a WINDOW groups a stream's rows, not a table's", select.location)
     is_limited = plan.limit is not None and is_table is not None
     if plan.partition or plan.distinct or is_limited:
         raise SqlError(
             "PARTITION BY, DISTINCT and LIMIT are for streams; a table has one row of a key",
-            select.place,
+            select.location,
         )
     if any(kind_of(part) == "table" for out in plan.outputs for part in walk(out.expression)):
         raise SqlError(
-            "a table function is for streams; a table has one row of a key", select.place
+            "a table function is for streams; a table has one row of a key", select.location
         )
     if not is_table:
         return
@@ -363,7 +374,7 @@ def _check_tables(plan: QueryPlan, select: Select, is_table: bool | None, dialec
         else [key.name for key in plan.source.relation.key_columns()][len(names) :]
     )
     if missing:
-        raise SqlError(f"the key {missing[0]} is not selected{_way_to_key(plan)}", select.place)
+        raise SqlError(f"the key {missing[0]} is not selected{_way_to_key(plan)}", select.location)
 
 
 def _way_to_key(plan: QueryPlan) -> str:

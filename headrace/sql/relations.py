@@ -29,7 +29,7 @@ from headrace.sql.statements import (
     CreateSource,
     Property,
 )
-from headrace.sql.types import BIGINT, STRING, TIMESTAMP, Place, SqlError, near
+from headrace.sql.types import BIGINT, STRING, TIMESTAMP, Location, SqlError, near
 from headrace.sql.values import check_pattern
 
 _STREAM_NAMES, _FORMAT_NAMES = ("stream", "kafka_topic", "object"), ("format", "value_format")
@@ -78,7 +78,7 @@ def declare_relation(
     name: str,
     columns: tuple[RelationColumn, ...],
     properties: Sequence[Property],
-    place: Place,
+    location: Location,
     origin: Origin | None = None,
 ) -> Relation:
     """Return a relation with what its WITH clause and the `origin` of its columns say."""
@@ -90,27 +90,27 @@ def declare_relation(
     timestamp = _timestamp(values, columns)
     if "object" in values and not _text(values["object"]).startswith("s3://"):
         raise SqlError(
-            "object is the address of a reference table, s3://bucket/key", values["object"].place
+            "object is the address of a reference table, s3://bucket/key", values["object"].location
         )
     pattern = _text(values.get("timestamp_format"))
     if pattern:
-        check_pattern(pattern, values["timestamp_format"].place)
+        check_pattern(pattern, values["timestamp_format"].location)
     delimiter = _delimiter(values, format_) or origin.delimiter or ","
     nested = next((one for one in columns if one.type.of), None)
     if format_ == "CSV" and nested is not None:
         raise SqlError(
-            f"a line of CSV has no {nested.type.name}, such as {nested.name}; JSON has", place
+            f"a line of CSV has no {nested.type.name}, such as {nested.name}; JSON has", location
         )
-    _check_keys(columns, values, place)
+    _check_keys(columns, values, location)
     maps = [one for column in columns for one in column.type.maps() if one.of[0] != STRING]
     if format_ == "JSON" and maps:
-        raise SqlError(f"a MAP in JSON has keys of STRING, not {maps[0].of[0]}", place)
+        raise SqlError(f"a MAP in JSON has keys of STRING, not {maps[0].of[0]}", location)
     is_value = _is_value(values, columns, format_)
     schemas = origin.schemas
     if format_ == "AVRO" and not schemas:
         # In Avro a value alone has the bytes of a record with one field.
         fields = tuple(one for one in columns if not (is_value and one.is_key))
-        schemas = (("", avro_schema(name, fields, place)),)
+        schemas = (("", avro_schema(name, fields, location)),)
     return Relation(
         name,
         columns,
@@ -123,7 +123,7 @@ def declare_relation(
         is_value=is_value and format_ == "JSON",
         schemas=schemas if format_ == "AVRO" else (),
         origin=origin.about,
-        place=place,
+        location=location,
     )
 
 
@@ -135,28 +135,29 @@ def _is_value(
     if one is None:
         return False
     if not isinstance(one.value.value, bool):
-        raise SqlError("wrap_single_value is TRUE or FALSE", one.place)
+        raise SqlError("wrap_single_value is TRUE or FALSE", one.location)
     count = sum(not column.is_key for column in columns)
     if count != 1:
         raise SqlError(
-            f"wrap_single_value is of one column besides the key, and there are {count}", one.place
+            f"wrap_single_value is of one column besides the key, and there are {count}",
+            one.location,
         )
     if format_ in ("CSV", "RAW"):
-        raise SqlError(f"a value alone is read of JSON and AVRO, not of {format_}", one.place)
+        raise SqlError(f"a value alone is read of JSON and AVRO, not of {format_}", one.location)
     return not one.value.value
 
 
 def _check_keys(
-    columns: tuple[RelationColumn, ...], values: dict[str, Property], place: Place
+    columns: tuple[RelationColumn, ...], values: dict[str, Property], location: Location
 ) -> None:
     """Refuse a key that ksqlDB refuses: one with a MAP, and one beside the format NONE."""
     for column in columns:
         if column.is_key and column.type.maps():
-            raise SqlError(f"a key has no MAP, as {column.name} is one", place)
+            raise SqlError(f"a key has no MAP, as {column.name} is one", location)
         one = values.get("key_format")
         if column.is_key and one is not None and _text(one).upper() == "NONE":
             raise SqlError(
-                f"key_format NONE is of a stream without a key, not {column.name}", one.place
+                f"key_format NONE is of a stream without a key, not {column.name}", one.location
             )
 
 
@@ -165,9 +166,9 @@ def _delimiter(values: dict[str, Property], format_: str) -> str:
     if one is None:
         return ""
     if format_ != "CSV":
-        raise SqlError(f"{format_} has no delimiter; CSV has", one.place)
+        raise SqlError(f"{format_} has no delimiter; CSV has", one.location)
     if not _text(one).strip():
-        raise SqlError("a delimiter is a character, such as ';', or TAB or SPACE", one.place)
+        raise SqlError("a delimiter is a character, such as ';', or TAB or SPACE", one.location)
     return _text(one)
 
 
@@ -176,33 +177,37 @@ def check_columns(statement: CreateSource, dialect: str) -> None:
     names = Counter(column.name.lower() for column in statement.columns)
     for column in statement.columns:
         if names[column.name.lower()] > 1:
-            raise SqlError(f"column {column.name!r} is there twice", column.place)
+            raise SqlError(f"column {column.name!r} is there twice", column.location)
         if dialect == KSQL:
-            check_name(column.name, column.place)
+            check_name(column.name, column.location)
         if column.key == "HEADERS":
             raise SqlError(
-                "a record of Kinesis has no headers: put what they say into its data", column.place
+                "a record of Kinesis has no headers: put what they say into its data",
+                column.location,
             )
         if column.key == "PRIMARY KEY" and not statement.is_table:
-            raise SqlError("a stream has a KEY; a PRIMARY KEY is a table's", column.place)
+            raise SqlError("a stream has a KEY; a PRIMARY KEY is a table's", column.location)
         if column.key == "KEY" and statement.is_table:
-            raise SqlError("a table has a PRIMARY KEY", column.place)
+            raise SqlError("a table has a PRIMARY KEY", column.location)
 
 
 def check_output(output: Named) -> None:
     """Refuse a name of a query's column that is another one's of every row, or of a window's."""
-    place = output.expression.place
-    check_name(output.name, place)
+    location = output.expression.location
+    check_name(output.name, location)
     is_bound = output.name.upper() in (WINDOW_START, WINDOW_END)
     if is_bound and output.expression != Column(output.name.upper()):
-        raise SqlError(f"{output.name.upper()} is a window's: give the column another name", place)
+        raise SqlError(
+            f"{output.name.upper()} is a window's: give the column another name", location
+        )
 
 
-def check_name(name: str, place: Place) -> None:
+def check_name(name: str, location: Location) -> None:
     """Refuse a column that has the name of what every row has, as ksqlDB does."""
     if name.upper() in (ROWTIME, ROW_PARTITION, ROW_OFFSET):
         raise SqlError(
-            f"every row has a {name.upper()} of its own: give the column another name by AS", place
+            f"every row has a {name.upper()} of its own: give the column another name by AS",
+            location,
         )
 
 
@@ -229,7 +234,7 @@ def origin_of(statement: CreateSource, outside: Outside) -> Origin:
         sources.insert(0, "INFER")
     if len(sources) > 1:
         raise SqlError(
-            f"{sources[0]} and {sources[1]} both give columns: one of them", statement.place
+            f"{sources[0]} and {sources[1]} both give columns: one of them", statement.location
         )
     if not sources:
         return Origin()
@@ -241,14 +246,14 @@ def origin_of(statement: CreateSource, outside: Outside) -> Origin:
 def _infer_origin(statement: CreateSource, values: dict[str, Property], outside: Outside) -> Origin:
     for name in _STREAM_NAMES:
         if name in values and _text(values[name]) != statement.inferred_from:
-            raise SqlError("FROM STREAM names the stream", values[name].place)
+            raise SqlError("FROM STREAM names the stream", values[name].location)
     if _format(values) not in ("", "JSON"):
         raise SqlError(
-            "INFER reads JSON, whose members have names; name the columns", statement.place
+            "INFER reads JSON, whose members have names; name the columns", statement.location
         )
     stream = statement.inferred_from
-    records = outside.records(stream, statement.place)
-    columns = columns_of_records(stream, records, statement.place)
+    records = outside.records(stream, statement.location)
+    columns = columns_of_records(stream, records, statement.location)
     return Origin(
         columns, stream, "JSON", about=f"inferred from {len(records):,} records of {stream}"
     )
@@ -258,13 +263,13 @@ def _of_table(values: dict[str, Property], outside: Outside) -> Origin:
     one = values["glue_table"]
     database, _, table = _text(one).rpartition(".")
     database = database or "default"
-    glue = outside.table(database, table, one.place)
-    columns = columns_of_table(f"the table {database}.{table}", glue, one.place)
+    glue = outside.table(database, table, one.location)
+    columns = columns_of_table(f"the table {database}.{table}", glue, one.location)
     if glue.format not in ("", "JSON", "CSV") and not _format(values):
         raise SqlError(
             f"the table {database}.{table} is {glue.format}, not JSON or CSV: WITH (format = '..') says how its "
             "records are read, and schema_name gives Avro's schema",
-            one.place,
+            one.location,
         )
     about = f"of the table {database}.{table} of Glue"
     return Origin(columns, glue.stream, glue.format, glue.delimiter, about=about)
@@ -277,10 +282,10 @@ def _of_schema(values: dict[str, Property], outside: Outside) -> Origin:
     if version is not None and not (
         isinstance(version.value.value, int) and version.value.value > 0
     ):
-        raise SqlError("schema_version is a number from 1 on", version.place)
+        raise SqlError("schema_version is a number from 1 on", version.location)
     number = None if version is None else version.value.value
-    schema = outside.schema(registry, _text(one), number, one.place)
-    columns = columns_of_schema(_text(one), schema, one.place)
+    schema = outside.schema(registry, _text(one), number, one.location)
+    columns = columns_of_schema(_text(one), schema, one.location)
     about = f"of the schema {_text(one)} in the registry {registry} of Glue"
     if schema.format != "AVRO":
         return Origin(columns, format=schema.format, about=about)
@@ -292,10 +297,10 @@ def _of_schema(values: dict[str, Property], outside: Outside) -> Origin:
 def _check_properties(properties: Sequence[Property]) -> dict[str, Property]:
     for one in properties:
         if one.name in _NO_PROPERTIES:
-            raise SqlError(f"{one.name} {_NO_PROPERTIES[one.name]}", one.place)
+            raise SqlError(f"{one.name} {_NO_PROPERTIES[one.name]}", one.location)
         if one.name not in _PROPERTIES:
             raise SqlError(
-                f"no property {one.name!r}{near(one.name, sorted(_PROPERTIES))}", one.place
+                f"no property {one.name!r}{near(one.name, sorted(_PROPERTIES))}", one.location
             )
     return {one.name: one for one in properties}
 
@@ -305,7 +310,7 @@ def _with_key(columns: tuple[RelationColumn, ...], one: Property) -> tuple[Relat
     name = _text(one)
     if not any(column.name.lower() == name.lower() for column in columns):
         names = [column.name for column in columns]
-        raise SqlError(f"key: no column {name!r}{near(name, names)}", one.place)
+        raise SqlError(f"key: no column {name!r}{near(name, names)}", one.location)
     keys = [column for column in columns if column.is_key and column.name.lower() != name.lower()]
     if [key.name.upper() for key in keys] == ["ROWKEY"] and keys[0].type in [
         column.type for column in columns if column.name.lower() == name.lower()
@@ -313,7 +318,7 @@ def _with_key(columns: tuple[RelationColumn, ...], one: Property) -> tuple[Relat
         # The old ksqlDB's: a column with the same as the record's key.
         return columns
     if keys:
-        raise SqlError(f"key: the columns name another key than {name!r}", one.place)
+        raise SqlError(f"key: the columns name another key than {name!r}", one.location)
     return tuple(replace(column, is_key=column.name.lower() == name.lower()) for column in columns)
 
 
@@ -324,7 +329,7 @@ def _format(values: dict[str, Property]) -> str:
     name = _text(one).upper()
     if name not in _FORMATS:
         reason = f": {_NO_FORMATS[name]}" if name in _NO_FORMATS else ""
-        raise SqlError(f"no format {name}; there are JSON, CSV, AVRO and RAW{reason}", one.place)
+        raise SqlError(f"no format {name}; there are JSON, CSV, AVRO and RAW{reason}", one.location)
     return _FORMATS[name]
 
 
@@ -336,15 +341,15 @@ def _timestamp(values: dict[str, Property], columns: tuple[RelationColumn, ...])
     if column is None:
         raise SqlError(
             f"timestamp: no column {_text(one)!r}{near(_text(one), [c.name for c in columns])}",
-            one.place,
+            one.location,
         )
     if column.type not in _TIMES:
         raise SqlError(
             f"a timestamp is BIGINT (milliseconds), text or TIMESTAMP, not {column.type}",
-            one.place,
+            one.location,
         )
     if column.type == STRING and "timestamp_format" not in values:
-        raise SqlError("a timestamp that is text needs a timestamp_format", one.place)
+        raise SqlError("a timestamp that is text needs a timestamp_format", one.location)
     return column.name
 
 

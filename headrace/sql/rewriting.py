@@ -30,7 +30,7 @@ from headrace.sql.statements import (
     Tick,
     walk,
 )
-from headrace.sql.types import DOUBLE, INT, NULL, Place, SqlError
+from headrace.sql.types import DOUBLE, INT, NULL, Location, SqlError
 
 
 def rewrite(
@@ -73,12 +73,12 @@ def inline(outer: Select, inner: Select) -> Select:
     if inner.distinct and outer.group_by:
         return _count_distinct(outer, inner)
     plain = Select(
-        outer.items, outer.source, where=outer.where, limit=outer.limit, place=outer.place
+        outer.items, outer.source, where=outer.where, limit=outer.limit, location=outer.location
     )
     if replace(outer, emit="") != plain or inner.limit is not None or inner.emit:
         raise SqlError(
             "a SELECT in FROM is chosen and filtered from alone: give it a name by CREATE STREAM .. AS",
-            outer.source.place,
+            outer.source.location,
         )
     names = _named_values(inner)
 
@@ -103,7 +103,7 @@ def inline(outer: Select, inner: Select) -> Select:
     if inner.distinct:
         _check_distinct(items, inner)
     result = replace(
-        inner, items=tuple(items), limit=outer.limit, emit=outer.emit, place=outer.place
+        inner, items=tuple(items), limit=outer.limit, emit=outer.emit, location=outer.location
     )
     if outer.where is None:
         return result
@@ -114,7 +114,7 @@ def inline(outer: Select, inner: Select) -> Select:
     both = (
         condition
         if before is None
-        else Operation("AND", (before, condition), place=condition.place)
+        else Operation("AND", (before, condition), location=condition.location)
     )
     return replace(result, having=both) if inner.group_by else replace(result, where=both)
 
@@ -126,12 +126,13 @@ def _check_distinct(items: list[SelectItem], inner: Select) -> None:
     for item in items:
         if item.expression not in values:
             raise SqlError(
-                "a SELECT DISTINCT in FROM is chosen as it is: name it by CREATE STREAM", item.place
+                "a SELECT DISTINCT in FROM is chosen as it is: name it by CREATE STREAM",
+                item.location,
             )
     if any(value not in chosen for value in values):
         raise SqlError(
             "all columns of a SELECT DISTINCT in FROM are chosen, or counted by GROUP BY: name it by CREATE STREAM",
-            inner.place,
+            inner.location,
         )
 
 
@@ -141,13 +142,13 @@ def _count_distinct(outer: Select, inner: Select) -> Select:
     if not is_plain or any(item.expression is None for item in inner.items):
         raise SqlError(
             "a SELECT DISTINCT in FROM is of one stream's columns, by their names: name others by CREATE STREAM .. AS",
-            outer.source.place,
+            outer.source.location,
         )
-    alias, place = outer.source.alias, outer.place
+    alias, location = outer.source.alias, outer.location
     named = tuple(item for item in inner.items if item.alias or isinstance(item.expression, Column))
     names = _named_values(replace(inner, items=named))
     values = [item.expression for item in inner.items if item.expression is not None]
-    row = Struct(tuple(f"c{n}" for n in range(len(values))), tuple(values), place=place)
+    row = Struct(tuple(f"c{n}" for n in range(len(values))), tuple(values), location=location)
 
     def moved(expression: Expression) -> Expression:
         def change(part: Expression) -> Expression | None:
@@ -158,7 +159,7 @@ def _count_distinct(outer: Select, inner: Select) -> Select:
         return rewrite(expression, change)
 
     if any(item.expression is None for item in outer.items):
-        raise SqlError("GROUP BY goes without *", outer.place)
+        raise SqlError("GROUP BY goes without *", outer.location)
     items = tuple(
         replace(
             item,
@@ -172,7 +173,7 @@ def _count_distinct(outer: Select, inner: Select) -> Select:
     conditions = [
         one for one in (inner.where, outer.where and moved(outer.where)) if one is not None
     ]
-    where = Operation("AND", tuple(conditions), place=place) if len(conditions) > 1 else None
+    where = Operation("AND", tuple(conditions), location=location) if len(conditions) > 1 else None
     return replace(
         outer,
         source=inner.source,
@@ -198,10 +199,10 @@ def _counted(
     if part.name != "COUNT":
         raise SqlError(
             f"{part.name} of a SELECT DISTINCT in FROM is not built: COUNT, MIN and MAX are",
-            part.place,
+            part.location,
         )
-    is_there = Operation("NOT", (Operation("IS NULL", arguments),), place=part.place)
-    given = Case(((is_there, row),), None, place=part.place)
+    is_there = Operation("NOT", (Operation("IS NULL", arguments),), location=part.location)
+    given = Case(((is_there, row),), None, location=part.location)
     return replace(part, distinct=True, arguments=(given,))
 
 
@@ -211,7 +212,9 @@ def _named_values(select: Select) -> dict[str, Expression]:
     for item in select.items:
         name = item.alias or (item.expression.name if isinstance(item.expression, Column) else "")
         if item.expression is None or item.has_all_fields or not name:
-            raise SqlError("each value of a SELECT in FROM has a name: value AS name", item.place)
+            raise SqlError(
+                "each value of a SELECT in FROM has a name: value AS name", item.location
+            )
         names[name.lower()] = item.expression
     return names
 
@@ -227,17 +230,17 @@ def _moved(expression: Expression, names: dict[str, Expression], relation: str) 
         if not isinstance(part, Column):
             return None
         if part.relation is not None and part.relation.lower() != relation.lower():
-            raise SqlError(f"no relation {part.relation!r} in this query", part.place)
+            raise SqlError(f"no relation {part.relation!r} in this query", part.location)
         if part.name.lower() not in names and part.name.upper() != "ROWTIME":
-            raise SqlError(f"no column {part.name!r} in the SELECT in FROM", part.place)
+            raise SqlError(f"no column {part.name!r} in the SELECT in FROM", part.location)
         return names.get(part.name.lower(), replace(part, relation=None))
 
     return rewrite(expression, change)
 
 
-def _frame(frame: Frame, frames: dict[str, Frame], place: Place) -> Frame:
+def _frame(frame: Frame, frames: dict[str, Frame], location: Location) -> Frame:
     if frame.name and frame.name.lower() not in frames:
-        raise SqlError(f"no window {frame.name}: WINDOW {frame.name} AS (..) makes one", place)
+        raise SqlError(f"no window {frame.name}: WINDOW {frame.name} AS (..) makes one", location)
     return frames[frame.name.lower()] if frame.name else frame
 
 
@@ -249,7 +252,7 @@ def over_named(join: Join, frames: dict[str, Frame]) -> RelationName:
     window = relation.over.name
     is_alias = any(isinstance(one, Column) and one.relation == window for one in walk(join.on))
     alias = window if window and is_alias and relation.alias == relation.name else relation.alias
-    return replace(relation, over=_frame(relation.over, frames, relation.place), alias=alias)
+    return replace(relation, over=_frame(relation.over, frames, relation.location), alias=alias)
 
 
 # Of intervals in the window of an EXP_AVG: each is a window of Spark's; and of rows to look back.
@@ -261,14 +264,16 @@ def _weigh(over: Over) -> Expression:
 
     The rows of i intervals together, weighted by 2^-i, for each i, and all rows by as much as the last of them.
     """
-    window_ms, arguments, place = over.frame.range_ms, over.call.arguments, over.place
+    window_ms, arguments, location = over.frame.range_ms, over.call.arguments, over.location
     if len(arguments) != 2 or not isinstance(arguments[1], Interval) or window_ms is None:
-        raise SqlError(f"EXP_AVG is refused: {NOT_BUILT['EXP_AVG']}", place)
+        raise SqlError(f"EXP_AVG is refused: {NOT_BUILT['EXP_AVG']}", location)
     interval_ms = arguments[1].duration_ms
     if not 0 < window_ms <= interval_ms * _MOST_INTERVALS:
-        raise SqlError(f"EXP_AVG's window has 1 to {_MOST_INTERVALS} intervals", arguments[1].place)
+        raise SqlError(
+            f"EXP_AVG's window has 1 to {_MOST_INTERVALS} intervals", arguments[1].location
+        )
     count = -(-window_ms // interval_ms)
-    value = Cast(arguments[0], DOUBLE, place=place)
+    value = Cast(arguments[0], DOUBLE, location=location)
 
     def weighed(function: str) -> Expression:
         total: Expression | None = None
@@ -277,23 +282,23 @@ def _weigh(over: Over) -> Expression:
             part = Call(
                 "COALESCE",
                 (
-                    Over(Call(function, (value,), place=place), frame, place=place),
+                    Over(Call(function, (value,), location=location), frame, location=location),
                     Literal(0.0, DOUBLE),
                 ),
-                place=place,
+                location=location,
             )
             weight = Literal(0.5 ** min(number, count - 1), DOUBLE)
-            term = Operation("*", (part, weight), place=place)
-            total = term if total is None else Operation("+", (total, term), place=place)
+            term = Operation("*", (part, weight), location=location)
+            total = term if total is None else Operation("+", (total, term), location=location)
         assert total is not None
         return total
 
-    return Operation("/", (weighed("SUM"), weighed("COUNT")), place=place)
+    return Operation("/", (weighed("SUM"), weighed("COUNT")), location=location)
 
 
 def _look_back(over: Over) -> Expression:
     """Return LAG(value, n, default) over a window: the value of n rows before, if the window has as many."""
-    place = over.place
+    location = over.location
     value, *rest = over.call.arguments or (Literal(None, NULL),)
     count = rest[0] if rest else Literal(1, INT)
     if (
@@ -302,17 +307,17 @@ def _look_back(over: Over) -> Expression:
         or not (len(rest) <= 2 and 1 <= count.value <= _MOST_BACK)
     ):
         raise SqlError(
-            f"LAG takes a value, a number from 1 to {_MOST_BACK:,}, and a default", place
+            f"LAG takes a value, a number from 1 to {_MOST_BACK:,}, and a default", location
         )
     rows = replace(over.frame, rows=count.value, range_ms=None)
 
     def has_more(frame: Frame) -> Expression:
-        number = Over(Call("COUNT", (), star=True, place=place), frame, place=place)
-        return Operation(">", (number, count), place=place)
+        number = Over(Call("COUNT", (), star=True, location=location), frame, location=location)
+        return Operation(">", (number, count), location=location)
 
-    are_there = Operation("AND", (has_more(rows), has_more(over.frame)), place=place)
-    before = Over(Call("FIRST_VALUE", (value,), place=place), rows, place=place)
-    return Case(((are_there, before),), rest[1] if len(rest) > 1 else None, place=place)
+    are_there = Operation("AND", (has_more(rows), has_more(over.frame)), location=location)
+    before = Over(Call("FIRST_VALUE", (value,), location=location), rows, location=location)
+    return Case(((are_there, before),), rest[1] if len(rest) > 1 else None, location=location)
 
 
 def with_frames(item: SelectItem, frames: dict[str, Frame]) -> SelectItem:
@@ -321,7 +326,7 @@ def with_frames(item: SelectItem, frames: dict[str, Frame]) -> SelectItem:
     def change(part: Expression) -> Expression | None:
         if not isinstance(part, Over):
             return None
-        over = replace(part, frame=_frame(part.frame, frames, part.place))
+        over = replace(part, frame=_frame(part.frame, frames, part.location))
         if over.call.name == "LAG":
             return _look_back(over)
         return _weigh(over) if over.call.name == "EXP_AVG" else over

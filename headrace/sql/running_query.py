@@ -315,13 +315,13 @@ class RunningQuery:
         beside, self._beside = self._beside, []
         is_by_time = any(join.right.relation.timestamp for join in self.query.joins)
 
-        def place(one: tuple[int, Row]) -> tuple[datetime, bool, datetime, str]:
+        def location(one: tuple[int, Row]) -> tuple[datetime, bool, datetime, str]:
             side, row = one
             arrival = row.arrival or row.time
             return (row.time if is_by_time else arrival, not side, arrival, row.number.zfill(60))
 
         return [
-            result for side, row in sorted(beside, key=place) for result in self._take(side, row)
+            result for side, row in sorted(beside, key=location) for result in self._take(side, row)
         ]
 
     def _take(self, side: int, row: Row) -> list[Row]:

@@ -55,8 +55,8 @@ class RunningSessions(RunningQuery):
         if len(touching) > 1:
             # What comes first or last is so by arrival, whichever session it was in.
             places = sorted(range(len(group.numbers)), key=group.numbers.__getitem__)
-            group.numbers = [group.numbers[place] for place in places]
-            group.rows = [[kept[place] for place in places] for kept in group.rows]
+            group.numbers = [group.numbers[index] for index in places]
+            group.rows = [[kept[index] for index in places] for kept in group.rows]
         sessions.append(group)
         self._groups[(*key, group.start)] = group
         return group

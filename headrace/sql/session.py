@@ -123,7 +123,7 @@ class Session:
                 query = self._analysis.plan(statement.query)
                 yield from explain(replace(self._analysis.script(), queries=(query,)))
             case Terminate(query=name):
-                self._analysis.terminate(name, statement.place)
+                self._analysis.terminate(name, statement.location)
                 yield f"{name} is not there any more; a job that runs it goes on until Ctrl-C"
             case _:
                 count, notes = len(self._analysis.queries), len(self._analysis.notes)
@@ -159,7 +159,7 @@ class Session:
                 relations = self._analysis.relations.values()
                 yield from sorted({*(one.stream for one in relations), *self._streams()} - {""})
             case what:
-                raise SqlError(f"SHOW {what}{near(what, _SHOWN)}", statement.place)
+                raise SqlError(f"SHOW {what}{near(what, _SHOWN)}", statement.location)
 
     def _describe_function(self, name: str) -> Iterator[str]:
         function = self._analysis.functions.get(name.upper()) or find_function(name)
@@ -176,8 +176,8 @@ class Session:
         for relation in self._analysis.relations.values():
             if is_table in (None, relation.is_table):
                 kind = "TABLE " if relation.is_table else "STREAM"
-                place = relation.stream or "in the application"
-                yield f"{kind}  {relation.name}  {place}  {relation.format}", relation
+                stream = relation.stream or "in the application"
+                yield f"{kind}  {relation.name}  {stream}  {relation.format}", relation
 
     def _describe(self, name: str) -> Iterator[str]:
         """Return a relation's columns, or what a query does."""
@@ -224,7 +224,7 @@ class Session:
             raise SqlError(
                 f"{relation.name}'s stored state keeps no shards and sequence numbers of its records, nor do ksqlDB's "
                 "pull queries: select them where the table is made, LATEST_BY_OFFSET(ROWOFFSET) AS number",
-                query.place,
+                query.location,
             )
         return None if maker is None else self._views.open(relation, maker.name)
 
@@ -240,7 +240,7 @@ class Session:
         inputs = [source for one in fold.script.queries for source in one.inputs()]
         if any(source.relation.is_object for source in inputs):
             raise SqlError(
-                "a reference table in S3 is read by a job: `headrace sql run`", query.place
+                "a reference table in S3 is read by a job: `headrace sql run`", query.location
             )
         for part in self._read(sorted(_streams(fold.script))):
             if not part and not follows:
@@ -283,13 +283,13 @@ def _values_of(analysis: Analysis, statement: InsertValues) -> tuple[Relation, d
     if target is None or not target.stream or target.is_object:
         names = [known.name for known in analysis.relations.values() if known.stream]
         raise SqlError(
-            f"no stream {statement.target!r}{near(statement.target, names)}", statement.place
+            f"no stream {statement.target!r}{near(statement.target, names)}", statement.location
         )
     names = statement.columns or tuple(column.name for column in target.columns)
     if len(names) != len(statement.values):
         raise SqlError(
             f"{target.name} has {len(names)} columns, and there are {len(statement.values)} values",
-            statement.place,
+            statement.location,
         )
     values: dict[str, Any] = {}
     for name, expression in zip(names, statement.values, strict=True):
@@ -297,16 +297,16 @@ def _values_of(analysis: Analysis, statement: InsertValues) -> tuple[Relation, d
         if column is None:
             columns = [known.name for known in target.columns]
             raise SqlError(
-                f"no column {name!r} in {target.name}{near(name, columns)}", statement.place
+                f"no column {name!r} in {target.name}{near(name, columns)}", statement.location
             )
         named = next((part for part in walk(expression) if isinstance(part, Column)), None)
         if named is not None:
-            raise SqlError(f"VALUES are constants, and {named.name} is a column", named.place)
+            raise SqlError(f"VALUES are constants, and {named.name} is a column", named.location)
         resolved, type_ = resolve(expression, Scope((), functions=analysis.functions))
         if common(column.type, type_) is None:
             raise SqlError(
-                f"{target.name}.{column.name} is {column.type}, not {type_}", expression.place
+                f"{target.name}.{column.name} is {column.type}, not {type_}", expression.location
             )
-        cast = Cast(resolved, column.type, place=expression.place)
+        cast = Cast(resolved, column.type, location=expression.location)
         values[column.name] = evaluator(resolved if type_ == NULL else cast)({})
     return target, values

@@ -208,7 +208,7 @@ class SparkText:
             raise SqlError(
                 "Spark's words for this are too many, since some functions repeat what they are given: "
                 "name a part of it in a CREATE STREAM .. AS before it",
-                expression.place,
+                expression.location,
             )
         return text
 

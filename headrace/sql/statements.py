@@ -1,4 +1,4 @@
-"""Statements and expressions as values: what a text says, with its places, before names and types are looked at."""
+"""Statements and expressions as values: what a text says, with its locations, before names and types are looked at."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.sql.types import Function, Place, SqlError, SqlType
+from headrace.sql.types import Function, Location, SqlError, SqlType
 
 # Everything that reads an expression goes down it by calls of functions.
 MOST_LEVELS = 150
@@ -16,9 +16,9 @@ MOST_PARTS = 100_000
 
 @dataclass(frozen=True)
 class Expression:
-    """The base of all; `place` is where it begins and does not count when two are compared."""
+    """The base of all; `location` is where it begins and does not count when two are compared."""
 
-    place: Place = field(default=Place(), compare=False, kw_only=True)
+    location: Location = field(default=Location(), compare=False, kw_only=True)
     levels: int = field(default=1, init=False, compare=False, repr=False)
     size: int = field(default=1, init=False, compare=False, repr=False)
 
@@ -27,10 +27,10 @@ class Expression:
         parts = self.parts()
         levels = 1 + max((part.levels for part in parts), default=0)
         if levels > MOST_LEVELS:
-            raise SqlError(f"an expression has at most {MOST_LEVELS} levels", self.place)
+            raise SqlError(f"an expression has at most {MOST_LEVELS} levels", self.location)
         size = 1 + sum(part.size for part in parts)
         if size > MOST_PARTS:
-            raise SqlError(f"an expression has at most {MOST_PARTS:,} parts", self.place)
+            raise SqlError(f"an expression has at most {MOST_PARTS:,} parts", self.location)
         object.__setattr__(self, "levels", levels)
         object.__setattr__(self, "size", size)
 
@@ -246,7 +246,7 @@ class ColumnDeclaration:
     name: str
     type: SqlType
     key: str
-    place: Place
+    location: Location
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ class Property:
 
     name: str
     value: Literal
-    place: Place
+    location: Location
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ class Window:
     advance_ms: int | None = None
     grace_ms: int | None = None
     retention_ms: int | None = None
-    place: Place = field(default_factory=Place)
+    location: Location = field(default_factory=Location)
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ class SelectItem:
     expression: Expression | None
     alias: str | None
     relation: str | None
-    place: Place
+    location: Location
     has_all_fields: bool = False
 
 
@@ -299,7 +299,7 @@ class MatchRecognize:
     within_ms: int | None
     grace_ms: int | None
     defines: tuple[tuple[str, Expression], ...]
-    place: Place
+    location: Location
 
 
 @dataclass(frozen=True)
@@ -308,7 +308,7 @@ class Stagger:
 
     partition: tuple[Expression, ...]
     range_ms: int
-    place: Place
+    location: Location
 
 
 @dataclass(frozen=True)
@@ -317,7 +317,7 @@ class RelationName:
 
     name: str
     alias: str
-    place: Place
+    location: Location
     over: Frame | None = None
     match: MatchRecognize | None = None
 
@@ -332,7 +332,7 @@ class Join:
     before_ms: int | None = None
     after_ms: int | None = None
     grace_ms: int | None = None
-    place: Place = field(default_factory=Place)
+    location: Location = field(default_factory=Location)
 
 
 @dataclass(frozen=True)
@@ -352,14 +352,14 @@ class Select:
     emit: str = ""
     limit: int | None = None
     distinct: bool = False
-    place: Place = field(default_factory=Place)
+    location: Location = field(default_factory=Location)
 
 
 @dataclass(frozen=True)
 class Statement:
     """The base of all; `text` is the statement as it was written."""
 
-    place: Place
+    location: Location
     text: str = field(default="", kw_only=True, compare=False)
 
 

@@ -1,4 +1,4 @@
-"""SQL's types and how Spark writes them; errors of texts with their place; what is known of a function."""
+"""SQL's types and how Spark writes them; errors of texts with their location; what is known of a function."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class Location:
     """Where something stands in a text: its line and column, both from 1."""
 
     line: int = 1
@@ -18,15 +18,15 @@ class Place:
 
 
 class SqlError(Exception):
-    """A text that cannot be run: `message` says why, `place` where."""
+    """A text that cannot be run: `message` says why, `location` where."""
 
-    def __init__(self, message: str, place: Place) -> None:
+    def __init__(self, message: str, location: Location) -> None:
         super().__init__(message)
         self.message = message
-        self.place = place
+        self.location = location
 
     def __str__(self) -> str:
-        return f"line {self.place.line}, column {self.place.column}: {self.message}"
+        return f"line {self.location.line}, column {self.location.column}: {self.message}"
 
 
 def near(name: str, names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Finds what each name of an expression means, and each part's type; refuses what does not fit, with its place."""
+"""Finds what each name of an expression means, and each part's type; refuses what does not fit, with its location."""
 
 from __future__ import annotations
 
@@ -103,7 +103,9 @@ def resolve(  # noqa: C901 - one case for each kind of expression
             of, type_ = resolve(expression.of, scope)
             if not may_be_cast(type_, expression.type):
                 way = _WAYS_OF_TIMES.get(type_) or _WAYS_TO_TIMES.get(expression.type, "")
-                raise SqlError(f"{type_} is not cast to {expression.type}{way}", expression.place)
+                raise SqlError(
+                    f"{type_} is not cast to {expression.type}{way}", expression.location
+                )
             return _cast(expression, of, type_, scope), expression.type
         case Case():
             return _case(expression, scope)
@@ -112,13 +114,13 @@ def resolve(  # noqa: C901 - one case for each kind of expression
             lower = [one.lower() for one in expression.names]
             twice = [one for one in expression.names if lower.count(one.lower()) > 1]
             if twice:
-                raise SqlError(f"the field {twice[0]!r} is there twice", expression.place)
+                raise SqlError(f"the field {twice[0]!r} is there twice", expression.location)
             return replace(expression, values=values), SqlType("STRUCT", types, expression.names)
         case Array():
             values, types = _all(expression.values, scope)
             values, item = one_type(values, types)
             if item == NULL:
-                raise SqlError("an ARRAY has an item with a type: CAST a NULL", expression.place)
+                raise SqlError("an ARRAY has an item with a type: CAST a NULL", expression.location)
             return replace(expression, values=values), array_of(item)
         case Map():
             keys, key_types = _all(expression.keys, scope)
@@ -132,21 +134,21 @@ def resolve(  # noqa: C901 - one case for each kind of expression
             of, type_ = resolve(expression.of, scope)
             if type_ != TIMESTAMP:
                 hint = ": ROWTIME is one with --dialect kinesis-analytics" * (scope.times == BIGINT)
-                raise SqlError(f"a TIMESTAMP is rounded, not {type_}{hint}", expression.of.place)
+                raise SqlError(f"a TIMESTAMP is rounded, not {type_}{hint}", expression.of.location)
             return replace(expression, of=of), TIMESTAMP
         case _:
-            raise SqlError("a lambda function is an argument of a function", expression.place)
+            raise SqlError("a lambda function is an argument of a function", expression.location)
 
 
 def _check_map(map_: Map, keys: tuple[SqlType, ...], values: tuple[SqlType, ...]) -> None:
     """Refuse a map that ksqlDB refuses: its keys are text, and one of its values has a type."""
     if not keys:
-        raise SqlError("a MAP has a key and a value", map_.place)
+        raise SqlError("a MAP has a key and a value", map_.location)
     for key, type_ in zip(map_.keys, keys, strict=True):
         if type_ != STRING:
-            raise SqlError(f"a MAP's keys are STRING, not {type_}: CAST", key.place)
+            raise SqlError(f"a MAP's keys are STRING, not {type_}: CAST", key.location)
     if all(type_ == NULL for type_ in values):
-        raise SqlError("a MAP whose values are all NULL has no type: CAST one", map_.place)
+        raise SqlError("a MAP whose values are all NULL has no type: CAST one", map_.location)
 
 
 def _cast(cast: Cast, of: Expression, type_: SqlType, scope: Scope) -> Expression:
@@ -155,7 +157,7 @@ def _cast(cast: Cast, of: Expression, type_: SqlType, scope: Scope) -> Expressio
         return as_text(of, type_)
     fields = [[name.lower() for name in one.fields] for one in (type_, cast.type)]
     if cast.type.name == type_.name == "STRUCT" and fields[0] != fields[1]:
-        return cast_struct(of, type_, cast.type, cast.place)
+        return cast_struct(of, type_, cast.type, cast.location)
     return replace(cast, of=of)
 
 
@@ -164,7 +166,7 @@ def _over(over: Over, scope: Scope) -> tuple[Expression, SqlType]:
     assert isinstance(call, Call)
     if call.name not in SLIDING_FUNCTIONS:
         names = ", ".join(sorted(SLIDING_FUNCTIONS))
-        raise SqlError(f"{call.name} has no sliding window; there are {names}", over.place)
+        raise SqlError(f"{call.name} has no sliding window; there are {names}", over.location)
     partition, _ = _all(over.frame.partition, scope)
     return replace(over, call=call, frame=replace(over.frame, partition=partition)), type_
 
@@ -173,7 +175,7 @@ def condition(expression: Expression, scope: Scope, what: str) -> Expression:
     """Return a condition, resolved; raises SqlError if it is of another type."""
     resolved, type_ = resolve(expression, scope)
     if type_ not in (BOOLEAN, NULL):
-        raise SqlError(f"{what} needs a condition, not {type_}", expression.place)
+        raise SqlError(f"{what} needs a condition, not {type_}", expression.location)
     return resolved
 
 
@@ -187,12 +189,12 @@ def _all(
 def _field(expression: Field, scope: Scope) -> tuple[Expression, SqlType]:
     of, type_ = resolve(expression.of, scope)
     if type_.name != "STRUCT":
-        raise SqlError(f"-> reads a STRUCT's field, and this is {type_}", expression.of.place)
+        raise SqlError(f"-> reads a STRUCT's field, and this is {type_}", expression.of.location)
     field_type = type_.field(expression.name)
     if field_type is None:
         raise SqlError(
             f"no field {expression.name!r} in {type_}{near(expression.name, list(type_.fields))}",
-            expression.place,
+            expression.location,
         )
     if isinstance(of, Struct):
         # The text made it here: Spark's words for a field are then the field's alone.
@@ -208,13 +210,13 @@ def _item(expression: Item, scope: Scope) -> tuple[Expression, SqlType]:
     index, index_type = resolve(expression.index, scope)
     if type_.name == "ARRAY" and index_type.is_integer:
         # Spark's place in an array is an INT.
-        index = Cast(index, INT, place=index.place) if index_type == BIGINT else index
+        index = Cast(index, INT, location=index.location) if index_type == BIGINT else index
         return replace(expression, of=of, index=index), type_.of[0]
     if type_.name == "MAP" and common(type_.of[0], index_type) is not None:
         return replace(expression, of=of, index=index, is_of_map=True), type_.of[1]
     if type_.name in ("ARRAY", "MAP"):
-        raise SqlError(f"{index_type} is no index of {type_}", expression.index.place)
-    raise SqlError(f"[] reads an ARRAY or a MAP, and this is {type_}", expression.of.place)
+        raise SqlError(f"{index_type} is no index of {type_}", expression.index.location)
+    raise SqlError(f"[] reads an ARRAY or a MAP, and this is {type_}", expression.of.location)
 
 
 def _read_times(
@@ -238,9 +240,9 @@ def _read_times(
                 time = cast(one.value, TIMESTAMP)
             except ValueError:
                 raise SqlError(
-                    f"{one.value!r} is no time, such as '2013-01-01T05:10:00'", one.place
+                    f"{one.value!r} is no time, such as '2013-01-01T05:10:00'", one.location
                 ) from None
-            read.append(Literal(millis(time), BIGINT, place=one.place))
+            read.append(Literal(millis(time), BIGINT, location=one.location))
         else:
             read.append(one)
     return tuple(read), tuple(
@@ -257,8 +259,8 @@ def _as_clock(operand: Expression, type_: SqlType) -> tuple[Expression, SqlType]
         try:
             return replace(operand, value=read_time_of_day(operand.value)), TIME
         except ValueError as error:
-            raise SqlError(f"{error}, such as '10:15:30'", operand.place) from None
-    return Cast(operand, TIME, place=operand.place), TIME
+            raise SqlError(f"{error}, such as '10:15:30'", operand.location) from None
+    return Cast(operand, TIME, location=operand.location), TIME
 
 
 def _operation(expression: Operation, scope: Scope) -> tuple[Expression, SqlType]:
@@ -268,7 +270,7 @@ def _operation(expression: Operation, scope: Scope) -> tuple[Expression, SqlType
     if operator in ("AND", "OR", "NOT"):
         for operand, type_ in zip(operands, types, strict=False):
             if type_ not in (BOOLEAN, NULL):
-                raise SqlError(f"{operator} needs conditions, not {type_}", operand.place)
+                raise SqlError(f"{operator} needs conditions, not {type_}", operand.location)
         return resolved, BOOLEAN
     if operator == "IS NULL":
         return resolved, BOOLEAN
@@ -277,14 +279,16 @@ def _operation(expression: Operation, scope: Scope) -> tuple[Expression, SqlType
         resolved = replace(expression, operands=operands)
         for operand, type_ in zip(operands, types, strict=True):
             if type_.of:
-                raise SqlError(f"{type_} is not compared: its items or fields are", operand.place)
+                raise SqlError(
+                    f"{type_} is not compared: its items or fields are", operand.location
+                )
             if common(types[0], type_) is None and {types[0], type_} != {DATE, TIMESTAMP}:
-                raise SqlError(f"{types[0]} is not compared with {type_}", operand.place)
+                raise SqlError(f"{types[0]} is not compared with {type_}", operand.location)
         return resolved, BOOLEAN
     if operator == "LIKE":
         for operand, type_ in zip(operands, types, strict=False):
             if type_ not in (STRING, NULL):
-                raise SqlError(f"LIKE needs text, not {type_}", operand.place)
+                raise SqlError(f"LIKE needs text, not {type_}", operand.location)
         if len(operands) > 2:
             check_escape(operands[1], operands[2])
         return resolved, BOOLEAN
@@ -306,14 +310,14 @@ def _arithmetic(expression: Operation, types: tuple[SqlType, ...]) -> tuple[Expr
         return expression, TIMESTAMP
     for operand, type_ in zip(expression.operands, types, strict=False):
         if not type_.is_number and type_ != NULL:
-            raise SqlError(f"{operator} needs numbers, not {type_}", operand.place)
+            raise SqlError(f"{operator} needs numbers, not {type_}", operand.location)
     result = types[0]
     for type_ in types[1:]:
         result = common(result, type_) or DOUBLE
     if result.name == "DECIMAL" and operator in "*/%":
         # A DECIMAL's digits after these differ between engines: the result is a DOUBLE.
         operands = tuple(
-            Cast(operand, DOUBLE, place=operand.place) for operand in expression.operands
+            Cast(operand, DOUBLE, location=operand.location) for operand in expression.operands
         )
         return replace(expression, operands=operands), DOUBLE
     if operator == "/" and result.is_integer:
@@ -350,15 +354,16 @@ def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
             else f"{least} to {most:.0f}"
         )
         raise SqlError(
-            f"{call.name} takes {range_} argument{'s' * (range_ != '1')}, not {count}", call.place
+            f"{call.name} takes {range_} argument{'s' * (range_ != '1')}, not {count}",
+            call.location,
         )
     if call.star:
         if function.name != "COUNT":
-            raise SqlError(f"only COUNT takes *, not {call.name}", call.place)
+            raise SqlError(f"only COUNT takes *, not {call.name}", call.location)
         return replace(call, name=function.name), BIGINT
     if call.distinct:
         if function.name != "COUNT":
-            raise SqlError(f"only COUNT takes DISTINCT, not {call.name}", call.place)
+            raise SqlError(f"only COUNT takes DISTINCT, not {call.name}", call.location)
         function = FUNCTIONS["COUNT_DISTINCT"]
     arguments: list[Expression] = []
     types: list[SqlType] = []
@@ -375,7 +380,7 @@ def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
             arguments, types = [*values], [common_type] * len(types)
     check_time_pattern(function, arguments)
     check_constants(function.name, arguments)
-    check_compared(function, types, call.place)
+    check_compared(function, types, call.location)
     result = function.result_type(types)
     resolved = replace(
         call,
@@ -384,7 +389,7 @@ def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
         distinct=False,
         own=function if function.own is not None else None,
     )
-    return Cast(resolved, result, place=call.place) if function.name in (
+    return Cast(resolved, result, location=call.location) if function.name in (
         "ROUND",
         "TRUNC",
     ) else resolved, result
@@ -396,10 +401,10 @@ def _function(call: Call, scope: Scope) -> Function:
         return function
     if call.name in NOT_BUILT:
         reason = NOT_BUILT[call.name] or "headrace does not have it yet"
-        raise SqlError(f"{call.name} is refused: {reason}", call.place)
+        raise SqlError(f"{call.name} is refused: {reason}", call.location)
     raise SqlError(
         f"no function {call.name}{near(call.name, sorted({*FUNCTIONS, *scope.functions}))}",
-        call.place,
+        call.location,
     )
 
 
@@ -412,12 +417,12 @@ def _argument(
     if letter in _WORDS:
         return _word(argument, _WORDS[letter]), STRING
     if letter == "K" and not isinstance(argument, Literal):
-        raise SqlError(f"argument {index + 1} of {function.name} is a constant", argument.place)
+        raise SqlError(f"argument {index + 1} of {function.name} is a constant", argument.location)
     resolved, type_ = resolve(argument, scope)
     if not fits(letter, type_):
         raise SqlError(
             f"argument {index + 1} of {function.name} is {_LETTERS[letter]}, not {type_}",
-            argument.place,
+            argument.location,
         )
     return resolved, type_
 
@@ -430,11 +435,11 @@ def _own_argument(
     declared = own.types[index]
     if common(declared, type_) != declared:
         raise SqlError(
-            f"argument {index + 1} of {own.name} is {declared}, not {type_}", argument.place
+            f"argument {index + 1} of {own.name} is {declared}, not {type_}", argument.location
         )
     if type_ == declared:
         return resolved, type_
-    return Cast(resolved, declared, place=argument.place), declared
+    return Cast(resolved, declared, location=argument.location), declared
 
 
 def _lambda(
@@ -442,20 +447,22 @@ def _lambda(
 ) -> tuple[Expression, SqlType]:
     """Return a lambda function, resolved; its type is its result's."""
     if not isinstance(argument, Lambda):
-        raise SqlError(f"the last argument of {function.name} is {_LETTERS['L']}", argument.place)
+        raise SqlError(
+            f"the last argument of {function.name} is {_LETTERS['L']}", argument.location
+        )
     # Of an array its elements, of a map its keys and values.
     types = before[0].of or (NULL,)
     if function.name == "REDUCE":
         types = (before[1], *types)
     if len(types) != len(argument.parameters):
-        raise SqlError(f"{function.name}'s function has {len(types)} parameters", argument.place)
+        raise SqlError(f"{function.name}'s function has {len(types)} parameters", argument.location)
     names = {name.lower(): type_ for name, type_ in zip(argument.parameters, types, strict=False)}
     body, type_ = resolve(argument.body, replace(scope, parameters={**scope.parameters, **names}))
     if function.name == "FILTER" and type_ != BOOLEAN:
-        raise SqlError(f"FILTER's function is a condition, not {type_}", argument.body.place)
+        raise SqlError(f"FILTER's function is a condition, not {type_}", argument.body.location)
     if function.name == "REDUCE" and common(before[1], type_) is None:
         raise SqlError(
-            f"REDUCE's function gives {type_}, and starts with {before[1]}", argument.body.place
+            f"REDUCE's function gives {type_}, and starts with {before[1]}", argument.body.location
         )
     return replace(argument, body=body), type_
 
@@ -466,5 +473,5 @@ def _word(argument: Expression, words: frozenset[str]) -> Literal:
     word = argument.name if isinstance(argument, Column) and argument.relation is None else value
     match = next((one for one in words if one.lower() == str(word).lower()), None)
     if match is None:
-        raise SqlError(f"{word} is none of {', '.join(sorted(words))}", argument.place)
-    return Literal(match, STRING, place=argument.place)
+        raise SqlError(f"{word} is none of {', '.join(sorted(words))}", argument.location)
+    return Literal(match, STRING, location=argument.location)

@@ -38,7 +38,7 @@ from headrace.sql.statements import (
     Tick,
     walk,
 )
-from headrace.sql.types import BIGINT, DOUBLE, INT, NULL, Function, Place, SqlError, SqlType
+from headrace.sql.types import BIGINT, DOUBLE, INT, NULL, Function, Location, SqlError, SqlType
 
 # Of each function: the place of its pattern, and that of its group or its replacement.
 _PATTERNS = {
@@ -71,10 +71,10 @@ _ORDERING = frozenset({
 })  # fmt: skip
 
 
-def check_compared(function: Function, types: Sequence[SqlType], place: Place) -> None:
+def check_compared(function: Function, types: Sequence[SqlType], location: Location) -> None:
     """Refuse values that a function compares or adds, and Spark or the runner does not."""
     if function.name == "SUM_LIST" and types[0].of[0] not in (INT, BIGINT, DOUBLE, NULL):
-        raise SqlError(f"SUM_LIST adds INT, BIGINT or DOUBLE, not {types[0].of[0]}", place)
+        raise SqlError(f"SUM_LIST adds INT, BIGINT or DOUBLE, not {types[0].of[0]}", location)
     if function.name not in _EQUATING | _ORDERING:
         return
     refused = ("MAP", "STRUCT") if function.name in _ORDERING else ("MAP",)
@@ -82,7 +82,7 @@ def check_compared(function: Function, types: Sequence[SqlType], place: Place) -
     for part in parts:
         if part.name in refused:
             raise SqlError(
-                f"{function.name} compares values, and a {part.name} has no order", place
+                f"{function.name} compares values, and a {part.name} has no order", location
             )
         parts += part.of
 
@@ -95,7 +95,7 @@ def check_constants(name: str, arguments: Sequence[Expression]) -> None:
         is_number = parts in ([Literal], [Operation, Literal])
         if digits is None or not is_number or abs(digits) > _MOST_DIGITS:
             raise SqlError(
-                f"{name}'s digits are a number, at most {_MOST_DIGITS}", arguments[1].place
+                f"{name}'s digits are a number, at most {_MOST_DIGITS}", arguments[1].location
             )
     if name not in _PATTERNS:
         return
@@ -111,7 +111,7 @@ def check_constants(name: str, arguments: Sequence[Expression]) -> None:
     except re2.error:
         raise SqlError(
             f"{pattern!r} is no pattern that the runner and Spark read alike (RE2's)",
-            arguments[of_pattern].place,
+            arguments[of_pattern].location,
         ) from None
     if of_rest >= len(arguments):
         return
@@ -121,7 +121,7 @@ def check_constants(name: str, arguments: Sequence[Expression]) -> None:
         return
     group = _constant(rest, "a group is a number, not a column")
     if group is not None and not 0 <= group <= groups:
-        raise SqlError(f"{pattern!r} has {groups} groups, and no group {group}", rest.place)
+        raise SqlError(f"{pattern!r} has {groups} groups, and no group {group}", rest.location)
 
 
 def _check_replacement(expression: Expression, groups: int) -> None:
@@ -134,7 +134,7 @@ def _check_replacement(expression: Expression, groups: int) -> None:
     if "$" in rest or "\\" in rest or any(number > groups for number in numbers):
         raise SqlError(
             f"a replacement names the pattern's {groups} groups by $1 to $9, and a dollar by \\$",
-            expression.place,
+            expression.location,
         )
 
 
@@ -144,45 +144,47 @@ def check_time_pattern(function: Function, arguments: list[Expression]) -> None:
     for zone in arguments[1:] if function.name == "CONVERT_TZ" else zones:
         if not isinstance(zone, Literal) or not is_zone(str(zone.value)):
             raise SqlError(
-                "a time zone is a text such as 'UTC', 'Europe/London' or '+02:00'", zone.place
+                "a time zone is a text such as 'UTC', 'Europe/London' or '+02:00'", zone.location
             )
     if function.name not in _TIME_PATTERNS | _PATTERN_FIRST:
         return
     pattern = arguments[function.name not in _PATTERN_FIRST]
     if not isinstance(pattern, Literal):
-        raise SqlError(f"{function.name}'s pattern is a text, not a column", pattern.place)
-    check_pattern(str(pattern.value), pattern.place, is_read=function.name in _READERS)
+        raise SqlError(f"{function.name}'s pattern is a text, not a column", pattern.location)
+    check_pattern(str(pattern.value), pattern.location, is_read=function.name in _READERS)
     parts = pieces(str(pattern.value))
     of_day = [text for is_run, text in parts if is_run and text[0] not in "HhmsS"]
     if function.name in _OF_CLOCKS and of_day:
-        raise SqlError(f"a time of day has no {of_day[0]!r}", pattern.place)
+        raise SqlError(f"a time of day has no {of_day[0]!r}", pattern.location)
     if zones and any(is_run and text[0] in "XZ" for is_run, text in parts):
-        raise SqlError("a pattern with a zone of its own goes without a time zone", pattern.place)
+        raise SqlError(
+            "a pattern with a zone of its own goes without a time zone", pattern.location
+        )
 
 
-def check_pattern(pattern: str, place: Place, *, is_read: bool = True) -> None:
+def check_pattern(pattern: str, location: Location, *, is_read: bool = True) -> None:
     """Refuse a time's pattern with letters that are not known, or, if a text is read by it, that say half a time."""
     try:
         parts = pieces(pattern)
     except ValueError as error:
-        raise SqlError(str(error), place) from None
+        raise SqlError(str(error), location) from None
     if is_read and any(is_run and text[0] == "h" for is_run, text in parts):
-        raise SqlError("hh has no half of the day to read: HH is an hour of 24", place)
+        raise SqlError("hh has no half of the day to read: HH is an hour of 24", location)
 
 
 def check_escape(pattern: Expression, escape: Expression) -> None:
     """Check LIKE's ESCAPE, and a pattern that is a constant; raises SqlError."""
     character = _constant(escape, "ESCAPE is a character, not a column")
     if character is None or len(character) != 1:
-        raise SqlError("ESCAPE is one character", escape.place)
+        raise SqlError("ESCAPE is one character", escape.location)
     text = pattern.value if isinstance(pattern, Literal) else None
     if text is not None and (len(text) - len(text.rstrip(character))) % 2:
-        raise SqlError(f"a pattern does not end with {character!r}, its ESCAPE", pattern.place)
+        raise SqlError(f"a pattern does not end with {character!r}, its ESCAPE", pattern.location)
 
 
 def _constant(expression: Expression, sentence: str) -> Any:
     if any(isinstance(part, Column) for part in walk(expression)):
-        raise SqlError(sentence, expression.place)
+        raise SqlError(sentence, expression.location)
     return evaluator(expression)({})
 
 

@@ -43,6 +43,16 @@ class ViewError(Exception):
     """A state that cannot be read; the message says why."""
 
 
+# Files of a state are merged at a few MB; others may lie where a state was.
+_MOST_FILE_BYTES = 512 * 1024 * 1024
+_MOST_VALUES = 50_000_000
+
+
+def _check_size(path: str, size: int) -> None:
+    if size > _MOST_FILE_BYTES:
+        raise ViewError(f"{path} has {size} bytes; headrace reads at most {_MOST_FILE_BYTES}")
+
+
 class Files(Protocol):
     """A folder of files, local or in S3."""
 
@@ -67,7 +77,8 @@ class LocalFiles:
         return [one.name for one in path.iterdir()] if path.is_dir() else []
 
     def read(self, path: str) -> bytes:
-        """Return a file's bytes; raises FileNotFoundError."""
+        """Return a file's bytes; raises FileNotFoundError, ViewError."""
+        _check_size(path, (self._folder / path).stat().st_size)
         return (self._folder / path).read_bytes()
 
 
@@ -103,11 +114,12 @@ class S3Files:
         return [path.removeprefix(self._prefix).rstrip("/") for path in paths]
 
     def read(self, path: str) -> bytes:
-        """Return an object's bytes; raises FileNotFoundError."""
+        """Return an object's bytes; raises FileNotFoundError, ViewError."""
         try:
             answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + path)
         except self._s3.exceptions.NoSuchKey:
             raise FileNotFoundError(path) from None
+        _check_size(path, answer["ContentLength"])
         return answer["Body"].read()
 
 
@@ -292,7 +304,19 @@ def _within(content: bytes, bounds: Mapping[str, Bounds]) -> list[dict[str, Any]
     arrow: Any = importlib.import_module("pyarrow")
     compute: Any = importlib.import_module("pyarrow.compute")
     parquet: Any = importlib.import_module("pyarrow.parquet")
-    table = parquet.read_table(io.BytesIO(content), use_threads=False)
+    file = parquet.ParquetFile(io.BytesIO(content))
+    unpacked = sum(
+        max(0, file.metadata.row_group(n).total_byte_size)
+        for n in range(file.metadata.num_row_groups)
+    )
+    if (
+        unpacked > _MOST_FILE_BYTES
+        or file.metadata.num_rows * file.metadata.num_columns > _MOST_VALUES
+    ):
+        raise ViewError(
+            f"a file of the state unfolds to more than {_MOST_FILE_BYTES} bytes or {_MOST_VALUES} values"
+        )
+    table = file.read(use_threads=False)
     for name, of_column in bounds.items():
         column = table[name]
         if of_column.values is not None:

@@ -25,7 +25,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -414,6 +414,10 @@ class Documents:
             raise ValueError(f"a document table's name is letters and underscores, not {name!r}")
         self._database = database
         self._table = f"doc_{name}"
+        self._put = (
+            f"INSERT INTO {self._table} VALUES (?, ?)"
+            " ON CONFLICT(key) DO UPDATE SET value = excluded.value"
+        )
         if self._table not in database.first_tables:
             database.execute(
                 f"CREATE TABLE IF NOT EXISTS {self._table}"
@@ -422,18 +426,15 @@ class Documents:
 
     def put(self, key: str, value: Any) -> None:
         """Store `value` (any JSON value) under `key`, replacing an older one."""
-        self._database.execute(
-            f"INSERT INTO {self._table} VALUES (?, ?)"
-            " ON CONFLICT(key) DO UPDATE SET value = excluded.value",
-            (key, _encode(value)),
-        )
+        self._database.execute(self._put, (key, _encode(value)))
+
+    def put_all(self, values: Mapping[str, Any]) -> None:
+        """Store many values under their keys, all or nothing, replacing older ones."""
+        self._database.execute_many(self._put, [(key, _encode(v)) for key, v in values.items()])
 
     def get(self, key: str) -> Any | None:
         """Return the value under `key`, or None."""
-        rows = self._database.query(
-            f"SELECT value FROM {self._table} WHERE key = ?",
-            (key,),
-        )
+        rows = self._database.query(f"SELECT value FROM {self._table} WHERE key = ?", (key,))
         return json.loads(rows[0][0]) if rows else None
 
     def delete(self, key: str) -> bool:

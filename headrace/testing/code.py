@@ -97,15 +97,14 @@ def make_function(
 
     Raises FunctionNotLoadable, and StreamMissing before anything is created.
     """
+    if mapping is not None and source is None:
+        raise StreamMissing("mapping= is about the mapping of a stream: name the stream by source=")
     folder = Path(folder).resolve()
     check_handler(handler, folder)
     stream = None if source is None else _stream_arn(cloud, source)
     name = name or folder.name
-    code = (
-        {"S3Bucket": "headrace-local", "S3Key": str(folder)}
-        if cloud.runs_folders
-        else {"ZipFile": zip_folder(folder)}
-    )
+    in_place = {"S3Bucket": "headrace-local", "S3Key": str(folder)}
+    code = in_place if cloud.runs_folders else {"ZipFile": zip_folder(folder)}
     functions = cloud.client("lambda")
     function = functions.create_function(
         **{

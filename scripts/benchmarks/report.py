@@ -69,6 +69,28 @@ def share_of(other: str, factor: float) -> Goal:
     )
 
 
+def of_the_ceiling(share: float, *, higher_is_better: bool = True) -> Goal:
+    """At least this share of what the bare engine does; None without it."""
+
+    def is_met(values: Mapping[str, float]) -> bool | None:
+        if CEILING not in values:
+            return None
+        ours, ceiling = values[US], values[CEILING]
+        return ours >= share * ceiling if higher_is_better else ceiling >= share * ours
+
+    return Goal(f">= {share:g} of the ceiling", is_met)
+
+
+def all_of(*goals: Goal) -> Goal:
+    """Meets each of these goals; None when nothing is missed and one cannot be decided."""
+
+    def is_met(values: Mapping[str, float]) -> bool | None:
+        met = [goal.is_met(values) for goal in goals]
+        return False if False in met else None if None in met else True
+
+    return Goal(", ".join(goal.text for goal in goals), is_met)
+
+
 def best_peer(values: Mapping[str, float], *, higher_is_better: bool) -> str | None:
     """Return the peer with the best figure; None if no peer has a figure."""
     peers = [name for name in values if not name.startswith((US, CEILING))]

@@ -27,7 +27,7 @@ from rich.table import Table
 
 from headrace.spark.registering import register
 from scripts.benchmarks.servers import running
-from scripts.benchmarks.spark_measures import Bench
+from scripts.benchmarks.spark_measures import Bench, set_credentials
 from tests.support.spark_cluster import ROOT, Cluster
 
 CORES = 2
@@ -170,7 +170,7 @@ def main(records: int, turns: int) -> None:
         title=f"{records:,} records of 100 B",
     )  # fmt: skip
     with running("headrace") as cloud, standalone(f"http://127.0.0.1:{cloud.port}") as cluster:
-        os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+        set_credentials()
         endpoint_url = f"http://127.0.0.1:{cloud.port}"
         filler = Bench(None, endpoint_url, Path())
         filler.fill("warm-up", WARM_UP, 100)

@@ -16,7 +16,7 @@ import boto3
 import click
 from rich.table import Table
 
-from scripts.benchmarks.spark_measures import REGION, WAIT_S
+from scripts.benchmarks.spark_measures import REGION, WAIT_S, set_credentials
 
 JOB = """\
 import glob, os, sys, time
@@ -137,6 +137,7 @@ def parts_of(endpoint_url: str, label: str) -> Iterator[Part]:
 
 def start_table(endpoint_url: str, labels: list[str], rounds: int) -> Table:
     """Return a table of the parts on each label, and of an empty step; each figure is the least of several rounds."""
+    set_credentials()
     table = Table("label", "part", "s", "processor s")
     for label in labels:
         # Spark, and what the connector needs, are installed before.

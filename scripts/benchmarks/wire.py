@@ -77,7 +77,7 @@ class Connection:
         where = self._whole_body(ended=not part_bytes)
         if where is None:
             return None
-        if self.buffer[9:12] != b"200":
+        if self.buffer[9:10] != b"2":
             message = bytes(self.buffer[where[0] : where[1]][:300])
             raise RuntimeError(f"{self.buffer[9:12].decode()}: {message.decode(errors='replace')}")
         return where

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scripts.benchmarks import checkouts, firehose, report, slow_clients
+from scripts.benchmarks import checkouts, firehose, moto, report, slow_clients
 from scripts.benchmarks.interleaved import medians_of
 from scripts.benchmarks.interleaved import put_records as put_records_call
 from scripts.benchmarks.kinesis import RESIDENT, WORKLOADS, measure
@@ -21,6 +21,7 @@ from scripts.benchmarks.workloads import Load, drain, put_record, put_records, r
 from tests.support.server import ServerProcess
 
 ROOT = Path(__file__).parents[2]
+LATENCY_OF_CEILING = report.of_the_ceiling(0.5, higher_is_better=False)
 RATES = {"headrace": 100.0, "moto": 4.0, "ministack": 8.0, "kinesis-mock": 1.0}
 
 
@@ -37,6 +38,13 @@ RATES = {"headrace": 100.0, "moto": 4.0, "ministack": 8.0, "kinesis-mock": 1.0}
         (report.no_slower_than_any(), {"headrace": 2.0, "a": 1.9, "b": 3.0}, False),
         (report.share_of("headrace-fsync", 0.5), {"headrace": 4.0, "headrace-fsync": 2.0}, True),
         (report.share_of("headrace-fsync", 0.5), {"headrace": 4.0}, False),
+        (report.of_the_ceiling(0.6), {"headrace": 6.0, "bare": 10.0}, True),
+        (report.of_the_ceiling(0.6), {"headrace": 5.9, "bare": 10.0}, False),
+        (report.of_the_ceiling(0.6), {"headrace": 5.9, "moto": 1.0}, None),
+        (LATENCY_OF_CEILING, {"headrace": 2.0, "bare": 1.0}, True),
+        (LATENCY_OF_CEILING, {"headrace": 2.1, "bare": 1.0}, False),
+        (report.all_of(report.at_most(9, "ms"), LATENCY_OF_CEILING), {"headrace": 2.0}, None),
+        (report.all_of(report.at_most(1, "ms"), LATENCY_OF_CEILING), {"headrace": 2.0}, False),
     ],
 )
 def test_goals(goal: report.Goal, values: dict[str, float], met: bool | None):
@@ -72,6 +80,15 @@ def test_medians_leave_failed_rounds_out():
     assert report.median_of([{"a": 1.0}, {"error": "x"}, {"a": 3.0}]) == {"a": 2.0}
     assert report.median_of([{"error": "x"}]) == {"error": "x"}
     assert report.errors({"w": {"p": {"error": "x"}}}) == ["p failed w: x"]
+
+
+def test_each_workload_of_motos_services_runs(tmp_path: Path):
+    with ServerProcess(tmp_path / "data") as server:
+        client = moto.Client(server.port)
+        client.make()
+        rates = {each.name: moto.measure(client, each, 0.05)[moto.RATE] for each in moto.WORKLOADS}
+        client.connection.close()
+    assert min(rates.values()) > 0
 
 
 def test_workloads_count_what_the_cloud_stores(tmp_path: Path):

@@ -20,7 +20,7 @@ import pytest
 
 import headrace
 from headrace.core.event_patterns.compiling import TOO_COMPLEX
-from headrace.services.events.rules import InputTooLarge, fill_template
+from headrace.services.events.targets import InputTooLarge, fill_template
 from tests.security.child import rows_of
 from tests.security.moto_patterns import REVIEWED
 from tests.security.pattern_doors import DOORS, TEXT

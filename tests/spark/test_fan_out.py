@@ -128,16 +128,18 @@ def copied(spark: Any, folder: Path) -> Counter[int]:
 
 @pytest.mark.spark
 def test_one_checkpoint_goes_through_fan_out_polling_and_the_driver_over_reshards(
-    spark: Any, make_stream: Callable[[int], Stream], tmp_path: Path
+    spark: Any, make_stream: Callable[[int], Stream], tmp_path: Path, nightly: bool
 ) -> None:
     stream = make_stream(2)
     path = {"metadataPath": str(tmp_path / "metadata")}
-    for mode in (
+    modes = (
         {**path, **FAN_OUT},
         {**path, "readMode": "driver"},
         {**path, "readMode": "executors"},
         {**path, **FAN_OUT},
-    ):
+    )
+    # The last run is the driver's, which is what a local session has where nobody says.
+    for mode in modes if nightly else modes[::2]:
         stream.put(200)
         stream.split()
         stream.put(200)

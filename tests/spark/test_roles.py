@@ -74,7 +74,7 @@ class Shell:
             if name.startswith("spark.hadoop.")
         )
         (folder / "core-site.xml").write_text(f"<configuration>{site}</configuration>")
-        give = RoleCredentials(inner.sessions, inner.gateway, inner.clock, lambda _: "secret")
+        give = RoleCredentials(inner.sessions, inner.moto.warm_up, inner.clock, lambda _: "secret")
         self._classes = f"{folder}:{CLASSES}:{find_spark_home() / 'jars'}/*"
         self._environment = {
             "PATH": os.environ["PATH"],

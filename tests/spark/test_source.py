@@ -54,7 +54,7 @@ def test_what_was_just_put_is_processed_when_all_that_is_available_is(
     stream = make_stream(2)
     query = stream_of(spark, stream).writeStream.format("memory").queryName("just_put").start()
     try:
-        for count in range(1, 6):
+        for count in range(1, 4):
             stream.put(1)
             query.processAllAvailable()
             assert spark.table("just_put").count() == count
@@ -85,32 +85,25 @@ def test_every_column_is_what_kinesis_says(spark: Any, make_stream: Any) -> None
     )
 
 
-def test_a_drained_query_goes_on_where_it_stopped(
-    spark: Any, make_stream: Any, places: tuple[str, str]
-) -> None:
-    stream = make_stream(3)
-    stream.put(1000)
-    drain(stream_of(spark, stream), places)
-    assert numbers(spark, places[0]) == list(range(1000))
-    stream.put(500)
-    drain(stream_of(spark, stream), places)
-    assert numbers(spark, places[0]) == list(range(1500))
-
-
 def test_limits_cut_a_backlog_into_batches(
     spark: Any, make_stream: Any, places: tuple[str, str]
 ) -> None:
-    stream = make_stream(2)
-    stream.put(1000)
+    stream = make_stream(1)
+    stream.put(700)
     writer = stream_of(spark, stream, maxRecordsPerTrigger="300").writeStream.format("parquet")
     query = run_to_the_end(writer.option("checkpointLocation", places[1]).start(places[0]))
-    assert [batch["numInputRows"] for batch in query.recentProgress if batch["numInputRows"]] == [
-        300, 300, 300, 100,
-    ]  # fmt: skip
-    assert numbers(spark, places[0]) == list(range(1000))
+    assert numbers(spark, places[0]) == list(range(700))
+    # Progress tells lag, rates and what was read.
+    batches = [one for batch in query.recentProgress for one in of_progress(batch)]
+    assert [one.rows for one in batches if one.rows] == [300, 300, 100]
+    (shard,) = stream.shards()
+    assert [dict(one.records_read)[shard["ShardId"]] for one in batches][:3] == [300, 600, 700]
+    assert batches[0].stream == stream.name
+    assert batches[0].behind_ms_by_shard == {shard["ShardId"]: 0}
+    assert batches[0].processed_per_s > 0
 
 
-def test_resharding_before_and_between_runs_loses_and_doubles_nothing(
+def test_a_drained_query_goes_on_through_reshards_before_and_between_runs(
     spark: Any, make_stream: Any, places: tuple[str, str]
 ) -> None:
     stream = make_stream(2)
@@ -168,7 +161,7 @@ def test_a_batch_that_is_done_again_has_the_records_it_had(
     spark: Any, make_stream: Any, places: tuple[str, str]
 ) -> None:
     stream = make_stream(2)
-    stream.put(400)
+    stream.put(200)
     batches: list[tuple[int, list[int]]] = []
 
     def keep(rows: Any, batch_id: int) -> None:
@@ -196,7 +189,7 @@ def test_a_batch_that_is_done_again_has_the_records_it_had(
     again = dict(batches)
     assert again[last] == first[last]
     seen = Counter(n for batch in (first | again).values() for n in batch)
-    assert seen == Counter(range(500))
+    assert seen == Counter(range(300))
 
 
 def test_a_batch_that_retention_has_cut_is_refused(
@@ -293,24 +286,6 @@ def test_a_batch_read_takes_what_is_there(spark: Any, make_stream: Any) -> None:
     latest = spark.read.format("kinesis").options(**stream.options(startingposition="LATEST"))
     with pytest.raises(Exception, match="cannot start at LATEST"):
         latest.load().count()
-
-
-def test_progress_tells_lag_rates_and_what_was_read(
-    spark: Any, make_stream: Any, places: tuple[str, str]
-) -> None:
-    stream = make_stream(1)
-    stream.put(300)
-    writer = stream_of(spark, stream, maxRecordsPerTrigger="200").writeStream.format("parquet")
-    query = run_to_the_end(writer.option("checkpointLocation", places[1]).start(places[0]))
-    batches = [one for batch in query.recentProgress for one in of_progress(batch)]
-    assert [one.rows for one in batches if one.rows] == [200, 100]
-    (shard,) = stream.shards()
-    assert [dict(one.records_read) for one in batches][:2] == [
-        {shard["ShardId"]: 200}, {shard["ShardId"]: 300},
-    ]  # fmt: skip
-    assert batches[0].stream == stream.name
-    assert batches[0].behind_ms_by_shard == {shard["ShardId"]: 0}
-    assert batches[0].processed_per_s > 0
 
 
 def test_a_shard_is_read_from_its_own_position(spark: Any, make_stream: Any) -> None:

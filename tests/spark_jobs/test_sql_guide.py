@@ -15,7 +15,7 @@ from headrace.sql.analysis import Analysis
 from headrace.sql.inference import Nothing
 from headrace.sql.parsing import parse
 from headrace.sql.plan import KINESIS_ANALYTICS, Script
-from headrace.sql.types import Place, SqlError
+from headrace.sql.types import Location, SqlError
 from scripts import sql_page
 from tests.spark_jobs.sql_job import Records, differences, fold_of, interpret, run_job
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
@@ -72,7 +72,7 @@ BATCHES = [
 
 
 class _Streams(Nothing):
-    def records(self, stream: str, place: Place) -> Sequence[bytes]:
+    def records(self, stream: str, location: Location) -> Sequence[bytes]:
         return [json.dumps(value).encode() for name, _, value in BATCHES[0] if name == stream]
 
 

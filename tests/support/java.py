@@ -32,6 +32,12 @@ FOR_FEW_ROWS = {
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.shuffle.partitions": "2",
 }
+# For its errors PySpark looks, at each call, for the line of the job that makes it: most of what the making of a query
+# costs. It takes these before a session's start alone.
+WITHOUT_LINES = {
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
+}
 # An archive is for a class path that begins with the same jars; Spark puts the folder of its settings before them.
 _JAVA = """\
 #!/bin/bash
@@ -114,4 +120,5 @@ def compile_little() -> None:
 
 def interpret_queries() -> None:
     """Have all Sparks that this process starts interpret queries, and run them in two partitions: `FOR_FEW_ROWS`."""
-    os.environ[SETTINGS] = " ".join(f"-D{name}={value}" for name, value in FOR_FEW_ROWS.items())
+    settings = FOR_FEW_ROWS | WITHOUT_LINES
+    os.environ[SETTINGS] = " ".join(f"-D{name}={value}" for name, value in settings.items())

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from headrace.aws.calls.errors import unknown_operation
+from headrace.aws.calls.errors import AwsError, unknown_operation
 from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.gateway.dispatch import Gateway
 from headrace.aws.protocols.service import Profile
@@ -22,6 +22,7 @@ from headrace.core.ids import Ids
 from headrace.core.ports import (
     BucketNotFound,
     BusEvent,
+    KeyRefused,
     LogLine,
     Metric,
     ObjectNotFound,
@@ -68,6 +69,9 @@ class Box:
         self.streams: set[tuple[str, str]] = set()
         self.metrics: list[Metric] = []
         self.missing: set[str] = set()
+        # Buckets whose key is disabled; and what a queue answers instead of taking a message, once each.
+        self.locked: set[str] = set()
+        self.refusals: dict[str, list[AwsError]] = defaultdict(list)
         self.deleted: list[str] = []
         self._received: dict[str, int] = defaultdict(int)
 
@@ -90,6 +94,8 @@ class Box:
         if queue_arn in self.missing:
             raise LookupError(queue_arn)
         with self._lock:
+            if self.refusals[queue_arn]:
+                raise self.refusals[queue_arn].pop()
             self.messages[queue_arn].append(body)
             self.attributes[queue_arn].append(dict(attributes or {}))
         return "message"
@@ -131,6 +137,8 @@ class Box:
         return {path.name: path for path in self._root.iterdir()} if self._root.exists() else {}
 
     def put(self, bucket: str, key: str, body: bytes | Path, **_: Any) -> str:
+        if bucket in self.locked:
+            raise KeyRefused("KMS.DisabledException", "the key is disabled")
         assert isinstance(body, bytes)
         self.put_object(bucket, key, body)
         return "etag"

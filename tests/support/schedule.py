@@ -20,12 +20,12 @@ TOGETHER = (
     (
         "spark/test_source.py", "spark/test_credentials.py", "spark/test_data_loss.py", "spark/test_sink.py",
         "spark/test_versions.py", "spark/test_streams_writes.py", "spark/test_progress.py", "spark/test_kpl.py",
+        "spark/test_kills.py",
     ),
     ("pipeline/test_pipeline.py",),
     ("scripts/test_spark_core.py",),
     ("spark_jobs/test_step.py",),
     ("spark/test_steps.py",),
-    ("spark/test_kills.py",),
     ("crash/test_pipeline_kills.py",),
     ("crash/test_kinesis_crash.py",),
     ("security/test_auth_process.py",),

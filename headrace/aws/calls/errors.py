@@ -12,6 +12,8 @@ from typing import Any
 # Code, sentence and HTTP status; the sentences are AWS's where it has one. They may contain {stream}, {shard},
 # {account}.
 ErrorForm = tuple[str, str, int]
+# Words of the codes by which services say that they are too busy.
+_BUSY = ("Throttl", "TooManyRequests", "ThroughputExceeded", "RequestLimitExceeded", "SlowDown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,11 @@ class AwsError(Exception):
         self.message = message
         self.status = status
         self.members: dict[str, Any] = dict(members or {})
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may succeed later: the service failed or was too busy, and refused nothing."""
+        return self.status >= 500 or any(word in self.code for word in _BUSY)
 
 
 def serialization_error(message: str = "") -> AwsError:

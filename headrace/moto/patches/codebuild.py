@@ -1,4 +1,4 @@
-"""CodeBuild: projects without a source, and updates."""
+"""CodeBuild: projects of every type, and updates."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownLambdaType=false
 
@@ -6,21 +6,52 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from typing import Any
 
+from headrace.aws.calls.operation import service_model
 from headrace.core.arn import partition_of
 
+# A build that a pipeline starts gets its source from there, and gives its results there (documented).
+_WITHOUT_LOCATION = ("CODEPIPELINE", "NO_SOURCE")
 
-def allow_missing_source(module: Any) -> None:
-    """Allow projects without a source, which have their own buildspec."""
-    check = module._validate_required_params_source
 
-    @functools.wraps(check)
-    def has_source(source: dict[str, Any]) -> None:
-        if source.get("type") != "NO_SOURCE":
-            check(source)
+def check_by_model(module: Any) -> None:
+    """Take every project of AWS's model: moto's lists of types are older, and it demands places of pipelines."""
+    refused = module.InvalidInputException
 
-    module._validate_required_params_source = has_source
+    def check_source(source: dict[str, Any]) -> None:
+        if source.get("type") not in _values("SourceType"):
+            raise refused("Invalid type provided: Project source type")
+        if source["type"] not in _WITHOUT_LOCATION and not source.get("location"):
+            raise refused("Project source location is required")
+
+    def check_artifacts(artifacts: dict[str, Any]) -> None:
+        if artifacts.get("type") != "CODEPIPELINE":
+            check_place(artifacts)
+
+    def check_environment(environment: dict[str, Any]) -> None:
+        if environment.get("type") not in _values("EnvironmentType"):
+            raise refused(f"Invalid type provided: {environment.get('type')}")
+        if environment.get("computeType") not in _values("ComputeType"):
+            raise refused(f"Invalid compute type provided: {environment.get('computeType')}")
+
+    def check_name(name: str) -> None:
+        shape: Any = service_model("codebuild").shape_for("ProjectName")
+        if re.fullmatch(shape.metadata["pattern"], name) is None:
+            raise refused("Only alphanumeric characters, dash, and underscore are supported")
+
+    check_place = module._validate_required_params_artifacts
+    module._validate_required_params_source = check_source
+    module._validate_required_params_artifacts = check_artifacts
+    module._validate_required_params_environment = check_environment
+    module._validate_required_params_project_name = check_name
+
+
+def _values(shape: str) -> list[str]:
+    """Return the values of an enumeration of CodeBuild's model."""
+    enumeration: Any = service_model("codebuild").shape_for(shape)
+    return enumeration.enum
 
 
 def allow_updates(module: Any) -> None:

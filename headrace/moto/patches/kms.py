@@ -8,11 +8,13 @@ import copy
 import functools
 import hashlib
 import inspect
+import json
 import threading
 from collections.abc import Mapping
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError, validation_error
+from headrace.moto.current_cloud import unix_time
 
 _MANAGED_KEYS = {
     "alias/aws/s3": "Default key that protects my S3 objects when no other key is defined",
@@ -29,17 +31,48 @@ def correct_keys(module: Any) -> None:
     def create_alias(self: Any, target_key_id: str, alias_name: str) -> Any:
         # Only services come here with such an alias: the answer to CreateAlias refuses it before.
         alias = create(self, target_key_id, alias_name)
+        alias.created_s = alias.updated_s = unix_time()
         if alias_name.startswith("alias/aws/"):
             key = self.keys[self.get_key_id(target_key_id)]
             key.key_manager = "AWS"
             key.description = _MANAGED_KEYS.get(alias_name, key.description)
         return alias
 
+    update = module.KmsBackend.update_alias
+
+    @functools.wraps(update)
+    def update_alias(self: Any, target_key_id: str, alias_name: str) -> Any:
+        alias = update(self, target_key_id, alias_name)
+        alias.updated_s = unix_time()
+        return alias
+
     module.KmsBackend.create_alias = create_alias
+    module.KmsBackend.update_alias = update_alias
     for name in ("enable_key", "disable_key"):
         setattr(module.KmsBackend, name, _of_key_with_material(getattr(module.KmsBackend, name)))
     for name in ("enable_key", "disable_key", "cancel_key_deletion", "schedule_key_deletion"):
         setattr(module.KmsBackend, name, _of_any_name(getattr(module.KmsBackend, name)))
+
+
+def date_aliases(module: Any) -> None:
+    """Patch `moto.kms.responses`: aliases have dates; one of AWS's that has no key yet has neither key nor dates.
+
+    Documented: ListAliases. An alias of an earlier version's data has no dates.
+    """
+    list_all = module.KmsResponse.list_aliases
+
+    def list_aliases(self: Any) -> str:
+        answer = json.loads(list_all(self))
+        made = {alias.alias_name: alias for alias in self.kms_backend.list_aliases()}
+        for shown in answer["Aliases"]:
+            alias = made.get(shown["AliasName"])
+            if alias is None:
+                del shown["TargetKeyId"]
+            elif hasattr(alias, "created_s"):
+                shown |= {"CreationDate": alias.created_s, "LastUpdatedDate": alias.updated_s}
+        return json.dumps(answer)
+
+    module.KmsResponse.list_aliases = list_aliases
 
 
 _AGREES = {"ECC_NIST_P256", "ECC_NIST_P384", "ECC_NIST_P521", "SM2"}

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from headrace.aws.protocols.moto_imports import IMPORTING
-from headrace.moto.storage.changes import Rows
+from headrace.moto.storage.changes import CHANGES, Rows
 from headrace.moto.storage.shells import READING, Shells, shell_of, shells, stand_in
 from headrace.moto.storage.stored_names import is_known, moto_names, name_of, named, stored_as
 
@@ -111,10 +111,10 @@ def backends_of(package: str) -> dict[Where, Any]:
 _HELD: dict[str, frozenset[str]] = {}
 
 
-def packages_changed_with(package: str) -> frozenset[str]:
-    """Return a service and those whose backends its own hold as attributes: it changes them without a look-up.
+def note_changed(package: str) -> None:
+    """Note that a service may have changed, and those whose backends its own hold as attributes.
 
-    Auto Scaling launches instances in the EC2 that it holds.
+    It changes these without a look-up: Auto Scaling launches instances in the EC2 that it holds.
     """
     held = _HELD.get(package)
     if held is None:
@@ -126,7 +126,8 @@ def packages_changed_with(package: str) -> frozenset[str]:
         held = frozenset({package, *kinds})
         if backends:
             _HELD[package] = held
-    return held
+    for one in held:
+        CHANGES.service(one)
 
 
 def all_packages() -> set[str]:
@@ -257,15 +258,12 @@ def rows_with_id(kind: Any, rows_id: int) -> Rows:
 
 @functools.cache
 def _prepare() -> None:
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
     from moto.core.base_backend import AccountSpecificBackend, BackendDict, BaseBackend
 
     for lock, maker in ((threading.Lock(), threading.Lock), (threading.RLock(), threading.RLock)):
         _REDUCERS[type(lock)] = functools.partial(_reduce_new, maker)
     for kind in (threading.Condition, threading.Event):
         _REDUCERS[kind] = functools.partial(_reduce_new, kind)
-    for kind in (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey, ed25519.Ed25519PrivateKey):
-        _REDUCERS[kind] = _reduce_private_key
     _REDUCERS[BaseBackend] = _reduce_backend
     _REDUCERS[BackendDict] = _reduce_backend_dict
     _REDUCERS[AccountSpecificBackend] = _reduce_account
@@ -313,12 +311,18 @@ def _reducer_of(kind: type) -> Reducer | None:
     for ancestor in kind.__mro__:
         if ancestor in _REDUCERS:
             return _REDUCERS[ancestor]
-    # cryptography's keys are registered by their abstract classes, which are not their base classes.
-    if kind.__module__.startswith("cryptography."):
-        for abstract, reducer in _REDUCERS.items():
-            if issubclass(kind, abstract):
-                return reducer
+    # Whoever has a key has imported cryptography, which takes 9 MB.
+    if kind.__module__.startswith("cryptography.") and _is_private_key(kind):
+        return _reduce_private_key
     return None
+
+
+def _is_private_key(kind: type) -> bool:
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+    return issubclass(
+        kind, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+    )
 
 
 _NAMED = (type, types.FunctionType, types.BuiltinFunctionType, type(backend_dict))

@@ -16,6 +16,8 @@ from typing import Any
 from headrace.moto.current_cloud import unix_time
 from headrace.moto.patching import assign
 
+GLUES_CATALOG = "AwsDataCatalog"
+
 
 def keep_creation_times(module: Any) -> None:
     """Show when work groups were made, the primary one too: moto shows the time of the question."""
@@ -48,7 +50,9 @@ def allow_deletions(module: Any) -> None:
         return json.dumps({})
 
     def delete_data_catalog(self: Any) -> str:
-        self.athena_backend.data_catalogs.pop(self._get_param("Name"), None)
+        name = self._get_param("Name")
+        if self.athena_backend.data_catalogs.pop(name, None) is None:
+            raise _missing_catalog(name)
         return json.dumps({})
 
     module.AthenaResponse.delete_named_query = delete_named_query
@@ -189,13 +193,54 @@ def allow_updates(module: Any) -> None:
         name = self._get_param("Name")
         catalog = self.athena_backend.data_catalogs.get(name)
         if catalog is None:
-            raise JsonRESTError("InvalidRequestException", f"DataCatalog {name} was not found")
+            raise _missing_catalog(name)
         catalog.type = self._get_param("Type")
         assign(catalog, {name: self._get_param(name) for name in ("Description", "Parameters")})
         return json.dumps({})
 
     module.AthenaResponse.update_work_group = update_work_group
     module.AthenaResponse.update_data_catalog = update_data_catalog
+
+
+def _missing_catalog(name: str) -> Exception:
+    from moto.core.exceptions import JsonRESTError
+
+    if name.lower() == GLUES_CATALOG.lower():
+        return JsonRESTError("InvalidRequestException", f"{name} cannot be modified")  # assumed
+    return JsonRESTError("InvalidRequestException", f"DataCatalog {name} was not found")
+
+
+def show_glues_catalog(module: Any) -> None:
+    """Patch `moto.athena.models`: every account has Glue's catalog, which nobody changes (documented: DataCatalog)."""
+    backend = module.AthenaBackend
+    show_all, get, create = (
+        backend.list_data_catalogs, backend.get_data_catalog, backend.create_data_catalog,
+    )  # fmt: skip
+
+    def list_data_catalogs(self: Any) -> Any:
+        return [
+            {"CatalogName": GLUES_CATALOG, "Type": "GLUE", "Status": "CREATE_COMPLETE"},
+            *({**shown, "Status": "CREATE_COMPLETE"} for shown in show_all(self)),
+        ]
+
+    def get_data_catalog(self: Any, name: str) -> Any:
+        if name.lower() != GLUES_CATALOG.lower():
+            found = get(self, name)
+            if found is None:
+                raise _missing_catalog(name)
+            return found
+        parameters = {"catalog-id": self.account_id}
+        return {"Name": GLUES_CATALOG, "Type": "GLUE", "Parameters": parameters}
+
+    def create_data_catalog(self: Any, name: str, *args: Any, **members: Any) -> Any:
+        # moto answers as for any name that is taken.
+        return (
+            None if name.lower() == GLUES_CATALOG.lower() else create(self, name, *args, **members)
+        )
+
+    backend.list_data_catalogs = list_data_catalogs
+    backend.get_data_catalog = get_data_catalog
+    backend.create_data_catalog = create_data_catalog
 
 
 _NAME = r'"?([A-Za-z_][A-Za-z0-9_@:]{0,255})"?'

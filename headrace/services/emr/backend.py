@@ -25,7 +25,7 @@ from headrace.core.ports import BusEvent, EventBusSender
 from headrace.core.workers import Supervisor
 from headrace.services.emr.cluster_runner import ClusterRunner
 from headrace.services.emr.errors import unknown_cluster, unknown_job_flow
-from headrace.services.emr.nodes import check_service_role
+from headrace.services.emr.service_role import check_service_role
 from headrace.services.emr.state import (
     ENDED_CLUSTER,
     Cluster,

@@ -27,7 +27,7 @@ from headrace.core.ports import Metric, MetricSink
 from headrace.core.values import get_list
 from headrace.core.workers import WorkerDone
 from headrace.services.emr.errors import METRICS_EVERY_S
-from headrace.services.emr.nodes import actor_of, master_instance_id, why_no_instances
+from headrace.services.emr.service_role import why_no_instances
 from headrace.services.emr.state import (
     ENDED_CLUSTER,
     STEP_UNDER_WAY,
@@ -35,6 +35,8 @@ from headrace.services.emr.state import (
     ClusterState,
     Step,
     StepState,
+    actor_of,
+    master_instance_id,
 )
 from headrace.services.emr.step_runs import Ports, StepRun, script_command
 from headrace.spark_submit import JobRefused

@@ -1,12 +1,14 @@
 """Clusters, steps, security configurations and state changes: records, and their storage.
 
 Reads come from memory; every write is in the database first. The store also queues the state changes that are to be
-sent as events.
+sent as events. A cluster's nodes have no machines: their ids derive from those of their group or cluster, so that they
+are stable.
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import logging
 import threading
 from collections import deque
@@ -174,6 +176,39 @@ class Step:
         return self.state not in ENDED_STEP
 
 
+def actor_of(cluster: Cluster, step: Step | None = None) -> tuple[str, str]:
+    """Return the role that the nodes use, and its session name.
+
+    The role is the step's runtime role, else the instance profile's; the session name is the master's instance id.
+    """
+    runtime = "" if step is None else step.execution_role_arn
+    role = runtime or str(cluster.request.get("JobFlowRole") or "")
+    return role, master_instance_id(cluster)
+
+
+def instance_ids(holder_id: str, number: int) -> tuple[str, str]:
+    """Return the EMR id and the EC2 id of instance `number` (from 0) in a group or fleet."""
+    digest = hashlib.sha256(f"{holder_id}/{number}".encode()).hexdigest()
+    return f"ci-{digest[:13].upper()}", f"i-{digest[:17]}"
+
+
+def fleet_id(cluster: Cluster, kind: str) -> str:
+    """Return a fleet's id, derived from the cluster's: a cluster has at most one fleet of each type."""
+    return f"if-{kind[0]}{cluster.id[3:]}"
+
+
+def master_instance_id(cluster: Cluster) -> str:
+    """Return the master's EC2 instance id, as ListInstances returns it."""
+    for group in cluster.groups:
+        if group["InstanceRole"] == "MASTER":
+            return instance_ids(group["Id"], 0)[1]
+    for fleet in cluster.fleets:
+        if fleet["InstanceFleetType"] == "MASTER":
+            market = "ON_DEMAND" if fleet.get("TargetOnDemandCapacity") else "SPOT"
+            return instance_ids(f"{fleet_id(cluster, 'MASTER')}/{market}", 0)[1]
+    return instance_ids(cluster.id, 0)[1]
+
+
 @dataclass(frozen=True, slots=True)
 class StateChange:
     """A change of a cluster's or a step's state, with copies of both at `at_ms`, epoch milliseconds."""
@@ -285,9 +320,9 @@ class Store:
     def add_steps(self, cluster: Cluster, steps: list[Step]) -> None:
         """Store new steps of a cluster, all or nothing."""
         with self.lock:
-            with self._database.transaction():
-                for step in steps:
-                    self.save_step(step)
+            self._step_documents.put_all(
+                {_key_of(step): msgspec.to_builtins(step) for step in steps}
+            )
             for step in steps:
                 self._steps[cluster.id].append(step)
                 self._announce(cluster, step)
@@ -311,8 +346,7 @@ class Store:
 
     def save_step(self, step: Step) -> None:
         """Store a changed step."""
-        key = f"{step.cluster_id}/{step.number:09d}"
-        self._step_documents.put(key, msgspec.to_builtins(step))
+        self._step_documents.put(_key_of(step), msgspec.to_builtins(step))
 
     # --- changes of state ---------------------------------------------------------------------
 
@@ -358,3 +392,7 @@ class Store:
             self._security_documents.delete(key)
         else:
             self._security_documents.put(key, value)
+
+
+def _key_of(step: Step) -> str:
+    return f"{step.cluster_id}/{step.number:09d}"

@@ -19,8 +19,7 @@ from typing import Any
 
 from headrace.core.clock import Clock
 from headrace.core.values import get_list, get_mapping
-from headrace.services.emr.nodes import actor_of
-from headrace.services.emr.state import Cluster, Step, StepState
+from headrace.services.emr.state import Cluster, Step, StepState, actor_of
 from headrace.spark_submit import JobRefused
 from headrace.spark_submit.access import JobContext
 from headrace.spark_submit.arguments import Submission, deploy_mode, parse_submission
@@ -57,10 +56,10 @@ class StepLogs:
         self._clock = clock
         # On EMR, the node's agent writes them with the instance profile, not with a step's runtime role.
         role, session = actor_of(cluster)
+        uri, below = step.log_uri_in(cluster), f"{cluster.id}/steps/{step.id}"
         self._objects = context.as_role(cluster.account, role, session).objects
         self._step = step
         self.application = application
-        uri, below = step.log_uri_in(cluster), f"{cluster.id}/steps/{step.id}"
         self._location = None if uri is None else log_location(uri, below)
         self._driver_location = self._location
         self._report: Report | None = None

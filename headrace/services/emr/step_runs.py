@@ -25,8 +25,7 @@ from pathlib import Path
 
 from headrace.core.clock import Clock
 from headrace.core.ports import Guard, MetricSink, NoGuard, ObjectStore
-from headrace.services.emr.nodes import actor_of
-from headrace.services.emr.state import Cluster, Step, StepState, Store
+from headrace.services.emr.state import Cluster, Step, StepState, Store, actor_of
 from headrace.services.emr.step_logs import (
     StepLogs,
     classification,
@@ -59,6 +58,7 @@ from headrace.spark_submit.node_programs import (
     cloud_variables,
     programs_in,
     require_program,
+    script_program,
     with_cluster_python,
     write_programs,
 )
@@ -308,6 +308,8 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
     if jar == "script-runner.jar":
         if not step.args:
             raise _no_command(jar)
+        if (program := script_program(step.args[0])) is not None:
+            return _run_command(place, [program, *step.args[1:]])
         script = _fetch(place.context.objects, step.args[0], place.work)
         arguments = script_command(script, list(step.args[1:]))
         return Command(arguments, place.environment, place.work)

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import Arn, InvalidArn
 from headrace.core.ports import (
     BusEvent,
     EventBusSender,
     InvokeResult,
+    KeyRefused,
     ObjectStore,
     QueueSender,
     TopicPublisher,
@@ -209,7 +211,10 @@ class Destinations:
         if bucket not in objects.buckets():
             raise LookupError(arn)
         body = delivery.document.encode()
-        objects.put(bucket, delivery.object_key, body, content_type="application/json")
+        try:
+            objects.put(bucket, delivery.object_key, body, content_type="application/json")
+        except KeyRefused as refusal:
+            raise AwsError(refusal.code, refusal.message) from refusal
         return delivery.object_key
 
 

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from headrace.deliveries.outbox import OUTBOX, Delivery
+from headrace.deliveries.outbox import OUTBOX, Delivery, note_dead_letter
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest
 from headrace.moto.storage.stored_names import stored_as
@@ -244,8 +244,11 @@ def _publish(
         try:
             kept_in = notifications.to_dead_letters(*data, fifo)
         except Exception as refusal:  # noqa: BLE001 - as above
+            note_dead_letter(subscription.topic.arn, is_kept=False)
             _log_failure(subscription, refusal, "")
         else:
+            if kept_in:
+                note_dead_letter(subscription.topic.arn, is_kept=True)
             _log_failure(subscription, error, kept_in)
     else:
         log_status(subscription, text, message_id)

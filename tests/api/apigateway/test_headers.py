@@ -24,7 +24,7 @@ def handler(event, context):
     if event.get("type") == "REQUEST":
         return {"principalId": "me", "context": {"seen": json.dumps(event["headers"])}, "policyDocument":
             {"Statement": [{"Effect": "Allow", "Action": "execute-api:Invoke", "Resource": event["methodArn"]}]}}
-    named = {"WWW-Authenticate": "Basic", "Date": "then", "X-Mine": "1"}
+    named = {"WWW-Authenticate": "Basic", "Date": "then", "X-Mine": "1", "Content-Encoding": "mine"}
     return {"statusCode": 200, "headers": named, "body": json.dumps(event)}
 """
 WRITTEN = [
@@ -170,6 +170,12 @@ def test_an_endpoint_is_sent_them_by_a_proxy_alone(lab: Lab):
     passed = lab.event("/prod/pass")["headers"]
     assert (passed["Authorization"], passed["tEsT-HEADeR"]) == ("Bearer x", "aValUE")
     assert (passed["User-Agent"], passed["X-Amzn-Apigateway-Api-Id"]) == ("me/1", lab.api_id)
+    answered = lab.ask("/prod/pass").headers
+    assert {("Content-Encoding", "mine"), ("X-Mine", "1")} <= {*answered}
+    assert sorted(name for name, _ in answered if name.lower().endswith("-id")) == [
+        "X-Amzn-Trace-Id",
+        "x-amz-apigw-id",
+    ]
     own = lab.event("/prod/http")["headers"]
     assert own["User-Agent"] == f"AmazonAPIGateway_{lab.api_id}"
     assert not {"Authorization", "tEsT-HEADeR"} & {*own}
@@ -201,6 +207,18 @@ def test_an_http_api_writes_names_in_lower_case_and_awss_own_as_the_format_has_t
         *older["headers"]
     }
     assert older["multiValueHeaders"]["x-twice"] == ["1", "2"]
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_an_http_api_answers_with_its_one_id(lab: Lab, version: str):
+    answered = lab.ask(f"/{version}", lab.http_id)
+    context = json.loads(answered.body)["requestContext"]  # type: ignore[arg-type]
+    headers = dict(answered.headers)
+    assert headers["Apigw-Requestid"] == context["requestId"]
+    assert len(context["requestId"]) == 16
+    assert context.get("extendedRequestId", context["requestId"]) == context["requestId"]
+    assert ("extendedRequestId" in context) is (version == "1.0")
+    assert not {"x-amzn-RequestId", "x-amz-apigw-id"} & {*headers}
 
 
 def test_a_clients_spelling_lives_in_process_too(lab: Lab):

@@ -264,3 +264,39 @@ def test_lists_are_compared_as_sets_and_names_without_regard_to_case():
         ("/Rules/0/On", "NOT_EQUAL"),
         ("/Rules/1", "REMOVE"),
     ]
+
+
+def test_names_that_differ_in_capitals_alone_are_in_sync(cfn: Any) -> None:
+    """As AWS's schemas say by `propertyTransform`; an option group's engine has none there."""
+    login = {"MasterUsername": "me", "MasterUserPassword": "secret12345"}
+    resources = {
+        "Instance": {
+            "Type": "AWS::RDS::DBInstance",
+            "Properties": {
+                "Engine": "MySQL",
+                "DBInstanceIdentifier": "MyDb",
+                "DBInstanceClass": "db.t3.micro",
+                "AllocatedStorage": "20",
+                **login,
+            },
+        },
+        "Cluster": {
+            "Type": "AWS::RDS::DBCluster",
+            "Properties": {"Engine": "Aurora-MySQL", "DBClusterIdentifier": "MyCluster", **login},
+        },
+        "Options": {
+            "Type": "AWS::RDS::OptionGroup",
+            "Properties": {
+                "EngineName": "MySQL",
+                "MajorEngineVersion": "8.0",
+                "OptionGroupDescription": "d",
+            },
+        },
+    }
+    create(cfn, {"Resources": resources}, "capitals")
+    detect(cfn, "capitals")
+    found = drifts(cfn, "capitals")
+    assert found["Instance"]["StackResourceDriftStatus"] == "IN_SYNC"
+    assert found["Cluster"]["StackResourceDriftStatus"] == "IN_SYNC"
+    (difference,) = found["Options"]["PropertyDifferences"]
+    assert difference["PropertyPath"] == "/EngineName"

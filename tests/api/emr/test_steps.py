@@ -173,6 +173,11 @@ def test_a_failed_step_says_why_and_where(lab: Lab) -> None:
     [
         (["nix"], "command-runner.jar", 'Cannot run program "nix"'),
         (["x"], "s3://bucket/own.jar", "there is no bucket bucket"),
+        (
+            ["s3://elasticmapreduce/libs/hive/hive-script", "--run"],
+            "script-runner.jar",
+            "headrace does not have hive-script of EMR's machines",
+        ),
         (["spark-submit", "s3://logs/no.py"], "command-runner.jar", "there is no such object"),
     ],
 )
@@ -196,6 +201,25 @@ def test_a_script_from_s3_runs(lab: Lab) -> None:
     )
     assert lab.ended(cluster_id, good)["State"] == "COMPLETED"
     assert lab.ended(cluster_id, bad)["State"] == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("jar", "args"),
+    [
+        ("command-runner.jar", ["state-pusher-script"]),
+        ("command-runner.jar", ["bash", "-c", "state-pusher-script"]),
+        (
+            "s3://us-east-1.elasticmapreduce/libs/script-runner/script-runner.jar",
+            ["s3://us-east-1.elasticmapreduce/libs/state-pusher/0.1/fetch"],
+        ),
+    ],
+)
+def test_debugging_can_be_enabled(lab: Lab, jar: str, args: list[str]) -> None:
+    cluster_id = lab.cluster(
+        lab.step(*args, jar=jar, on_failure="TERMINATE_CLUSTER"), lab.step("true")
+    )
+    lab.until(cluster_id, "WAITING")
+    assert [s["Status"]["State"] for s in lab.steps(cluster_id)] == ["COMPLETED", "COMPLETED"]
 
 
 def test_after_a_failure_the_next_step_runs_when_told_to_continue(lab: Lab) -> None:

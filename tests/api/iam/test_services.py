@@ -242,7 +242,7 @@ def test_a_spark_job_acts_as_the_role_of_its_instance_profile(cloud: InProcessCl
     iam.create_instance_profile(InstanceProfileName="profile")
     iam.add_role_to_instance_profile(InstanceProfileName="profile", RoleName="nodes")
     inner = cloud.cloud
-    give = RoleCredentials(inner.sessions, inner.gateway, inner.clock, lambda _: "secret")
+    give = RoleCredentials(inner.sessions, inner.moto.warm_up, inner.clock, lambda _: "secret")
     from tests.support.clients import client_of
 
     given = give(ACCOUNT, "profile", "i-1")
@@ -332,7 +332,7 @@ def test_a_job_runs_own_policy_limits_what_it_does_in_s3(cloud: InProcessCloud):
     """StartJobRun's executionIamPolicy: what the job's FileSystem asks with the credentials that it is given."""
     make_role(cloud, "jobs", allow("s3:*", "*"), trusts="emr-serverless.amazonaws.com")
     inner = cloud.cloud
-    give = RoleCredentials(inner.sessions, inner.gateway, inner.clock, lambda _: "secret")
+    give = RoleCredentials(inner.sessions, inner.moto.warm_up, inner.clock, lambda _: "secret")
 
     def answer(line: str, policy: str) -> int:
         given = give(ACCOUNT, f"arn:aws:iam::{ACCOUNT}:role/jobs", "run", policy)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from headrace.aws.calls.errors import AwsError
 from tests.api.lambda_.consumer import Consumer, get
 from tests.support.lambda_lab import QUEUE
 from tests.support.server import wait_until
@@ -111,6 +114,39 @@ def test_a_missing_destination_stops_nobody(consumer: Consumer) -> None:
     )
     consumer.lab.streams.put(b"next")
     consumer.wait_for("next")
+
+
+@pytest.mark.parametrize("bucket", [False, True])
+def test_a_destination_that_refuses_for_good_stops_nobody(consumer: Consumer, bucket: bool) -> None:
+    """Documented: monitoring-metrics-types.html, DestinationDeliveryFailures."""
+    lab, destination = consumer.lab, "arn:aws:s3:::keyless" if bucket else QUEUE
+    lab.box.refusals[QUEUE].append(AwsError("InvalidMessageContents", "Message too long"))
+    lab.box.put_object("keyless", "made", b"")
+    lab.box.locked.add("keyless")
+    lab.streams.put(b"crash", b"next")
+    consumer.map(
+        BatchSize=1,
+        MaximumRetryAttempts=0,
+        DestinationConfig={"OnFailure": {"Destination": destination}},
+    )
+    consumer.wait_for("crash", "next")
+    (failure,) = [m for m in lab.metrics.metrics if m.name == "DestinationDeliveryFailures"]
+    assert failure.dimensions == (("FunctionName", "consume"),)
+    assert consumer.documents() == []
+
+
+def test_a_document_waits_while_its_destination_is_too_busy(consumer: Consumer) -> None:
+    busy = AwsError("ThrottlingException", "Rate exceeded")
+    consumer.lab.box.refusals[QUEUE] += [busy, AwsError("InternalFailure", "", 500)]
+    consumer.lab.streams.put(b"crash", b"next")
+    consumer.map(
+        BatchSize=1,
+        MaximumRetryAttempts=0,
+        DestinationConfig={"OnFailure": {"Destination": QUEUE}},
+    )
+    consumer.wait_for("next")
+    (document,) = consumer.documents()
+    assert document["requestContext"]["condition"] == "RetryAttemptsExhausted"
 
 
 def test_a_failing_batch_is_retried_until_it_succeeds(consumer: Consumer) -> None:

@@ -295,3 +295,24 @@ def test_what_waited_for_its_deletion_is_gone_when_that_has_come(tmp_path: Path)
         kms.create_alias(AliasName="alias/a", TargetKeyId=_key(kms))
         secrets.create_secret(Name="s", SecretString="new")
         assert secrets.get_secret_value(SecretId="s")["SecretString"] == "new"
+
+
+def test_aliases_have_dates_and_those_that_aws_has_not_used_no_key(tmp_path: Path) -> None:
+    with MotoLab(tmp_path / "moto") as lab:
+        kms = lab.client("kms")
+        first, second = _key(kms), _key(kms)
+        kms.create_alias(AliasName="alias/mine", TargetKeyId=first)
+        made = lab.clock.now_ms() // 1000
+        lab.clock.advance(60)
+        kms.update_alias(AliasName="alias/mine", TargetKeyId=second)
+        lab.restart()
+        kms = lab.client("kms")
+        used = kms.describe_key(KeyId="alias/aws/s3")["KeyMetadata"]["KeyId"]
+        shown = {alias["AliasName"]: alias for alias in kms.list_aliases()["Aliases"]}
+        mine = shown["alias/mine"]
+        assert mine["TargetKeyId"] == second
+        assert int(mine["CreationDate"].timestamp()) == made
+        assert int(mine["LastUpdatedDate"].timestamp()) == made + 60
+        assert shown["alias/aws/s3"]["TargetKeyId"] == used
+        assert "CreationDate" in shown["alias/aws/s3"]
+        assert {*shown["alias/aws/ebs"]} == {"AliasName", "AliasArn"}

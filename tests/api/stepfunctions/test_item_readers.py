@@ -16,8 +16,13 @@ import pytest
 
 from headrace.core.evaluation import Ledger, TooMuch
 from headrace.services.stepfunctions.interpreter import item_readers
-from tests.api.stepfunctions.test_state_machines import ended, mapping
+from tests.api.stepfunctions.test_state_machines import (
+    ended,
+    mapping,
+    reading,
+)
 from tests.support.cloud import InProcessCloud
+from tests.support.server import wait_until
 
 INVENTORY = {
     "sourceBucket": "lake",
@@ -28,6 +33,11 @@ INVENTORY = {
     "files": [{"key": "inventory/data.csv.gz", "size": 1, "MD5checksum": "x"}],
 }
 ROWS = {"InputType": "CSV", "CSVHeaderLocation": "FIRST_ROW"}
+
+
+def wait_until_nothing_is_held() -> None:
+    """Wait until no Map of this process holds items: one of an earlier test may have been stopped a moment ago."""
+    wait_until(lambda: item_readers.ITEMS._total == 0, within_s=30, what="the items' release")
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +106,7 @@ def test_a_pointer_finds_the_items_in_a_file(cloud: InProcessCloud, pointer: str
         assert outcome in done["cause"]
     else:
         assert json.loads(done["output"]) == outcome
-    assert item_readers.ITEMS._total == 0
+    wait_until_nothing_is_held()
 
 
 @pytest.mark.parametrize("config", [{"ManifestType": "S3_INVENTORY"}, {"InputType": "MANIFEST"}])
@@ -150,7 +160,7 @@ def test_a_map_that_misses_one_of_its_files_leaves_room_for_others(cloud: InProc
     config = {"InputType": "JSONL", "ManifestType": "ATHENA_DATA"}
     done = run_over(cloud, "misses", config, "some.csv")
     assert done["error"] == "States.ItemReaderFailed"
-    assert item_readers.ITEMS._total == 0
+    wait_until_nothing_is_held()
 
 
 def test_the_objects_of_a_listing_are_read_together(cloud: InProcessCloud):
@@ -197,7 +207,7 @@ def test_a_compressed_bomb_fails_the_map(cloud: InProcessCloud, monkeypatch: pyt
     put(cloud, {"bomb": gzip.compress(b"1\n" * 100_000)})
     done = run_over(cloud, "bomb", {"InputType": "JSONL"}, "bomb")
     assert "more items than headrace keeps in memory" in done["cause"]
-    assert item_readers.ITEMS._total == 0
+    wait_until_nothing_is_held()
 
 
 WHOLE = {"Status": "SUCCEEDED", "Input": "[5]", "Output": "[5]"}
@@ -341,3 +351,47 @@ def test_an_object_that_is_too_large_is_not_read(
     done = run_over(cloud, "large", {"InputType": "JSON"}, "large.json")
     assert done["error"] == "States.ItemReaderFailed"
     assert done["cause"] == "The file is larger than headrace keeps in memory."
+
+
+COLUMNS = b",".join(b"%d" % n for n in range(3000))
+FIRST_ROW = {"InputType": "CSV", "CSVHeaderLocation": "FIRST_ROW"}
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "config", "cause"),
+    [
+        ("wide-rows", COLUMNS + b"\nx" * 2000, FIRST_ROW, "more items"),
+        ("hidden-header", b'"\n",' + COLUMNS + b"\nx" * 2000, FIRST_ROW, "more items"),
+        ("many-rows", b"a" + b"\nx" * 500_000, FIRST_ROW, "more items"),
+        ("many-objects", b"[" + b"{}," * 3_000_000 + b"{}]", {"InputType": "JSON"}, "more items"),
+        ("many-lines", b"{}\n" * 300_000, {"InputType": "JSONL"}, "more items"),
+        ("deep", b"[" * 200_000, {"InputType": "JSON"}, "The file is no JSON"),
+        ("deep-line", b"[" * 200_000, {"InputType": "JSONL"}, "A line of the file is no JSON value"),
+        ("no-json", b"[1", {"InputType": "JSON"}, "The file is no JSON"),
+    ],
+)  # fmt: skip
+def test_items_that_cannot_be_held_fail_the_map(
+    cloud: InProcessCloud, name: str, body: bytes, config: dict[str, Any], cause: str, monkeypatch: pytest.MonkeyPatch
+):  # fmt: skip
+    if name == "many-lines":  # lines are dear to read; the others meet the real bound
+        monkeypatch.setattr(item_readers.ITEMS, "_one", 2**24)
+    done = reading(cloud, name, body, config)
+    assert (done["status"], done["error"]) == ("FAILED", "States.ItemReaderFailed")
+    assert cause in done["cause"]
+    wait_until_nothing_is_held()
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "config"),
+    [
+        ("some-rows", b"a,b" + b"\nx,y" * 600_000, {**FIRST_ROW, "MaxItems": 3}),
+        ("some-lines", b"1\n\n2\n3\nno json", {"InputType": "JSONL", "MaxItems": 3}),
+        ("three", b"[1,2,3]", {"InputType": "JSON"}),
+    ],
+)
+def test_max_items_are_what_counts(
+    cloud: InProcessCloud, name: str, body: bytes, config: dict[str, Any]
+):
+    done = reading(cloud, name, body, config)
+    assert (done["status"], done.get("output")) == ("SUCCEEDED", "[1,1,1]"), done
+    wait_until_nothing_is_held()

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from headrace.services.s3 import limits
-from headrace.services.stepfunctions.interpreter import item_readers
 from tests.support.cloud import ACCOUNT, InProcessCloud
 from tests.support.server import wait_until
 
@@ -378,10 +377,6 @@ def test_parameters_of_every_type_that_is_valid_run(
         assert json.loads(done["output"]) == (expected if number == 0 else [expected])
 
 
-COLUMNS = b",".join(b"%d" % n for n in range(3000))
-FIRST_ROW = {"InputType": "CSV", "CSVHeaderLocation": "FIRST_ROW"}
-
-
 def reading(cloud: InProcessCloud, name: str, body: bytes, config: dict[str, Any]) -> Any:
     """Run a Map over an object; return its description."""
     cloud.client("s3").put_object(Bucket="lake", Key=name, Body=body)
@@ -393,46 +388,6 @@ def reading(cloud: InProcessCloud, name: str, body: bytes, config: dict[str, Any
     state = mapping(ItemReader=reader)
     state["ItemProcessor"]["States"]["P"]["Output"] = "{% 1 %}"
     return ended(cloud, name, state)
-
-
-@pytest.mark.parametrize(
-    ("name", "body", "config", "cause"),
-    [
-        ("wide-rows", COLUMNS + b"\nx" * 2000, FIRST_ROW, "more items"),
-        ("hidden-header", b'"\n",' + COLUMNS + b"\nx" * 2000, FIRST_ROW, "more items"),
-        ("many-rows", b"a" + b"\nx" * 500_000, FIRST_ROW, "more items"),
-        ("many-objects", b"[" + b"{}," * 3_000_000 + b"{}]", {"InputType": "JSON"}, "more items"),
-        ("many-lines", b"{}\n" * 300_000, {"InputType": "JSONL"}, "more items"),
-        ("deep", b"[" * 200_000, {"InputType": "JSON"}, "The file is no JSON"),
-        ("deep-line", b"[" * 200_000, {"InputType": "JSONL"}, "A line of the file is no JSON value"),
-        ("no-json", b"[1", {"InputType": "JSON"}, "The file is no JSON"),
-    ],
-)  # fmt: skip
-def test_items_that_cannot_be_held_fail_the_map(
-    cloud: InProcessCloud, name: str, body: bytes, config: dict[str, Any], cause: str, monkeypatch: pytest.MonkeyPatch
-):  # fmt: skip
-    if name == "many-lines":  # lines are dear to read; the others meet the real bound
-        monkeypatch.setattr(item_readers.ITEMS, "_one", 2**24)
-    done = reading(cloud, name, body, config)
-    assert (done["status"], done["error"]) == ("FAILED", "States.ItemReaderFailed")
-    assert cause in done["cause"]
-    assert item_readers.ITEMS._total == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "body", "config"),
-    [
-        ("some-rows", b"a,b" + b"\nx,y" * 600_000, {**FIRST_ROW, "MaxItems": 3}),
-        ("some-lines", b"1\n\n2\n3\nno json", {"InputType": "JSONL", "MaxItems": 3}),
-        ("three", b"[1,2,3]", {"InputType": "JSON"}),
-    ],
-)
-def test_max_items_are_what_counts(
-    cloud: InProcessCloud, name: str, body: bytes, config: dict[str, Any]
-):
-    done = reading(cloud, name, body, config)
-    assert (done["status"], done.get("output")) == ("SUCCEEDED", "[1,1,1]"), done
-    assert item_readers.ITEMS._total == 0
 
 
 @pytest.mark.parametrize("asks", ["a map", "a task"])

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.commands import headrace
 from headrace.cli.sql_prompt import Cloud
-from headrace.sql.types import Place, SqlError
+from headrace.sql.types import Location, SqlError
 
 DELAYS = """
 CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, origin VARCHAR, dep_delay INT) WITH (
@@ -311,6 +311,6 @@ def test_a_glue_tables_options_of_csv_are_read_or_refused(
     cloud = Cloud(Path(), endpoint_url="http://none", region="us-east-1", aws=False)
     if sentence:
         with pytest.raises(SqlError, match=re.escape(sentence)):
-            cloud.table("lake", "t", Place())
+            cloud.table("lake", "t", Location())
     else:
-        assert cloud.table("lake", "t", Place()).delimiter == ";"
+        assert cloud.table("lake", "t", Location()).delimiter == ";"

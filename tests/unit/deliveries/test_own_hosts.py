@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.aws.calls.errors import AwsError
-from headrace.deliveries.outside_http import is_aws_host, post, request
+from headrace.deliveries.outside_http import exchange, is_aws_host, post, request
 from headrace.moto.current_cloud import CURRENT
 from headrace.services.firehose.destinations import exchange as wire
 
@@ -21,9 +21,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return the calls of APIs; any use of the network fails."""
     made: list[Any] = []
 
-    def answer(api_id: str, **call: Any) -> tuple[int, bytes]:
+    def answer(api_id: str, **call: Any) -> tuple[int, list[tuple[str, str]], bytes]:
         made.append((api_id, call["method"], call["url"], call["headers"], call["body"]))
-        return 202, b'{"ok":1}'
+        return 202, [], b'{"ok":1}'
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("the network was used")
@@ -67,8 +67,8 @@ def test_other_hosts_are_not_awss(host: str):
 
 
 def test_apis_that_call_each_other_end(monkeypatch: pytest.MonkeyPatch):
-    def again(*_: Any, **__: Any) -> tuple[int, bytes]:
-        return request("GET", API, b"", {}, within_s=1)
+    def again(*_: Any, **__: Any) -> tuple[int, list[tuple[str, str]], bytes]:
+        return exchange("GET", API, b"", {}, within_s=1)
 
     monkeypatch.setattr(CURRENT, "apis", again)
     with pytest.raises(AwsError, match="5 deep"):

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.ports import CallerIdentity, NoGuard
+from headrace.moto.current_cloud import CURRENT
 from tests.support.moto_lab import MotoLab
 
 ARN = "arn:aws:{}:us-east-1:000000000000:{}"
@@ -284,3 +286,39 @@ def test_a_log_subscription_reaches_a_stream(lab: MotoLab):
     told = json.loads(gzip.decompress(params["Data"]))
     assert (told["logGroup"], told["logStream"], told["messageType"]) == ("g", "s", "DATA_MESSAGE")
     assert [event["message"] for event in told["logEvents"]] == ["an ERROR"]
+
+
+class Closed(NoGuard):
+    """Lets nobody send to a queue."""
+
+    def denial(
+        self, acting: CallerIdentity, action: str, resource: str, context: Any = None
+    ) -> str:
+        return f"{acting.arn} may not" if action == "sqs:SendMessage" else ""
+
+
+@pytest.mark.parametrize("why", ["deleted", "small", "closed", "open"])
+def test_a_dead_letter_that_its_queue_refuses_is_counted_and_stops_nobody(
+    lab: MotoLab, why: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    """Documented: InvocationsFailedToBeSentToDlq, for permissions, resources and size limits (eb-monitoring.html)."""
+    dead, dead_arn = queue(lab, "dead"), ARN.format("sqs", "dead")
+    made = rule(lab, {"Arn": STREAM, "DeadLetterConfig": {"Arn": dead_arn}})
+    sqs = lab.client("sqs")
+    if why == "deleted":
+        sqs.delete_queue(QueueUrl=dead)
+    if why == "small":
+        sqs.set_queue_attributes(QueueUrl=dead, Attributes={"MaximumMessageSize": "1024"})
+    if why == "closed":
+        monkeypatch.setattr(CURRENT, "guard", Closed())
+    lab.outside.failures = [AwsError("ResourceNotFoundException", "Stream s not found")]
+    put(lab, {"n": "x" * 2000}, {"n": 2})
+    deliver(lab)
+    assert len(lab.outside.calls) == 1
+    name = "InvocationsSentToDlq" if why == "open" else "InvocationsFailedToBeSentToDlq"
+    assert {event: n for (arn, event), n in CURRENT.handled.events().items() if arn == made} == {
+        name: 1
+    }
+    assert ("its dead-letter queue refused it" in caplog.text) is (why != "open")
+    lab.restart()
+    assert lab.database.query("SELECT count(*) FROM fallback_rows WHERE rows_id = 1") == [(0,)]

@@ -9,12 +9,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from botocore.exceptions import ClientError
 
 from headrace.aws.calls.http import HttpRequest
 from headrace.cli.running_cloud import moto_phrase
-from headrace.moto import engine
+from headrace.moto import engine, patching
 from headrace.moto.requests import preparation
 from headrace.moto.storage.storage import MotoStorage
 from tests.support.cloud import InProcessCloud
@@ -164,9 +165,9 @@ def test_building_a_cloud_does_not_import_moto() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_large_library_comes_with_its_first_use() -> None:
-    """cryptography takes 9 MB, AWS's policies take as much, and few requests to IAM and SNS need them."""
-    program = (
+def _run_in_empty_moto(program: str) -> None:
+    """Run a program in a process with moto, empty, and `looked`: the modules that were looked for."""
+    start = (
         "import sys\n"
         "looked = []\n"
         "class Looker:\n"
@@ -175,6 +176,13 @@ def test_a_large_library_comes_with_its_first_use() -> None:
         "from headrace.composition.moto_patches import PATCHES\n"
         "from headrace.moto.patching import start_empty\n"
         "start_empty(PATCHES)\n"
+    )
+    subprocess.run([sys.executable, "-c", start + program], check=True)
+
+
+def test_a_large_library_comes_with_its_first_use() -> None:
+    """cryptography takes 9 MB, AWS's policies take as much, and few requests to IAM and SNS need them."""
+    _run_in_empty_moto(
         "import moto.iam.models as iam, moto.sns.models as sns\n"
         "assert 'moto.iam.policy_validation' in looked\n"
         "assert not {'cryptography', 'moto.iam.aws_managed_policies'} & set(looked)\n"
@@ -187,4 +195,59 @@ def test_a_large_library_comes_with_its_first_use() -> None:
         "assert sns.cryptography.x509.Name([sns.NameAttribute(common, 'sns')]) == sns.Name(\n"
         "    [x509.NameAttribute(x509.NameOID.COMMON_NAME, 'sns')])\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_clients_and_servers_of_moto_s_tests_are_not_imported() -> None:
+    """They take 10 MB, and no request needs them."""
+    _run_in_empty_moto(
+        "unwanted = {'boto3.session', 'charset_normalizer', 'responses', 's3transfer', 'unittest.mock',\n"
+        "            'requests.sessions', 'werkzeug.serving', 'botocore.session'}\n"
+        "assert not unwanted & set(looked), unwanted & set(looked)\n"
+        "import requests, moto\n"
+        "import moto.utilities.utils as utils\n"
+        "assert requests.structures.CaseInsensitiveDict in utils.CaseInsensitiveDict.__mro__\n"
+        "assert 'requests.sessions' not in looked\n"
+        "assert requests.Session.__name__ == 'Session' and requests.__version__\n"
+    )
+
+
+def test_moto_s_decorators_work_beside_headrace() -> None:
+    """A user's tests may use both."""
+    _run_in_empty_moto(
+        "import boto3, moto\n"
+        "from moto import mock_aws\n"
+        "from moto.core import DEFAULT_ACCOUNT_ID\n"
+        "import moto.core.models as models\n"
+        "with mock_aws():\n"
+        "    answer = boto3.client('sts', region_name='us-east-1').get_caller_identity()\n"
+        "assert answer['Account'] == DEFAULT_ACCOUNT_ID == models.DEFAULT_ACCOUNT_ID\n"
+        "assert vars(models)['MockAWS'] and '__getattr__' not in vars(models)\n"
+    )
+
+
+def test_a_first_request_imports_no_clients_and_no_cryptography() -> None:
+    """The regions of a service came from boto3, and keys were recognized by their classes: 40 MB."""
+    _run_in_empty_moto(
+        "from moto.sqs.models import sqs_backends\n"
+        "from headrace.moto.storage import pickles\n"
+        "assert 'eusc-de-east-1' in sqs_backends['123456789012'].regions\n"
+        "sqs_backends['123456789012']['us-east-1'].queues\n"
+        "assert pickles.dump_service('sqs')[0]\n"
+        "assert not {'cryptography', 'boto3.session'} & set(looked)\n"
+    )
+
+
+@pytest.mark.parametrize("service", ["sqs", "cloudwatch", "iam", "dms", "no-service"])
+def test_regions_are_those_of_botocore_and_of_ec2(service: str) -> None:
+    session = boto3.Session()
+    expected = [
+        region
+        for partition in session.get_available_partitions()
+        for region in sorted(
+            {
+                *session.get_available_regions(service, partition_name=partition),
+                *session.get_available_regions("ec2", partition_name=partition),
+            }
+        )
+    ]
+    assert patching.regions_of(None, service) == expected

@@ -15,6 +15,7 @@ from botocore.exceptions import ClientError
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest
 from headrace.deliveries.outside_http import post
+from headrace.moto.current_cloud import CURRENT
 from tests.support.moto_lab import MotoLab
 
 TOPIC = "arn:aws:sns:us-east-1:000000000000:t"
@@ -96,6 +97,7 @@ def test_what_a_dead_letter_queue_refuses_does_not_fail_the_publisher(
     )  # fmt: skip
     assert topic.publish(TopicArn=TOPIC, Message="m" * 1025)["MessageId"]
     assert "is lost: One or more parameters are invalid" in caplog.text
+    assert CURRENT.handled.events() == {(TOPIC, "NumberOfNotificationsFailedToRedriveToDlq"): 1}
 
 
 def subscribe_by_http(lab: MotoLab, topic: Any, endpoint: Any) -> str:

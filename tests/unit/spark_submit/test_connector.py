@@ -5,15 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 import headrace
 from headrace.spark_submit import JobRefused
-from headrace.spark_submit.arguments import Submission
+from headrace.spark_submit.arguments import Submission, read_sources
 from headrace.spark_submit.emr_releases import releases
 from headrace.spark_submit.environments import CACHE_VARIABLE, Environment, find_cached
 from headrace.spark_submit.making import (
@@ -35,6 +36,14 @@ def job(tmp_path: Path, source: str) -> Submission:
     return Submission([], str(file), [])
 
 
+def names(submission: Submission, properties: Mapping[str, str] = MappingProxyType({})) -> bool:
+    return names_connector(submission, properties, read_sources(submission, properties))
+
+
+def names_own(submission: Submission, spark: Any) -> bool:
+    return names_own_source(submission, spark, read_sources(submission, {}))
+
+
 @pytest.mark.parametrize(
     "source",
     [
@@ -45,7 +54,7 @@ def job(tmp_path: Path, source: str) -> Submission:
     ],
 )
 def test_a_job_whose_program_names_it_gets_it(tmp_path: Path, source: str) -> None:
-    assert names_connector(job(tmp_path, source), {})
+    assert names(job(tmp_path, source))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +67,7 @@ def test_a_job_whose_program_names_it_gets_it(tmp_path: Path, source: str) -> No
     ],
 )
 def test_a_job_that_only_writes_about_it_does_not(tmp_path: Path, source: str) -> None:
-    assert not names_connector(job(tmp_path, source), {})
+    assert not names(job(tmp_path, source))
 
 
 @pytest.mark.parametrize(
@@ -80,23 +89,23 @@ def test_a_job_that_names_headrace_s_own_source_gets_it(
     tmp_path: Path, source: str, minor: tuple[int, int], named: bool
 ) -> None:
     spark: Any = SimpleNamespace(traits=SimpleNamespace(minor=minor))
-    assert names_own_source(job(tmp_path, source), spark, {}) is named
+    assert names_own(job(tmp_path, source), spark) is named
     given = Submission([], job(tmp_path, "print(1)").application, ["--format", "kinesis"])
-    assert names_own_source(given, spark, {}) is (minor >= (4, 0))
+    assert names_own(given, spark) is (minor >= (4, 0))
     # headrace_spark.zip has the source: the job registers that one, and brings its packages.
     zipped = tmp_path / "headrace_spark.zip"
     with zipfile.ZipFile(zipped, "w") as archive:
         archive.write(Path(headrace.__file__).parent / "spark" / "source.py", "source.py")
     brought = Submission([("--py-files", str(zipped))], given.application, given.arguments)
-    assert not names_own_source(brought, spark, {})
+    assert not names_own(brought, spark)
 
 
 def test_arguments_and_jars_name_it_too(tmp_path: Path) -> None:
     plain = job(tmp_path, "print(1)")
     named = Submission([], plain.application, ["--source-format", "aws-kinesis"])
-    assert names_connector(named, {})
-    assert names_connector(Submission([("--jars", f"a.jar,{JAR}")], plain.application, []), {})
-    assert names_connector(plain, {"spark.jars": f"file://{JAR}"})
+    assert names(named)
+    assert names(Submission([("--jars", f"a.jar,{JAR}")], plain.application, []))
+    assert names(plain, {"spark.jars": f"file://{JAR}"})
 
 
 def test_each_spark_has_its_stand_in() -> None:
@@ -116,9 +125,9 @@ def test_a_module_of_py_files_names_it_too(tmp_path: Path, kind: str) -> None:
             archive.writestr("library/streams.py", source)
     plain = job(tmp_path, "import library")
     named = Submission([("--py-files", f"a.py,{library}")], plain.application, [])
-    assert names_connector(named, {})
-    assert names_connector(plain, {"spark.submit.pyFiles": str(library)})
-    assert not names_connector(plain, {})
+    assert names(named)
+    assert names(plain, {"spark.submit.pyFiles": str(library)})
+    assert not names(plain)
 
 
 def test_the_images_have_the_connector_from_7_1_0_on() -> None:

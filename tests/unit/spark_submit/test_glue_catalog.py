@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.spark_submit import JobRefused
-from headrace.spark_submit.arguments import parse_submission
+from headrace.spark_submit.arguments import parse_submission, read_sources
 from headrace.spark_submit.commands import NOTE, check_catalog
 
 FACTORY = "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory"
@@ -21,7 +21,7 @@ def notes(
     job.write_text(source)
     submission = parse_submission([*options, str(job)])
     properties = dict(o.split("=", 1) for o in options if "=" in o)
-    return check_catalog(submission, properties, hive_site)
+    return check_catalog(submission, properties, hive_site, read_sources(submission, properties))
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_a_property_says_it_too_and_a_module_counts(tmp_path: Path) -> None:
 
 def test_what_a_jar_uses_cannot_be_seen(tmp_path: Path) -> None:
     with pytest.raises(JobRefused):
-        check_catalog(parse_submission(["--class", "X", f"{tmp_path}/a.jar"]), {}, HIVE_SITE)
+        check_catalog(parse_submission(["--class", "X", f"{tmp_path}/a.jar"]), {}, HIVE_SITE, [])

@@ -13,6 +13,7 @@ from headrace.spark_submit.node_programs import (
     parse_copy,
     read_spec,
     require_program,
+    script_program,
     without_cluster,
     write_programs,
 )
@@ -45,7 +46,7 @@ def test_what_pyspark_does_not_carry_is_refused_by_name(command: list[str], name
 @pytest.mark.parametrize(
     "command",
     [["hadoop", "fs", "-ls", "/"], ["hdfs", "dfs", "-ls"], ["hadoop", "jar", "x.jar"], ["aws", "s3", "ls"],
-     ["spark-sql", "-e", "select 1"], ["s3-dist-cp", "--src", "s3://a/b", "--dest=hdfs:///c"]],
+     ["state-pusher-script"], ["spark-sql", "-e", "select 1"], ["s3-dist-cp", "--src", "s3://a/b", "--dest=hdfs:///c"]],
 )  # fmt: skip
 def test_what_is_there_is_taken(command: list[str]) -> None:
     require_program(command)
@@ -66,6 +67,22 @@ def test_a_script_that_calls_a_missing_program_is_told_its_name(tmp_path: Path) 
     )  # fmt: skip
     assert done.returncode == 1
     assert "headrace does not have hive of EMR's machines" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "program"),
+    [
+        ("s3://us-east-1.elasticmapreduce/libs/state-pusher/0.1/fetch", "state-pusher-script"),
+        ("s3://elasticmapreduce/libs/hive/hive-script", "hive-script"),
+        ("s3://elasticmapreduce/libs/pig/0.9/pig-script", "pig-script"),
+        ("s3://elasticmapreduce/samples/run.sh", None),
+        ("s3://bucket/libs/hive/hive-script", None),
+    ],
+)
+def test_a_script_of_emrs_own_bucket_is_a_program_of_its_machines(
+    script: str, program: str | None
+) -> None:
+    assert script_program(script) == program
 
 
 # --- s3-dist-cp ----------------------------------------------------------------------------------

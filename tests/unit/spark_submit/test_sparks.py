@@ -10,8 +10,13 @@ import pytest
 from headrace.core.extras import minor_of
 from headrace.spark_submit import JobRefused
 from headrace.spark_submit import sparks as sparks_module
-from headrace.spark_submit.emr_releases import release_of, releases, traits_of, version_at
-from headrace.spark_submit.environments import CACHE_VARIABLE, REUSE_VARIABLE, find_cached
+from headrace.spark_submit.emr_releases import release_of, releases, traits_of
+from headrace.spark_submit.environments import (
+    CACHE_VARIABLE,
+    REUSE_VARIABLE,
+    find_cached,
+    version_at,
+)
 from headrace.spark_submit.making import must_be_made
 from headrace.spark_submit.sparks import Sparks, find_newest_spark_home, find_spark_home
 from tests.support.spark_environments import make_whole

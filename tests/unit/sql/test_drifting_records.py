@@ -59,10 +59,10 @@ def build_records() -> list[tuple[str, str, Any]]:
         for index, value in enumerate(JSON_VALUES):
             text = f'{{"id": "{column}{index}", "{column}": {value}}}'
             records.append(("drift_json", "k", text))
-    for place, column in enumerate(COLUMNS[:6]):
+    for location, column in enumerate(COLUMNS[:6]):
         for index, value in enumerate(CSV_VALUES):
             fields = [f"{column}{index}", *[""] * 6]
-            fields[place + 1] = value
+            fields[location + 1] = value
             records.append(("drift_lines", "k", ",".join(fields)))
     records += [("drift_json", "k", text) for text in (*POISON, *BYTES)]
     records += [("drift_lines", "k", text) for text in LINES]

@@ -159,7 +159,7 @@ def test_rows_of_a_micro_batch_meet_tables_in_their_order_and_a_table_comes_firs
         # As late as flight 1, of a pair that comes after the title.
         ("other", Record({"id": "o2", "origin": "EWR", "at": 0})),
     ]
-    at = [replace(record, arrival=moment(place)) for place, (_, record) in enumerate(records)]
+    at = [replace(record, arrival=moment(location)) for location, (_, record) in enumerate(records)]
     result.take_batch((stream, record) for (stream, _), record in zip(records, at, strict=True))
     assert rows(result, "a") == [{"id": "2", "rate": None}, {"id": "1", "rate": 1}]
     assert {(row["id"], row["o"]): row["title"] for row in rows(result, "b")} == {

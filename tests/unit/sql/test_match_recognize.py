@@ -136,7 +136,7 @@ def test_what_no_stream_has_is_refused(rest: str, message: str) -> None:
     with pytest.raises(SqlError) as error:
         read_script(TICKS + match(rest))
     assert message in str(error.value)
-    assert error.value.place.line == 3
+    assert error.value.location.line == 3
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from headrace.sql.fold import run
 from headrace.sql.inference import GlueTable, Nothing, Schema, columns_of_records
 from headrace.sql.parsing import parse
 from headrace.sql.records import Record
-from headrace.sql.types import Place, SqlError
+from headrace.sql.types import Location, SqlError
 
 OLD = {"type": "record", "name": "f", "fields": [{"name": "id", "type": "string"}]}
 NEW: dict[str, Any] = {
@@ -52,14 +52,14 @@ class Known(Nothing):
     glue_table: GlueTable = field(default_factory=lambda: GlueTable((), "", ""))
     glue_schema: Schema = field(default_factory=lambda: Schema("AVRO", VERSIONS))
 
-    def records(self, stream: str, place: Place) -> Sequence[bytes]:
+    def records(self, stream: str, location: Location) -> Sequence[bytes]:
         return self.data
 
-    def table(self, database: str, name: str, place: Place) -> GlueTable:
+    def table(self, database: str, name: str, location: Location) -> GlueTable:
         assert (database, name) == ("lake", "flights")
         return self.glue_table
 
-    def schema(self, registry: str, name: str, version: int | None, place: Place) -> Schema:
+    def schema(self, registry: str, name: str, version: int | None, location: Location) -> Schema:
         assert name == "f"
         return Schema(self.glue_schema.format, self.glue_schema.versions[:version])
 
@@ -124,7 +124,7 @@ JSON_VALUES = st.recursive(
 @given(st.lists(st.dictionaries(st.text("cde", min_size=1), JSON_VALUES, min_size=1), min_size=1))
 def test_every_record_that_columns_are_inferred_from_can_be_read(records: list[Any]) -> None:
     data = [json.dumps(one).encode() for one in records]
-    columns_of_records("s", data, Place())
+    columns_of_records("s", data, Location())
     analysis = analyse(
         "CREATE STREAM s FROM STREAM 's' INFER; CREATE STREAM x AS SELECT * FROM s;", Known(data)
     )

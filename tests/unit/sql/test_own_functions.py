@@ -19,7 +19,7 @@ from headrace.sql.parsing import parse
 from headrace.sql.plan import Script
 from headrace.sql.pyspark_job import compile_script
 from headrace.sql.records import Record
-from headrace.sql.types import OwnFunction, Place, SqlError
+from headrace.sql.types import Location, OwnFunction, SqlError
 
 SOURCE = """
 def late_class(delay, least):
@@ -58,9 +58,9 @@ RECORDS: list[dict[str, Any]] = [
 class Files(Nothing):
     """Has one file, f.py."""
 
-    def file(self, path: str, place: Place) -> str:
+    def file(self, path: str, location: Location) -> str:
         if path != "f.py":
-            raise SqlError(f"{path} is not read", place)
+            raise SqlError(f"{path} is not read", location)
         return SOURCE
 
 

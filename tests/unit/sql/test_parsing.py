@@ -80,7 +80,7 @@ def test_variables_are_text_and_keep_places() -> None:
     statements = parse("DEFINE t = 'flights';\nSELECT a FROM ${t};\n")
     assert isinstance(statements[0], Query)
     assert statements[0].select.source.name == "flights"
-    assert statements[0].place.line == 2
+    assert statements[0].location.line == 2
 
 
 def test_quoted_names_keep_their_case_and_quotes() -> None:
@@ -160,7 +160,7 @@ def test_no_depth_of_parentheses_recurses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "meant"),
+    ("text", "location", "meant"),
     [
         ("CREATE STREM x (a INT);", "1, column 8: 'STREM'", "STREAM"),
         ("SELECT a FRM s;", "1, column 10: 'FRM'", "FROM"),
@@ -175,12 +175,12 @@ def test_no_depth_of_parentheses_recurses() -> None:
         ("SELECT a FROM s EMIT CHANGS;", "1, column 22: 'CHANGS'", "CHANGES"),
     ],
 )
-def test_a_word_that_is_nearly_one_of_sqls_is_named_with_its_place(
-    text: str, place: str, meant: str
+def test_a_word_that_is_nearly_one_of_sqls_is_named_with_its_location(
+    text: str, location: str, meant: str
 ) -> None:
     with pytest.raises(SqlError) as error:
         parse(text)
-    assert str(error.value) == f"line {place} does not belong here; did you mean {meant}?"
+    assert str(error.value) == f"line {location} does not belong here; did you mean {meant}?"
 
 
 def test_the_tables_are_the_grammars() -> None:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace.sql
+from headrace.sql import views
 from headrace.sql.analysis import Analysis
 from headrace.sql.parsing import parse
 from headrace.sql.plan import QueryPlan
@@ -236,6 +237,20 @@ def test_a_state_that_is_not_there_or_gone_on_is_said() -> None:
     del files.files["runs/3/part-0.parquet"]
     with pytest.raises(ViewError, match="changes faster than it is read"):
         view_of(files).rows({})
+
+
+def test_a_file_that_unfolds_to_too_much_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = Memory()
+    files.write(0, {("EWR", 1, 0): 0}, 2)
+    monkeypatch.setattr(views, "_MOST_VALUES", 1)
+    with pytest.raises(ViewError, match="unfolds to more than"):
+        view_of(files).rows({})
+    (tmp_path / "large").write_bytes(b"12345")
+    monkeypatch.setattr(views, "_MOST_FILE_BYTES", 4)
+    with pytest.raises(ViewError, match="large has 5 bytes; headrace reads at most 4"):
+        views.LocalFiles(tmp_path).read("large")
 
 
 @pytest.mark.parametrize(

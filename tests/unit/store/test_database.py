@@ -34,6 +34,16 @@ def test_items_are_those_of_the_prefix_in_order_and_wildcards_are_letters(tmp_pa
     assert [key for key, _ in things.items("b%")] == ["b%"]
 
 
+def test_many_documents_are_stored_all_or_nothing(tmp_path: Path):
+    things = Database(tmp_path / "state.sqlite").documents("things")
+    things.put("a", 1)
+    things.put_all({"a": 2, "b": 2})
+    assert things.items() == [("a", 2), ("b", 2)]
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        things.put_all({"a": 3, "c": object()})
+    assert things.items() == [("a", 2), ("b", 2)]
+
+
 def test_a_failed_transaction_leaves_nothing(tmp_path: Path):
     database = Database(tmp_path / "state.sqlite")
     things = database.documents("things")

@@ -21,7 +21,12 @@ import pytest
 
 from headrace.testing import FunctionNotLoadable, LocalCloud, cloud, functions
 from headrace.testing.access import AccountView
-from headrace.testing.code import FunctionFailed, make_function, make_importable_function
+from headrace.testing.code import (
+    FunctionFailed,
+    StreamMissing,
+    make_function,
+    make_importable_function,
+)
 
 
 @pytest.fixture
@@ -296,3 +301,10 @@ def test_the_documentation_names_every_setting_of_a_function() -> None:
     documented = re.findall(r"(?m)^\| `(\w+)` \|", table)
     parameters = inspect.signature(make_function).parameters.values()
     assert documented == [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+
+
+def test_a_mapping_without_its_stream_is_refused(here: LocalCloud, tmp_path: Path) -> None:
+    folder = write(tmp_path / "f", handler="def handler(e, c): return 1\n")
+    with pytest.raises(StreamMissing, match="name the stream by source="):
+        make_importable_function(here, folder, mapping={"BatchSize": 1})
+    assert here.client("lambda").list_functions()["Functions"] == []

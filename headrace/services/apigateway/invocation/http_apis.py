@@ -35,6 +35,7 @@ from headrace.services.apigateway.invocation.authorizers import (
     authorize_http,
 )
 from headrace.services.apigateway.invocation.headers import (
+    extended_id_of,
     format_1_headers,
     last_of_each,
     lower_headers,
@@ -300,6 +301,7 @@ class HttpApiRequest:
                 "httpMethod": request.method,
                 "path": self._path,
                 "protocol": http["protocol"],
+                "extendedRequestId": context["requestId"],
                 "identity": {
                     **dict.fromkeys(UNSIGNED),
                     "sourceIp": http["sourceIp"],
@@ -326,7 +328,8 @@ class HttpApiRequest:
                 "sourceIp": "127.0.0.1",
                 "userAgent": request.headers.get("user-agent", ""),
             },
-            "requestId": self._request_id,
+            # An HTTP API knows no other id, and answers with it as `Apigw-Requestid`.
+            "requestId": extended_id_of(self._request_id),
             "routeKey": key,
             "stage": self.stage,
             "time": when(self.now_ms),

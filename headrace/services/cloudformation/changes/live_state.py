@@ -36,6 +36,30 @@ CHECKED_IN = (
     "IMPORT_COMPLETE",
     "IMPORT_ROLLBACK_COMPLETE",
 )
+# Properties that differ in no more than capitals are in sync: `$lowercase` of `propertyTransform` in AWS's schemas
+# (github.com/aws-cloudformation/aws-cloudformation-resource-providers-rds; OptionGroup's EngineName is not there).
+_ANY_CASE: Mapping[str, frozenset[str]] = {
+    "AWS::RDS::DBInstance": frozenset(
+        {
+            "DBClusterSnapshotIdentifier",
+            "DBInstanceIdentifier",
+            "DBParameterGroupName",
+            "DBSnapshotIdentifier",
+            "DBSubnetGroupName",
+            "Engine",
+            "OptionGroupName",
+        }
+    ),
+    "AWS::RDS::DBCluster": frozenset(
+        {
+            "DBClusterIdentifier",
+            "DBClusterParameterGroupName",
+            "DBSubnetGroupName",
+            "Engine",
+        }
+    ),
+    "AWS::RDS::OptionGroup": frozenset({"OptionGroupName"}),
+}
 # What a difference shows for a missing value (observed by many).
 _NOTHING = "null"
 
@@ -65,6 +89,9 @@ def drift_of(ports: Ports, context: Context, stack: Stack, resource: Resource) -
         }
     if "Tags" in expected and stack_tags.follows(resource.type):
         seen["Tags"] = _tags(ports, stack, resource)
+    for name in _ANY_CASE.get(resource.type, frozenset()) & expected.keys() & seen.keys():
+        if str(seen[name]).lower() == str(expected[name]).lower():
+            seen[name] = expected[name]
     for name in TAGS:
         if name in seen:
             seen[name] = _own(seen[name], expected.get(name), stack)

@@ -41,8 +41,14 @@ from headrace.services.emr.errors import (
     invalid_request,
     validation,
 )
-from headrace.services.emr.nodes import fleet_id, instance_ids
-from headrace.services.emr.state import ENDED_CLUSTER, Cluster, InstanceFleet, InstanceGroup
+from headrace.services.emr.state import (
+    ENDED_CLUSTER,
+    Cluster,
+    InstanceFleet,
+    InstanceGroup,
+    fleet_id,
+    instance_ids,
+)
 
 _OF_GROUPS = ("InstanceGroupId", "InstanceGroupTypes")
 _OF_FLEETS = ("InstanceFleetId", "InstanceFleetType")

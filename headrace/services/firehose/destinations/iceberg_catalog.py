@@ -8,11 +8,9 @@ Files are read from their place on the disk, and written completely or not at al
 
 from __future__ import annotations
 
-import gzip
 import io
-import zlib
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.glue import GlueCatalog
@@ -28,6 +26,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.extras import forbid_location_providers
 from headrace.core.ports import CallerIdentity, Guard, ObjectNotFound, ObjectStore
+from headrace.services.firehose.destinations.iceberg_bounds import Bounds
 from headrace.services.firehose.destinations.iceberg_routing import CONCURRENT, NOT_FOUND, Glue
 from headrace.services.firehose.permits import SESSION, RoleDenied
 
@@ -35,9 +34,6 @@ forbid_location_providers()
 
 # Code observed by others in users' error output, 2026; the sentence is assumed.
 ACCESS_DENIED = "Iceberg.AccessDenied"
-# A table of 10,000 snapshots and 1,000 columns has about 10 MB of metadata.
-MOST_METADATA_BYTES = 64 * 1024 * 1024
-_PART_BYTES = 1024 * 1024
 
 
 class LostCommit(Exception):
@@ -186,6 +182,7 @@ class StoreFileIO(FileIO):
         super().__init__()
         self.objects = objects
         self.key_arn = key_arn
+        self.bounds = Bounds()
         self._guard = guard
         self._role = role
 
@@ -262,24 +259,12 @@ class _Input(InputFile):
         self._files.check("s3:GetObject", self._location)
         # The caller closes it.
         file: Any = self._files.objects.file(*split(self._location)).open("rb")
-        if self._location.endswith(".metadata.json"):
-            _bound_metadata(file, is_packed=self._location.endswith(".gz.metadata.json"))
+        try:
+            self._files.bounds.check(file, self._location)
+        except BaseException:
+            file.close()
+            raise
         return file
-
-
-def _bound_metadata(file: BinaryIO, *, is_packed: bool) -> None:
-    """Refuse a table's metadata that takes too much memory: pyiceberg reads it whole. Raises ValueError."""
-    unpacked = cast("BinaryIO", gzip.GzipFile(fileobj=file)) if is_packed else file
-    left = MOST_METADATA_BYTES
-    try:
-        while part := unpacked.read(min(left + 1, _PART_BYTES)):
-            left -= len(part)
-            if left < 0:
-                raise ValueError(f"its metadata has more than {MOST_METADATA_BYTES} bytes")
-        file.seek(0)
-    except (ValueError, EOFError, OSError, zlib.error) as error:
-        file.close()
-        raise ValueError(str(error)) from error
 
 
 class _Output(OutputFile):

@@ -16,6 +16,7 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
+from headrace.aws.calls.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ports import InvokeResult, Metric, MetricSink
 from headrace.core.values import iso_of
@@ -95,7 +96,11 @@ class FailedBatches:
         events: EventWriter,
         result: InvokeResult | None,
     ) -> str | None:
-        """Send a batch's document. Return the message id, or None when the destination does not exist."""
+        """Send a batch's document. Return the message id, or None when the destination refuses it for good.
+
+        Documented (monitoring-metrics-types.html, DestinationDeliveryFailures): permissions, wrong resources and size
+        limits. As on AWS, the document is lost then, and the mapping goes on. Raises AwsError when a retry may help.
+        """
         mapping, ports = self._mapping, self._ports
         now_ms = ports.clock.now_ms()
         document = build_failure_document(
@@ -113,21 +118,24 @@ class FailedBatches:
             ports.role_of(mapping.function_arn), destination, key
         )
         if problem:
-            log.warning("mapping %s: %s", mapping.uuid, problem)
-            mapping.last_result = f"PROBLEM: {problem}"
-            return None
+            return self._note_refusal(destination, problem)
         if destination.split(":")[2] == "s3":
             # Only in a bucket does the document contain the records.
             document["payload"] = events.event(batch.records).decode()
         try:
             return ports.destinations.send(destination, json.dumps(document), object_key=key)
         except LookupError:
-            # As on AWS, a missing destination loses the document, but the mapping goes on.
-            log.warning(
-                "mapping %s: the failure destination %s does not exist", mapping.uuid, destination
-            )
-            mapping.last_result = "PROBLEM: Failure destination not found"
-            return None
+            return self._note_refusal(destination, "Failure destination not found")
+        except AwsError as error:
+            if error.may_pass:
+                raise
+            return self._note_refusal(destination, f"{error}")
+
+    def _note_refusal(self, destination: str, why: str) -> None:
+        mapping = self._mapping
+        log.warning("mapping %s: the failure destination %s: %s", mapping.uuid, destination, why)
+        mapping.last_result = f"PROBLEM: {why}"
+        self._counts.destination_failure()
 
     def _build_key(self, now_ms: int) -> str:
         moment = datetime.fromtimestamp(now_ms / 1000, UTC)
@@ -186,6 +194,7 @@ INVOKED = "InvokedEventCount"
 FAILED_INVOKE = "FailedInvokeEventCount"
 DELETED = "DeletedEventCount"
 DROPPED = "DroppedEventCount"
+DESTINATION_FAILURE = "DestinationDeliveryFailures"
 DELIVERED = "OnFailureDestinationDeliveredEventCount"
 
 
@@ -211,6 +220,13 @@ class Counts:
         dimension = ("FunctionName", self._mapping.function_arn.split(":")[6])
         self._put(
             Metric(NAMESPACE, "IteratorAge", age_ms, "Milliseconds", (dimension,), self._read_now())
+        )
+
+    def destination_failure(self) -> None:
+        """Count a document that the failure destination refused."""
+        dimension = ("FunctionName", self._mapping.function_arn.split(":")[6])
+        self._put(
+            Metric(NAMESPACE, DESTINATION_FAILURE, 1.0, "Count", (dimension,), self._read_now())
         )
 
     def _put(self, metric: Metric) -> None:

@@ -16,7 +16,7 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 from headrace.aws.calls.errors import AwsError
 from headrace.deliveries.redrive_records import lines_of
-from headrace.services.firehose.destinations import iceberg_catalog
+from headrace.services.firehose.destinations import iceberg_bounds
 from headrace.services.firehose.destinations.iceberg_commit import DELIVERY_ID
 from tests.unit.firehose.helpers import FUNCTION, processing
 from tests.unit.firehose.iceberg.helpers import PLAIN, ROUTE, IcebergLab, query, table
@@ -286,7 +286,7 @@ def test_metadata_that_takes_too_much_memory_is_not_read(
         assert len(body) < 10_000
     parameters["metadata_location"] = f"s3://{at}"
     lab.disk.objects[at] = body
-    monkeypatch.setattr(iceberg_catalog, "MOST_METADATA_BYTES", 500_000)
+    monkeypatch.setattr(iceberg_bounds, "MOST_METADATA_BYTES", 500_000)
     lab.put_json({"id": 1, "v": "a"})
     lab.deliver()
     assert "cannot be written: its metadata has more than 500000 bytes" in caplog.text

@@ -1,24 +1,16 @@
-"""The nodes of a cluster, which have no machines: may EMR start them, their role, their ids.
-
-Checks whether a cluster's service role lets EMR start the nodes.
+"""Checks whether a cluster's service role lets EMR start the nodes, which have no machines here.
 
 Source: docs.aws.amazon.com/emr/latest/ManagementGuide/emr-iam-role.html (documented): the trust of
 elasticmapreduce.amazonaws.com, ec2:RunInstances, and iam:PassRole of the nodes' role to EC2. The permissions that EMR
 needs to describe networks and images are not checked, because there are no instances.
-
-The role with which a cluster's nodes call the cloud for steps, logs and bootstrap actions.
-
-Derives the ids of instances and fleets from the ids of their group or cluster, so that they are stable.
 """
 
 from __future__ import annotations
 
-import hashlib
-
 from headrace.core.arn import make_arn, partition_of
 from headrace.core.ports import CallerIdentity, Guard
 from headrace.services.emr.errors import validation
-from headrace.services.emr.state import Cluster, Step
+from headrace.services.emr.state import Cluster
 
 SERVICE = "elasticmapreduce.amazonaws.com"
 # The session name is assumed.
@@ -60,36 +52,3 @@ def why_no_instances(guard: Guard, cluster: Cluster, node_role: str) -> str:
     sentence = next(filter(None, denied), "")
     # Assumed: no recorded answer was found.
     return f"Service role {arn} has insufficient EC2 permissions. {sentence}" if sentence else ""
-
-
-def actor_of(cluster: Cluster, step: Step | None = None) -> tuple[str, str]:
-    """Return the role that the nodes use, and its session name.
-
-    The role is the step's runtime role, else the instance profile's; the session name is the master's instance id.
-    """
-    runtime = "" if step is None else step.execution_role_arn
-    role = runtime or str(cluster.request.get("JobFlowRole") or "")
-    return role, master_instance_id(cluster)
-
-
-def instance_ids(holder_id: str, number: int) -> tuple[str, str]:
-    """Return the EMR id and the EC2 id of instance `number` (from 0) in a group or fleet."""
-    digest = hashlib.sha256(f"{holder_id}/{number}".encode()).hexdigest()
-    return f"ci-{digest[:13].upper()}", f"i-{digest[:17]}"
-
-
-def fleet_id(cluster: Cluster, kind: str) -> str:
-    """Return a fleet's id, derived from the cluster's: a cluster has at most one fleet of each type."""
-    return f"if-{kind[0]}{cluster.id[3:]}"
-
-
-def master_instance_id(cluster: Cluster) -> str:
-    """Return the master's EC2 instance id, as ListInstances returns it."""
-    for group in cluster.groups:
-        if group["InstanceRole"] == "MASTER":
-            return instance_ids(group["Id"], 0)[1]
-    for fleet in cluster.fleets:
-        if fleet["InstanceFleetType"] == "MASTER":
-            market = "ON_DEMAND" if fleet.get("TargetOnDemandCapacity") else "SPOT"
-            return instance_ids(f"{fleet_id(cluster, 'MASTER')}/{market}", 0)[1]
-    return instance_ids(cluster.id, 0)[1]

@@ -1,0 +1,102 @@
+"""Puts off imports that few runs need: of a name until it is used, of a module's code until somebody looks into it."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import importlib.machinery
+import importlib.util
+import pkgutil
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+
+class _Later:
+    """Stands for what a module imports, for a name in that, or for what it returns; imports it at its first use."""
+
+    def __init__(
+        self, module: ModuleType, path: str, find: Callable[[], Any] | None = None
+    ) -> None:
+        self._module = module
+        self._path = path
+        self._find = functools.cache(find or functools.partial(pkgutil.resolve_name, path))
+
+    def _is_imported(self) -> bool:
+        """Whether the module's code has run: until then nothing is used, and annotations name what is in a library."""
+        return not getattr(self._module.__spec__, "_initializing", False)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        path = f"{self._path}.{name}"
+        return pkgutil.resolve_name(path) if self._is_imported() else _Later(self._module, path)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        if self._is_imported():
+            return self._find()(*arguments, **named)
+        return _Made(self._module, self._path, lambda: self._find()(*arguments, **named))
+
+
+class _Made(_Later):
+    """Stands for what a call returns that a module makes while it is imported."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._find(), name)
+
+
+def import_later(module: ModuleType, paths: Collection[str]) -> None:
+    """Let a module, whose code has not run yet, get stand-ins for all that lies below these dotted paths."""
+
+    def import_or_stand_in(
+        name: str,
+        globals: Any = None,  # noqa: A002 - callers use the names of `builtins.__import__`
+        locals: Any = None,  # noqa: A002
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> Any:
+        whole = name
+        if level:
+            whole = importlib.util.resolve_name("." * level + name, module.__package__)
+        asked = [f"{whole}.{one}." for one in fromlist or ()] or [f"{whole}."]
+        if any(one.startswith(f"{path}.") for path in paths for one in asked):
+            return _Later(module, whole if fromlist else whole.partition(".")[0])
+        return builtins.__import__(name, globals, locals, fromlist, level)
+
+    module.__dict__["__builtins__"] = {**vars(builtins), "__import__": import_or_stand_in}
+
+
+class LateLoader(importlib.machinery.SourceFileLoader):
+    """Runs a module's code when somebody first looks for a name that it has not been given.
+
+    A package's modules are imported without its own code.
+    """
+
+    def __init__(self, name: str, path: str, given: Mapping[str, Any]) -> None:
+        super().__init__(name, path)
+        self._given = given
+        self._running = threading.RLock()
+        self._has_begun = False
+
+    def exec_module(self, module: ModuleType) -> None:
+        """See `importlib.abc.Loader.exec_module`."""
+        vars(module).update(self._given, __getattr__=functools.partial(self._find, module))
+
+    def _find(self, module: ModuleType, name: str) -> Any:
+        whole = f"{module.__name__}.{name}"
+        if "__path__" in vars(module) and importlib.util.find_spec(whole) is not None:
+            return importlib.import_module(whole)
+        # The import system asks every module whether it is a package.
+        if name != "__path__":
+            self._run(module)
+        if name not in vars(module):
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+        return vars(module)[name]
+
+    def _run(self, module: ModuleType) -> None:
+        with self._running:
+            if not self._has_begun:
+                self._has_begun = True
+                super().exec_module(module)
+                vars(module).pop("__getattr__", None)
