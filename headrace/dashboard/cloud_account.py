@@ -76,11 +76,10 @@ class CloudAccount:
             ) from error
 
 
-def _function_of(dimensions: tuple[tuple[str, str], ...]) -> str:
-    """Return the function that metrics of Lambda with these dimensions measure; "" when it is not one alone."""
-    if len(dimensions) != 1 or dimensions[0][0] != "FunctionName":
-        return ""
-    return dimensions[0][1]
+def _function_of(namespace: str, dimensions: tuple[tuple[str, str], ...]) -> str:
+    """Return the function that metrics with these dimensions measure; "" when it is not one alone."""
+    names = [name for name, _ in dimensions]
+    return dimensions[0][1] if (namespace, names) == ("AWS/Lambda", ["FunctionName"]) else ""
 
 
 class FunctionTotals:
@@ -100,16 +99,12 @@ class FunctionTotals:
         last, function, sums = None, "", Counter[str]()
         with self._lock:
             for namespace, name, value, _, dimensions, _, _ in metrics:
-                if namespace != "AWS/Lambda":
-                    continue
                 if dimensions is not last:
-                    last, function = dimensions, _function_of(dimensions)
+                    last, function = dimensions, _function_of(namespace, dimensions)
                     sums = self._sums[function] if function else Counter[str]()
-                if not function:
-                    continue
                 if value:
                     sums[name] += round(value)
-                if name == "Duration":
+                if function and name == "Duration":
                     at = bisect_left(DURATION_BOUNDS_MS, value)
                     bound = DURATION_BOUNDS_MS[at] if at < len(DURATION_BOUNDS_MS) else 900_000
                     self._durations[function][bound] += 1
