@@ -76,10 +76,9 @@ class CloudAccount:
             ) from error
 
 
-def _function_of(namespace: str, dimensions: tuple[tuple[str, str], ...]) -> str:
+def _function_of(dimensions: tuple[tuple[str, str], ...]) -> str:
     """Return the function that metrics with these dimensions measure; "" when it is not one alone."""
-    names = [name for name, _ in dimensions]
-    return dimensions[0][1] if (namespace, names) == ("AWS/Lambda", ["FunctionName"]) else ""
+    return dimensions[0][1] if [name for name, _ in dimensions] == ["FunctionName"] else ""
 
 
 class FunctionTotals:
@@ -95,12 +94,13 @@ class FunctionTotals:
         """Add the metrics of functions."""
         if (account, region) != self._where or not metrics:
             return
-        # The metrics of an invocation have the same dimensions.
-        last, function, sums = None, "", Counter[str]()
+        last, function, sums = None, "", Counter[str]()  # those of an invocation are the same
         with self._lock:
             for namespace, name, value, _, dimensions, _, _ in metrics:
+                if namespace != "AWS/Lambda":
+                    continue
                 if dimensions is not last:
-                    last, function = dimensions, _function_of(namespace, dimensions)
+                    last, function = dimensions, _function_of(dimensions)
                     sums = self._sums[function] if function else Counter[str]()
                 if value:
                     sums[name] += round(value)
