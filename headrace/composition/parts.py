@@ -36,7 +36,7 @@ from headrace.dashboard.api import Dashboard, page_file
 from headrace.dashboard.cloud_account import FunctionTotals
 from headrace.moto.current_cloud import Connections, Handled
 from headrace.moto.engine import MotoEngine
-from headrace.moto.principals import trust_policy_of
+from headrace.moto.principals import MotoUsersAndRoles, trust_policy_of
 from headrace.pages import sqs_messages
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages
@@ -49,7 +49,6 @@ from headrace.permissions.decisions.report import ReportKeeper
 from headrace.services.apigateway.invocation.front import ExecuteApi
 from headrace.services.emr.api import FOLDER as EMR_FOLDER
 from headrace.services.emr_serverless.api import FOLDER as EMR_SERVERLESS_FOLDER
-from headrace.services.iam.callers import MotoUsersAndRoles
 from headrace.services.iot.mqtt.mqtt import Mqtt
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.s3.backend import TableStorage
@@ -134,7 +133,7 @@ def build_decisions(base: Foundation) -> Decisions:
     memory = engine.memory
     people = MotoUsersAndRoles(
         base.sessions,
-        is_ready=lambda: engine.ready,
+        is_ready=memory.is_ready,
         load=engine.warm_up,
         version=lambda: memory.policies_version,
     )
@@ -309,10 +308,8 @@ def build_foundation(
         strict=config.strict,
     )
 
-    def may_send() -> bool:
-        """Whether metrics and log lines may be sent to moto: not when sending them would load moto."""
-        return warms_up or moto.engine.ready
-
+    # Metrics and log lines are not sent to moto when sending them would load it.
+    may_send = _always if warms_up else moto.engine.memory.is_ready
     functions = FunctionTotals(config.account_id, config.region)
     return Foundation(
         config=config,
@@ -332,6 +329,10 @@ def build_foundation(
         endpoint_url=endpoint_url,
         tls=tls,
     )
+
+
+def _always() -> bool:
+    return True
 
 
 def _build_entrance(

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any
 
-_standard = dataclasses.dataclass
+from headrace.core.late_patterns import late_compile
+
+_standard, _standard_compile = dataclasses.dataclass, re.compile
 _COMPARING = ("__repr__", "__eq__", "__hash__")
 # What a class may define itself; the standard library then keeps it, complains, or makes something else of it.
 _OWN = frozenset(
@@ -24,12 +27,12 @@ _PACKAGES = ("headrace.", "moto.")
 
 @contextlib.contextmanager
 def compiled_when_used() -> Generator[None]:
-    """Let modules that are imported in this context get late dataclasses, where they are of the usual form."""
-    dataclasses.dataclass = _dataclass
+    """Let modules that are imported in this context get late patterns, and late dataclasses of the usual form."""
+    dataclasses.dataclass, re.compile = _dataclass, late_compile
     try:
         yield
     finally:
-        dataclasses.dataclass = _standard
+        dataclasses.dataclass, re.compile = _standard, _standard_compile
 
 
 def _dataclass(cls: Any = None, /, **options: bool) -> Any:
@@ -47,8 +50,6 @@ def _is_usual(cls: type, options: dict[str, bool]) -> bool:
         and options.keys() <= {"frozen", "slots", "kw_only"}
         and "__annotations__" in cls.__dict__
         and _OWN.isdisjoint(cls.__dict__)
-        # Without a text of its own a class is described by its `__init__`.
-        and bool(cls.__doc__)
     )
 
 
@@ -68,16 +69,23 @@ def late(
         )
         if name in body
     }
+    has_text = bool(cls.__doc__)
+    if not has_text:
+        # It is described by its `__init__`, below.
+        cls.__doc__ = cls.__name__
     made = _standard(cls, init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)
 
     def compile_functions(wanted: Sequence[str]) -> dict[str, Any]:
         init = "__init__" in wanted
-        twin = type(cls.__name__, (), {**kept, "__qualname__": cls.__qualname__})
-        _standard(twin, init=init, repr=not init, eq=not init, frozen=frozen, kw_only=kw_only)
+        twin = _standard(
+            type(cls.__name__, (), {**kept, "__qualname__": cls.__qualname__}),
+            init=init, repr=not init, eq=not init, frozen=frozen, slots=slots, kw_only=kw_only,
+        )  # fmt: skip
         return {name: twin.__dict__[name] for name in wanted}
 
     # Most classes that are used are only made: what shows and compares them is compiled by itself.
-    for names in (("__init__",), _COMPARING if frozen else _COMPARING[:-1]):
+    described = ("__init__",) if has_text else ("__init__", "__doc__")
+    for names in (described, _COMPARING if frozen else _COMPARING[:-1]):
         for name in names:
             setattr(made, name, _Late(made, name, partial(compile_functions, names)))
     params = made.__dataclass_params__
@@ -93,7 +101,10 @@ def late(
 
 
 class _Late:
-    """A function that is compiled, with its siblings, when anybody asks for it: whoever calls or describes it."""
+    """A function that is compiled, with its siblings, when anybody asks for it: whoever calls or describes it.
+
+    The text of a class that has none of its own is one of these siblings.
+    """
 
     def __init__(
         self, made: type[Any], name: str, compile_functions: Callable[[], dict[str, Any]]
@@ -108,7 +119,8 @@ class _Late:
             # What somebody has put in its place stays there.
             if isinstance(self._made.__dict__.get(name), _Late):
                 setattr(self._made, name, function)
-        return functions[self._name].__get__(instance, owner)
+        found = functions[self._name]
+        return found if isinstance(found, str) else found.__get__(instance, owner)
 
 
 def _freeze(made: type[Any]) -> None:

@@ -40,12 +40,14 @@ CALLS = st.lists(
 KINDS = st.lists(st.sampled_from(list(FIELDS)), min_size=1, max_size=3)
 
 
-def class_of(kinds: list[str], *, has_post_init: bool) -> type[Any]:
+def class_of(
+    kinds: list[str], *, has_post_init: bool, text: str | None = "Some text."
+) -> type[Any]:
     """Return a class with a field of each of these kinds, before it is a dataclass."""
     body: dict[str, Any] = {
         "__module__": __name__,
         "__qualname__": "Made",
-        "__doc__": "Some text.",
+        "__doc__": text,
         "__annotations__": dict.fromkeys(NAMES[: len(kinds)], "int | list[int]"),
     }
     for name, kind in zip(NAMES, kinds, strict=False):
@@ -75,11 +77,12 @@ def seen(cls: type[Any], calls: list[Any]) -> list[Any]:
     made = [item for item in objects if isinstance(item, cls)]
     names = [field.name for field in dataclasses.fields(cls)]
     seen: list[Any] = [item for item in objects if not isinstance(item, cls)]
-    seen += [[x == y for y in made] for x in made]
+    seen += [outcome(lambda x=x, y=y: x == y) for x in made for y in made]
     for item in made:
-        seen += [repr(item), outcome(lambda item=item: hash(item)), dataclasses.asdict(item)]
+        for look in (repr, hash, dataclasses.asdict, lambda item: repr(copy.copy(item))):
+            seen.append(outcome(lambda item=item, look=look: look(item)))
         seen += [outcome(lambda item=item: repr(dataclasses.replace(item, a=3)))]
-        seen += [item == 5, repr(copy.copy(item)), copy.deepcopy(item) == item]
+        seen += [item == 5, outcome(lambda item=item: copy.deepcopy(item) == item)]
         state = outcome(lambda item=item: item.__reduce_ex__(4)[2])
         seen.append(state)
         seen += [outcome(lambda item=item, name=name: setattr(item, name, 4)) for name in names]
@@ -89,17 +92,22 @@ def seen(cls: type[Any], calls: list[Any]) -> list[Any]:
     return seen
 
 
-@given(KINDS, st.booleans(), OPTIONS, CALLS)
+@given(KINDS, st.booleans(), st.sampled_from(["Some text.", None]), OPTIONS, CALLS)
 def test_is_as_the_standard_librarys(
-    kinds: list[str], has_post_init: bool, options: dict[str, bool], calls: list[Any]
+    kinds: list[str],
+    has_post_init: bool,
+    text: str | None,
+    options: dict[str, bool],
+    calls: list[Any],
 ) -> None:
-    standard_class = outcome(
-        lambda: dataclasses.dataclass(class_of(kinds, has_post_init=has_post_init), **options)
-    )
+    def class_to_make() -> type[Any]:
+        return class_of(kinds, has_post_init=has_post_init, text=text)
+
+    standard_class = outcome(lambda: dataclasses.dataclass(class_to_make(), **options))
     if not isinstance(standard_class, type):
         # A field without a default after one with: no class of this form exists in headrace.
         return
-    late_class = late(class_of(kinds, has_post_init=has_post_init), **options)
+    late_class = late(class_to_make(), **options)
     assert seen(late_class, calls) == seen(standard_class, calls)
 
 
