@@ -323,11 +323,13 @@ class ResourcePolicies:
         named = ArnParts(access)
         if named.service == "iam":
             is_trust = access.action.startswith("sts:")
-            return _policy("trust policy", self._trust_policy(named.arn) if is_trust else None)
+            text = self._trust_policy(named.arn) if is_trust else None
+            return _policy("trust policy", text) if text else None
         api = self._owned.get(named.service)
         lookup = self._held.get(named.service) if api is None else api.policy_of
         if lookup is not None:
-            return _policy(f"{named.service} policy", lookup(named.arn))
+            text = lookup(named.arn)
+            return _policy(f"{named.service} policy", text) if text else None
         if named.service not in _POLICY_READERS:
             return None
         if named.service in _OWNED:
@@ -349,11 +351,11 @@ class ResourcePolicies:
             text = _POLICY_READERS[named.service](self._control, named)
         except (AwsError, LookupError):
             return None  # no policy, or no such resource, which the service itself reports
-        return _policy(f"{named.service} policy", text)
+        return _policy(f"{named.service} policy", text) if text else None
 
 
 def _policy(name: str, text: Any) -> NamedPolicy | None:
-    if not text or text == "{}":
+    if text == "{}":
         return None
     try:
         return NamedPolicy.of(name, str(text))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import operator
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -54,11 +55,15 @@ class _Backlog(Generic[Key, Item]):
     def put(self, key: Key, items: Sequence[Item]) -> None:
         """Add items; beyond the bound, the newest are dropped, which is logged."""
         with self._lock:
-            room = max(MOST_QUEUED - self._count, 0)
-            if room:
-                self._queued.setdefault(key, []).extend(items[:room])
-            self._count += min(len(items), room)
-            self._dropped += max(len(items) - room, 0)
+            room = MOST_QUEUED - self._count
+            taken = items if len(items) <= room else items[: max(room, 0)]
+            if taken:
+                queued = self._queued.get(key)
+                if queued is None:
+                    queued = self._queued[key] = []
+                queued += taken
+                self._count += len(taken)
+            self._dropped += len(items) - len(taken)
 
     def take(self) -> dict[Key, list[Item]] | None:
         """Return all items, and empty the backlog; None while they may not be sent."""
@@ -85,6 +90,9 @@ class _Backlog(Generic[Key, Item]):
             log.exception("%d %s of %s are lost", len(items), self._what, key)
 
 
+_namespace_of = operator.attrgetter("namespace")
+
+
 class MetricQueue:
     """Takes metrics at once and sends them to CloudWatch later: a `MetricSink` and a `Worker`.
 
@@ -107,8 +115,11 @@ class MetricQueue:
 
     def put(self, metrics: Sequence[Metric], *, account: str, region: str) -> None:
         """See `MetricSink.put`."""
-        for namespace in dict.fromkeys(metric.namespace for metric in metrics):
-            group = [metric for metric in metrics if metric.namespace == namespace]
+        namespaces = dict.fromkeys(map(_namespace_of, metrics))
+        for namespace in namespaces:
+            group = metrics
+            if len(namespaces) > 1:
+                group = [metric for metric in metrics if metric.namespace == namespace]
             self._backlog.put((account, region, namespace), group)
         if self._watch is not None:
             self._watch(metrics, account, region)

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from headrace.store.fsync import sync_path
+from headrace.store.folders import sync_path
 
 HEAD_BYTES = 1024
 MARK_BYTES = 256

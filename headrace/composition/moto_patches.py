@@ -64,9 +64,9 @@ from headrace.services.dynamodb import quick as dynamodb_quick
 from headrace.services.dynamodb import stream_consumers
 from headrace.services.dynamodb import streams as dynamodb_streams
 from headrace.services.dynamodb.expressions import patch_expressions
+from headrace.services.events import checks as events_checks
 from headrace.services.events import patches as events_patches
 from headrace.services.events import responses as events_responses
-from headrace.services.events import rules as event_inputs
 from headrace.services.glue import patches as glue_patches
 from headrace.services.glue import schema_versions as glue_schema_versions
 from headrace.services.iam import entities as iam_entities
@@ -78,6 +78,7 @@ from headrace.services.logs import patches as logs_patches
 from headrace.services.opensearch import patches as opensearch_patches
 from headrace.services.pipes import pipes as pipes_patches
 from headrace.services.redshift import patches as redshift_patches
+from headrace.services.sns import notifications as sns_notifications
 from headrace.services.sns import patches as sns_patches
 from headrace.services.sqs import patches as sqs_patches
 from headrace.services.sqs import quick as sqs_quick
@@ -119,6 +120,7 @@ _OWN = Patches(
         "moto.applicationautoscaling.models": [autoscaling.refuse_malformed_ids],
         "moto.athena.models": [
             athena_patches.keep_creation_times,
+            athena_patches.publish_metrics,
             athena_patches.show_glues_catalog,
         ],
         "moto.athena.responses": [
@@ -174,9 +176,9 @@ _OWN = Patches(
         "moto.ecs.responses": [ecs.refuse_others],
         "moto.elasticache.models": [elasticache.show_groups, bound_loops],
         "moto.elasticache.responses": [elasticache.allow_deletions, elasticache.allow_updates],
-        "moto.events.models": [events_patches.match_in_time],
+        "moto.events.models": [events_checks.match_in_time],
         "moto.events.responses": [events_responses.patch_responses],
-        "moto.events.utils": [event_inputs.patch_event_templates],
+        "moto.events.utils": [events_patches.patch_event_templates],
         "moto.glue.models": [
             glue_patches.match_tables_in_time,
             glue_patches.patch,
@@ -266,7 +268,7 @@ _OWN = Patches(
             secretsmanager.show_labels,
         ],
         "moto.secretsmanager.responses": [secretsmanager.end_windows, secretsmanager.check_names],
-        "moto.sns.utils": [event_inputs.patch_filter_policies],
+        "moto.sns.utils": [sns_notifications.patch_filter_policies],
         "moto.sqs.models": [sqs_patches.match_literal_prefixes],
         "moto.ssm.models": [ssm_patches.apply_bounds],
         "moto.stepfunctions.parser.asl.utils.json_path": [stepfunctions_patches.match_in_one_way],

@@ -76,6 +76,12 @@ class CloudAccount:
             ) from error
 
 
+def _function_of(namespace: str, dimensions: tuple[tuple[str, str], ...]) -> str:
+    """Return the function that metrics with these dimensions measure; "" when it is not one alone."""
+    names = [name for name, _ in dimensions]
+    return dimensions[0][1] if (namespace, names) == ("AWS/Lambda", ["FunctionName"]) else ""
+
+
 class FunctionTotals:
     """Sums Lambda's metrics by function as they are sent. Thread-safe; never blocks long."""
 
@@ -89,18 +95,19 @@ class FunctionTotals:
         """Add the metrics of functions."""
         if (account, region) != self._where or not metrics:
             return
+        # The metrics of an invocation have the same dimensions.
+        last, function, sums = None, "", Counter[str]()
         with self._lock:
-            for metric in metrics:
-                if metric.namespace != "AWS/Lambda" or len(metric.dimensions) != 1:
-                    continue
-                dimension, name = metric.dimensions[0]
-                if dimension != "FunctionName":
-                    continue
-                self._sums[name][metric.name] += round(metric.value)
-                if metric.name == "Duration":
-                    at = bisect_left(DURATION_BOUNDS_MS, metric.value)
+            for namespace, name, value, _, dimensions, _, _ in metrics:
+                if dimensions is not last:
+                    last, function = dimensions, _function_of(namespace, dimensions)
+                    sums = self._sums[function] if function else Counter[str]()
+                if value:
+                    sums[name] += round(value)
+                if function and name == "Duration":
+                    at = bisect_left(DURATION_BOUNDS_MS, value)
                     bound = DURATION_BOUNDS_MS[at] if at < len(DURATION_BOUNDS_MS) else 900_000
-                    self._durations[name][bound] += 1
+                    self._durations[function][bound] += 1
 
     def of(self, name: str) -> tuple[Counter[str], Counter[int]]:
         """Return a function's sums by metric, and how many invocations lasted up to each bound."""

@@ -107,7 +107,7 @@ class Outbox(DeliveryRows):
         self.waiting: dict[int, Delivery] = {}
         self._due: list[tuple[int, int]] = []
         self._next = 0
-        self._arrived: Callable[[], None] = lambda: None
+        self._arrived: Iterable[Callable[[], None]] = ()
 
     def add(self, delivery: Delivery) -> None:
         """Add a delivery; when there are too many, the oldest is given up."""
@@ -117,7 +117,8 @@ class Outbox(DeliveryRows):
             self.remove(oldest)
         delivery.first_ms = delivery.first_ms or CURRENT.clock.now_ms()
         self.put(self._next, delivery, CURRENT.clock.now_ms())
-        self._arrived()
+        for arrived in self._arrived:
+            arrived()
 
     def put(self, number: int, delivery: Delivery, due_ms: int) -> None:
         """Schedule a delivery for `due_ms`."""
@@ -135,21 +136,17 @@ class Outbox(DeliveryRows):
         """See `DeliveryRows.clear`."""
         self.waiting, self._due = {}, []
 
-    def listen(self, arrived: Callable[[], None]) -> None:
+    def listen(self, arrived: Iterable[Callable[[], None]]) -> None:
         """See `DeliveryRows.listen`."""
         self._arrived = arrived
 
-    def due(self, now_ms: int) -> int | None:
-        """Return the number of a delivery that is due, and unschedule it; None without one."""
+    def take_due(self, now_ms: int) -> tuple[int | None, float]:
+        """Return the number of a delivery that is due, and unschedule it; else the seconds until one may be due."""
         while self._due and self._due[0][0] <= now_ms:
             _, number = heapq.heappop(self._due)
             if number in self.waiting:
-                return number
-        return None
-
-    def next_s(self, now_ms: int) -> float:
-        """Return the seconds until the next delivery may be due."""
-        return max(0.0, (self._due[0][0] - now_ms) / 1000) if self._due else math.inf
+                return number, 0.0
+        return None, (self._due[0][0] - now_ms) / 1000 if self._due else math.inf
 
     def encode_row(self, key: Any) -> bytes | None:
         """See `Rows.encode_row`."""
@@ -224,9 +221,9 @@ class OutboxWorker:
             with MOTO_LOCK:
                 if not self._is_ready():
                     return math.inf
-                number = OUTBOX.due(CURRENT.clock.now_ms())
+                number, wait_s = OUTBOX.take_due(CURRENT.clock.now_ms())
                 if number is None:
-                    return OUTBOX.next_s(CURRENT.clock.now_ms())
+                    return wait_s
                 delivery = OUTBOX.waiting[number]
             error = self._try_delivery(delivery)
             with MOTO_LOCK:

@@ -26,8 +26,14 @@ from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.moto.current_cloud import ANSWERED, ANSWERS_CLIENT, CURRENT, NOTHING, Connections
-from headrace.moto.long_polls import LONG_POLLS, wait_for_messages
+from headrace.moto.current_cloud import (
+    ANSWERED,
+    ANSWERS_CLIENT,
+    CURRENT,
+    NOTHING,
+    Connections,
+    wait_for_messages,
+)
 from headrace.moto.memory import MotoMemory, account_of
 from headrace.moto.patches.core import new_request_id
 from headrace.moto.patching import Patches, start_empty
@@ -49,8 +55,8 @@ from headrace.moto.requests.quick import (
     response_of,
 )
 from headrace.moto.requests.refusals import error_response, find_missing_action, model_of, refusal
-from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, DeliveryRows
+from headrace.moto.storage.pickles import note_changed
 from headrace.moto.storage.storage import Entry, MotoStorage
 from headrace.store.database import Database
 
@@ -67,11 +73,6 @@ class _Owner:
     """Whose state moto holds."""
 
     engine: MotoEngine | None = None
-
-
-def _note_changed(package: str) -> None:
-    for one in pickles.packages_changed_with(package):
-        CHANGES.service(one)
 
 
 def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
@@ -250,7 +251,7 @@ class MotoEngine:
         CHANGES.take()
         self._kept.load(lambda entry: self._run_entry(entry).status)
         CURRENT.connect(self._connections)
-        self._outbox.listen(lambda: self._tell("outbox"))
+        self._outbox.listen(self._listeners.setdefault("outbox", []))
         _Owner.engine = self
         self._ready.set()
         for package in self._listeners:
@@ -274,10 +275,8 @@ class MotoEngine:
 
     # --- requests -----------------------------------------------------------------------------
 
-    @property
-    def profiles(self) -> Mapping[str, Profile]:
-        """See `headrace.aws.gateway.dispatch.MotoServices.profiles`."""
-        return PROFILES
+    # See `headrace.aws.gateway.dispatch.MotoServices.profiles`.
+    profiles: Mapping[str, Profile] = PROFILES
 
     def service_of(self, request: HttpRequest, service: str) -> str:
         """See `headrace.aws.gateway.dispatch.MotoServices.service_of`."""
@@ -322,7 +321,7 @@ class MotoEngine:
             )
             if prepared.answer is not None:
                 return prepared.answer
-            if (prepared.package, prepared.operation) in LONG_POLLS:
+            if prepared.kind.is_long_poll:
                 return wait_for_messages(lambda: self._run(prepared), self._clock)
             return self._run(prepared)
         except AwsError as error:
@@ -353,7 +352,7 @@ class MotoEngine:
     def _run_quickly(self, quick: QuickCall, request: HttpRequest) -> HttpResponse | None:
         call = request.call
         assert call is not None
-        is_loaded = _Owner.engine is self and not self._kept.journals
+        is_loaded = _Owner.engine is self and not self._kept.journalled
         if not is_loaded or not may_skip_moto(quick.service, call):
             return None
         request_id = new_request_id()
@@ -366,11 +365,10 @@ class MotoEngine:
         except Exception as error:
             raise refusal(quick.service, operation_of(request), request, error) from error
         finally:
-            if CHANGES.has_rows or CHANGES.has_made:
-                # New backends are stored as a whole; a service that cannot be stored needs its request.
-                made = CHANGES.has_made
-                entry = self._preparation.entry_of(request, quick.service) if made else None
-                self._save(entry, with_services=False, frees=quick.frees)
+            # New backends are stored as a whole; a service that cannot be stored needs its request.
+            made = CHANGES.new_backends
+            entry = self._preparation.entry_of(request, quick.service) if made else None
+            self._save(entry, with_services=False, frees=quick.frees)
         return response_of(quick, body, request_id, call.now_ms)
 
     def _require(self) -> None:
@@ -395,7 +393,7 @@ class MotoEngine:
             elif kind.waits:
                 answer = self._run_entry(entry)
                 with self._alone():
-                    _note_changed(package)
+                    note_changed(package)
                     self._save(entry)
             else:
                 answer = self._write(entry, package, kind)
@@ -424,7 +422,7 @@ class MotoEngine:
                 finally:
                     CHANGES.is_watching = False
                     if not rows_only:
-                        _note_changed(package)
+                        note_changed(package)
                     self._save(entry, with_services=not rows_only, frees=kind.frees)
                     if not rows_only:
                         self._tell(package)
@@ -446,7 +444,7 @@ class MotoEngine:
             if self._kept.undo_count != undo_count:
                 # The read may have seen a change that was undone.
                 response = self._run_entry(entry)
-            if CHANGES.has_made:
+            if CHANGES.new_backends:
                 self._save(None, with_services=False)
         return response
 

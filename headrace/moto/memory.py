@@ -26,11 +26,15 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC
 from typing import Any, cast
 
+from headrace.aws.calls.operation import is_restricted
 from headrace.aws.signatures.access_keys import AccessKey
 from headrace.core.arn import partition_of
 from headrace.moto import principals
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.principals import exists_for
+from headrace.permissions.policies.document import UnreadableDocument
+from headrace.permissions.policies.evaluate import denial, evaluate
+from headrace.permissions.policies.model import Access, NamedPolicy, Policies, Principal
 from headrace.permissions.requests.keys import Grant
 
 
@@ -175,13 +179,14 @@ class MotoMemory:
     All methods except `queue_is_empty` raise AwsError when the loading takes too long.
 
     Attributes:
+        is_ready: returns whether moto is loaded.
         policies_version: grows with each change of a policy.
         keys_version: grows with each change of a policy or a key.
     """
 
     def __init__(self, warm_up: Callable[[], None], is_ready: Callable[[], bool]) -> None:
         self._warm_up = warm_up
-        self._is_ready = is_ready
+        self.is_ready = is_ready
         # Counters of changes, which the engine counts.
         self.policies_version = self.keys_version = 0
 
@@ -224,7 +229,7 @@ class MotoMemory:
 
     def queue_is_empty(self, account: str, region: str, name: str) -> bool:
         """Whether a queue has no receivable message, or moto is not loaded yet. Raises LookupError."""
-        return not self._is_ready() or queue_is_empty(account, region, name)
+        return not self.is_ready() or queue_is_empty(account, region, name)
 
     def access_key(self, key_id: str) -> AccessKey | None:
         """Return a key that IAM or STS has created; None when it does not exist. Waits until moto is loaded."""
@@ -409,3 +414,38 @@ def policy_in_moto(arn: str) -> str | None:
     if not policy:
         return None
     return policy if isinstance(policy, str) else json.dumps(policy)
+
+
+# Whether a resource of another account lets a caller in. moto looks only in the caller's own account. The gateway has
+# already checked users and roles; the account itself needs no permission for its own resources, but another account's
+# resource policy must allow it, whatever `--iam` says. Source:
+# docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic-cross-account.html.
+
+
+def refusal_of(response: Any, action: str, arn: str) -> str:
+    """Return why a caller may not act in another account; empty when it may, or the gateway has decided."""
+    key = str(response.get_access_key())
+    if is_restricted(key) and _has_owner(key):
+        return ""
+    caller = str(response.current_account)
+    root = f"arn:{partition_of(str(response.region))}:iam::{caller}:root"
+    principal = Principal("root", root, caller, root)
+    access = Access(action, arn, arn.split(":")[4])
+    decision = evaluate(principal, access, Policies(resource=_named_policy(arn)))
+    return "" if decision.allowed else denial(principal, access, decision)
+
+
+def _has_owner(key: str) -> bool:
+    """Whether a key belongs to a session or a user; an unknown key counts as the account itself."""
+    if CURRENT.sessions is not None and CURRENT.sessions.account_of(key) is not None:
+        return True
+    access_keys = (backend.access_keys.get(key) for _, backend in principals.iam_backends())
+    return any(one is not None and one.user_name is not None for one in access_keys)
+
+
+def _named_policy(arn: str) -> NamedPolicy | None:
+    text = policy_in_moto(arn)
+    try:
+        return None if text is None else NamedPolicy.of("resource policy", text)
+    except UnreadableDocument:
+        return None

@@ -23,16 +23,18 @@ from typing import Any
 
 from headrace.store import frame
 from headrace.store.database import STATE_FILE, Database, damage_in
-from headrace.store.frame import (
+from headrace.store.folders import DELETED_SUFFIX
+from headrace.store.frame import CorruptFrame
+from headrace.store.losses import FIRST_INDEX, NOTHING_KNOWN, KnownLog, Loss
+from headrace.store.segment import (
     INDEX_SUFFIX,
-    CorruptFrame,
+    SUFFIX,
     Extent,
+    Segment,
     SparseIndex,
     WrongIndex,
     boot_id,
 )
-from headrace.store.losses import FIRST_INDEX, NOTHING_KNOWN, KnownLog, Loss
-from headrace.store.segment import DELETED_SUFFIX, SUFFIX, Segment
 from headrace.store.shard_log import ShardLog, identity_of
 
 STREAMS_FOLDER = "streams"

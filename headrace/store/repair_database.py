@@ -34,10 +34,9 @@ from headrace.store.check import (
 )
 from headrace.store.data_dir import REPAIRED_SUFFIX
 from headrace.store.database import Database, damage_in
-from headrace.store.frame import INDEX_SUFFIX, SparseIndex, WrongIndex
-from headrace.store.fsync import sync_path
+from headrace.store.folders import sync_path
 from headrace.store.losses import NOTHING_KNOWN, KnownLog
-from headrace.store.segment import SUFFIX, Segment
+from headrace.store.segment import INDEX_SUFFIX, SUFFIX, Segment, SparseIndex, WrongIndex
 from headrace.store.sequence import SequenceBase
 from headrace.store.shard_log import ShardLog
 

@@ -19,8 +19,8 @@ from operator import attrgetter
 from pathlib import Path
 
 from headrace.store import frame
+from headrace.store.folders import sync_path
 from headrace.store.frame import Batch, SharedFrame
-from headrace.store.fsync import sync_path
 from headrace.store.losses import (
     NOTHING_KNOWN,
     DamageLog,
@@ -167,7 +167,8 @@ class ShardLog:
             value = self._number_zero(arrival_ms) + STEP * index
             numbers = list(map(str, range(value, value + STEP * count, STEP)))
             payload = frame.render(numbers, data, keys, arrival_ms, tail)
-            self._write(segment, payload, count, data_bytes, arrival_ms)
+            encoded = frame.encode(payload, count, data_bytes, index, arrival_ms)
+            self._write(segment, encoded, count, arrival_ms)
         return numbers
 
     def append_payload(self, payload: bytes, count: int, data_bytes: int, now_ms: int) -> str:
@@ -185,8 +186,10 @@ class ShardLog:
         """
         with self.lock:
             segment, arrival_ms = self._next(now_ms)
-            number = str(self._number_zero(arrival_ms) + STEP * segment.end_index)
-            self._write(segment, payload, count, data_bytes, arrival_ms)
+            index = segment.end_index
+            number = str(self._number_zero(arrival_ms) + STEP * index)
+            encoded = frame.encode(payload, count, data_bytes, index, arrival_ms)
+            self._write(segment, encoded, count, arrival_ms)
         return number
 
     def append_shared(
@@ -222,10 +225,13 @@ class ShardLog:
         shared, self._shared = self._shared, None
         if shared is None:
             return
-        payload, sizes = shared.payload, shared.sizes
+        segment, count = self._segments[-1], len(shared.sizes)
+        encoded = frame.encode(
+            shared.payload, count, sum(shared.sizes), segment.end_index, shared.arrival_ms
+        )
         # A full disk leaves `is_written` False: each of the requests is told so when it is answered again.
         with contextlib.suppress(LogFull):
-            self._write(self._segments[-1], payload, len(sizes), sum(sizes), shared.arrival_ms)
+            self._write(segment, encoded, count, shared.arrival_ms)
             shared.is_written = True
 
     def _next(self, now_ms: int) -> tuple[Segment, int]:
@@ -237,17 +243,12 @@ class ShardLog:
         segment = self._segments[-1]
         return segment, max(now_ms, segment.last_arrival_ms or self.last_arrival_ms)
 
-    def _write(
-        self, segment: Segment, payload: bytes, count: int, data_bytes: int, arrival_ms: int
-    ) -> None:
+    def _write(self, segment: Segment, encoded: bytes, count: int, arrival_ms: int) -> None:
         """Write one frame, into a new segment when one is due. The caller holds `lock`."""
-        index = segment.end_index
         try:
-            frame_bytes = frame.FRAME_HEADER_BYTES + len(payload)
-            if self._is_due_to_roll(segment, frame_bytes, arrival_ms):
+            if self._is_due_to_roll(segment, len(encoded), arrival_ms):
                 segment = self._roll(segment)
-            encoded = frame.encode(payload, count, data_bytes, index, arrival_ms)
-            segment.append(encoded, index, count, arrival_ms)
+            segment.append(encoded, segment.end_index, count, arrival_ms)
         except OSError as error:
             raise LogFull(os.strerror(error.errno or 0)) from error
 

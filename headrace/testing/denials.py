@@ -19,7 +19,7 @@ _rows: dict[tuple[str, str, str], _Row] = {}
 
 def collect(decisions: Decisions) -> None:
     """Add the denials that a cloud noted. As long as moto is not loaded there is no role, and so nothing to deny."""
-    if decisions.people.is_ready:
+    if decisions.people.is_ready():
         add(report_of(decisions)["denied"])
 
 

@@ -35,6 +35,12 @@ from tests.support.wire import Wire, server_at, settle
         [("Content-Length", "7"), ("x-amzn-RequestId", "1")],
         [("Content-Type", "a/b"), ("Content-Length", "7")],
         [("Content-Type", "a/b")],
+        [("Content-Type", "a/b"), ("X-Amz-Executed-Version", "3"), ("x-amzn-RequestId", "1")],
+        [("Content-Type", "a/b"), ("X-Amz-Executed-Version", "\n"), ("x-amzn-RequestId", "1")],
+        [("Content-Type", "a/b"), ("Content-Length", "7"), ("x-amzn-RequestId", "1")],
+        [("X-Amz-Executed-Version", "3"), ("Content-Type", "a/b"), ("x-amzn-RequestId", "1")],
+        [("Content-Type", "a/b"), ("X-Amz-Executed-Version", "3"), ("Content-Length", "7")],
+        [*[("Content-Type", "a/b")] * 2, ("x-amzn-RequestId", "1")],
     ],
 )
 @pytest.mark.parametrize("status", [200, 400, 799])

@@ -363,7 +363,7 @@ def taken_back(cloud: Any, services: set[str] | None = None) -> Iterator[None]:
     finally:
         kept.save = save
         if services or rows:
-            journalled = bool(kept._journalled & services)
+            journalled = bool(kept.journalled & services)
             kept._take_back(services, rows, is_journalled=journalled)
             if kept.must_load_again:
                 cloud.cloud.moto._load()

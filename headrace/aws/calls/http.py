@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from headrace.aws.calls.operation import Call, SharedWrite, Signer
+from headrace.aws.calls.operation import Call, Pending, SharedWrite, Signer
 
 # The header of an answer to a call that is accepted and has not, or not whole, the effect that it has on AWS.
 WITHOUT_EFFECT = "x-headrace-without-effect"
@@ -171,7 +171,7 @@ class HttpResponse(msgspec.Struct):
     Status 0 drops the connection (in HTTP/2: resets the stream) without an answer, for fault injection.
 
     Attributes:
-        waits: Futures, such as of an fsync, that must be done before the answer is sent; see
+        waits: what must be done before the answer is sent, such as an fsync; see
         `headrace.aws.server.answers`. failure: returns the answer to send instead when one of `waits` failed.
         websocket: of an answer 101, what the connection serves from then on.
         shared: see `Call.shared`; only an answer to a request with `may_share` has one.
@@ -180,7 +180,7 @@ class HttpResponse(msgspec.Struct):
     status: int
     headers: list[tuple[str, str]] = msgspec.field(default_factory=list[tuple[str, str]])
     body: Body = b""
-    waits: list[Future[None]] | None = None
+    waits: list[Pending] | None = None
     failure: Callable[[], HttpResponse] | None = None
     websocket: WebSocketUser | None = None
     shared: SharedWrite | None = None

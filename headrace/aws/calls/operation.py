@@ -22,7 +22,6 @@ import functools
 import json
 import sys
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -191,13 +190,29 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _NAME_ATTRIBUTE = "__headrace_operation__"
 
 
+class Pending(Protocol):
+    """What an answer waits for: a Future, or as much of one as the server asks."""
+
+    def add_done_callback(self, fn: Callable[[Any], object], /) -> object:
+        """Call `fn` with this object once it is done: at once if it is."""
+        ...
+
+    def exception(self) -> BaseException | None:
+        """Return why it failed; None when it succeeded. It must be done."""
+        ...
+
+    def result(self) -> None:
+        """Raise what `exception` returns."""
+        ...
+
+
 # A msgspec.Struct is made in a fifth of a dataclass's time, and each request makes one. Do not change it.
 class Call(msgspec.Struct):
     """The context of one request: account, region, caller, time. `now_ms` is read once, when the request arrives.
 
     Attributes:
-        waits: Futures, such as of an fsync, that must be done before the answer is sent. An action adds them instead of
-            waiting, so that it may run on the event loop.
+        waits: what must be done before the answer is sent, such as an fsync. An action adds it instead of waiting, so
+            that it may run on the event loop.
         permit: checks the caller's permissions; None for callers who may do everything.
         acting: the identity of a service that calls in process; None for a client's request.
         may_share: the action may put its write off, to the end of the event loop's turn, into `shared`.
@@ -212,7 +227,7 @@ class Call(msgspec.Struct):
     operation: str = ""
     access_key: str = ""
     headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
-    waits: list[Future[None]] = msgspec.field(default_factory=list[Future[None]])
+    waits: list[Pending] = msgspec.field(default_factory=list[Pending])
     permit: Permit | None = None
     acting: CallerIdentity | None = None
     may_share: bool = False

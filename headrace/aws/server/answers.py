@@ -204,11 +204,14 @@ def whole(answer: HttpResponse, method: str, *, keep_alive: bool) -> tuple[bytes
     """Return the pieces to write of an answer whose body is bytes, to a request with this method."""
     body = answer.body
     assert isinstance(body, bytes)
+    is_short = len(body) < WRITE_APART_ABOVE_BYTES
+    if keep_alive and is_short and has_body(method, answer.status):
+        return (short(answer, body),)
     length_bytes = None if answer.status in BODILESS else len(body)
     data = head(answer, length_bytes, keep_alive=keep_alive)
     if not has_body(method, answer.status):
         return (data,)
-    return (data + body,) if len(body) < WRITE_APART_ABOVE_BYTES else (data, body)
+    return (data + body,) if is_short else (data, body)
 
 
 def has_body(method: str, status: int) -> bool:
@@ -216,35 +219,38 @@ def has_body(method: str, status: int) -> bool:
     return method != "HEAD" and status not in BODILESS
 
 
-# By status and first header: how answers begin that have been written before.
-_beginnings: dict[tuple[int, tuple[str, str]], str] = {}
+# By status and headers but the last: how answers begin that have been written before.
+_beginnings: dict[tuple[int | tuple[str, str], ...], str] = {}
 _MOST_BEGINNINGS = 100
 
 
 def short(answer: HttpResponse, body: bytes) -> bytes:
     """Return an answer with this short body, to a request that is not HEAD, on a connection that stays open."""
     headers = answer.headers
-    # Services that headrace owns answer with a content type and a request id.
-    if len(headers) == 2:
-        first, (name, value) = headers
-        begin = _beginnings.get((answer.status, first)) or _begin(answer.status, first)
+    # Services that headrace owns answer with a content type and a request id, an Invoke with a version between them.
+    if len(headers) == 2 or len(headers) == 3:
+        key = (answer.status, *headers[:-1])
+        begin = _beginnings.get(key) or _begin(answer.status, headers[:-1])
+        name, value = headers[-1]
         text = f"{begin}{name}: {value}\r\nContent-Length: {len(body)}\r\n\r\n"
-        if name == _REQUEST_ID and text.count("\n") == 5 and text.count("\r") == 5:
+        lines = len(headers) + 3
+        if name == _REQUEST_ID and text.count("\n") == lines and text.count("\r") == lines:
             return text.encode("latin-1", "replace") + body
     return head(answer, len(body)) + body
 
 
+_REPEATED = ["Content-Type", "X-Amz-Executed-Version"]
 _REQUEST_ID = "x-amzn-RequestId"
 
 
-def _begin(status: int, first: tuple[str, str]) -> str:
-    """Return the status line and the first header's line, if that is the content type; else nothing."""
-    if first[0] != "Content-Type":
+def _begin(status: int, headers: list[tuple[str, str]]) -> str:
+    """Return the status line and the lines of these headers, if answers have them again and again; else nothing."""
+    if [name for name, _ in headers] != _REPEATED[: len(headers)]:
         return ""
     if len(_beginnings) >= _MOST_BEGINNINGS:
         _beginnings.clear()
-    text = head(HttpResponse(status, [first]), None)[:-2].decode("latin-1")
-    _beginnings[status, first] = text
+    text = head(HttpResponse(status, headers), None)[:-2].decode("latin-1")
+    _beginnings[status, *headers] = text
     return text
 
 
@@ -295,6 +301,7 @@ class AnswerWriter:
         transport: None before the connection is made, and once it is gone.
         writable: set while the socket accepts more bytes.
         sending: the task that sends a file; None when there is none.
+        streaming: the task that writes a body without an end; None when there is none.
         since_s: when the last piece of a file was begun, by the server's clock.
     """
 
@@ -306,13 +313,19 @@ class AnswerWriter:
         self._server = server
         self._owner = owner
         # The task that writes a body without an end, until it is stopped.
-        self._streaming: asyncio.Task[None] | None = None
+        self.streaming: asyncio.Task[None] | None = None
         self.sending: asyncio.Task[None] | None = None
 
     def stop_streaming(self) -> None:
         """Stop the task that writes a body without an end."""
-        if self._streaming is not None:
-            self._streaming.cancel()
+        if self.streaming is not None:
+            self.streaming.cancel()
+
+    def stop(self) -> None:
+        """Stop both tasks: the connection is gone."""
+        for task in (self.streaming, self.sending):
+            if task is not None:
+                task.cancel()
 
     def stop_sending(self) -> None:
         """Stop sending a file; call this before the socket is closed, since its descriptor may be reused at once."""
@@ -350,7 +363,7 @@ class AnswerWriter:
         chunked = length_bytes is None and not exchange.is_http10
         parts = self._server.parts(exchange, self._owner, answer)
         if isinstance(answer.body, AsyncGenerator):
-            self._streaming = asyncio.current_task()
+            self.streaming = asyncio.current_task()
         try:
             if not self._is_open:
                 return False
@@ -371,7 +384,7 @@ class AnswerWriter:
         else:
             return True
         finally:
-            self._streaming = None
+            self.streaming = None
             await parts.aclose()
 
     async def _write_file(self, exchange: Exchange, answer: HttpResponse, part: FileSlice) -> bool:

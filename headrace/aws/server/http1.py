@@ -139,8 +139,7 @@ class Http1Connection(asyncio.Protocol):
         self._reader.close()
         if self._current is not None:
             self._current.leave()
-        self._writer.stop_streaming()
-        self._writer.stop_sending()
+        self._writer.stop()
 
     def data_received(self, data: bytes) -> None:
         if not self._is_free:
@@ -220,7 +219,8 @@ class Http1Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         # A client that has finished sending still wants its answers; but an answer without an end is stopped now.
         self._half_closed = True
-        self._writer.stop_streaming()
+        if self._writer.streaming is not None:
+            self._writer.stop_streaming()
         return bool(self._current or self._has_more)
 
     def pause_writing(self) -> None:

@@ -70,7 +70,7 @@ def call_when_done(answer: HttpResponse, then: Callable[[], None]) -> None:
         return
     lock, left = threading.Lock(), len(waits)
 
-    def one_done(_: Future[None]) -> None:
+    def one_done(_: object) -> None:
         nonlocal left
         with lock:
             left -= 1

@@ -1,7 +1,14 @@
-"""Checks a request before moto gets it, and says what kind it is: one that only reads, one that changes only rows."""
+"""Checks a request before moto gets it, and says what kind it is: one that only reads, one that changes only rows.
+
+Checks the types of members in the bodies of rest-json services that moto answers; moto takes any type.
+
+The sentences are those of AWS's older JSON framework: recorded of API Gateway (LocalStack, 2024 and 2025: a boolean and
+a number as texts), and of the other types by dynalite, whose author compared them with AWS.
+"""
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -9,11 +16,18 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
+from botocore.model import Shape
 
-from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.errors import AwsError, serialization_error
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Call, operation_model, protocol_of
-from headrace.aws.protocols import codec_json, codec_moto, rest_types
+from headrace.aws.protocols import codec_json, codec_moto
+from headrace.aws.protocols.codec_json import (
+    LIST_NOT_EXPECTED,
+    MAP_NOT_EXPECTED,
+    Convert,
+    ShapeCompiler,
+)
 from headrace.aws.protocols.validate import Wording, find_missing_member, validate
 from headrace.aws.protocols.validate import sentence as sentence_of
 from headrace.aws.signatures.access_keys import RoleSessions
@@ -53,6 +67,8 @@ WAITS = re.compile(
     # An API's integration.
     r"|^TestInvokeMethod$"
 )
+# Requests that wait until there is a message: outside moto, which would sleep while it holds the request lock.
+LONG_POLLS = frozenset({("sqs", "ReceiveMessage"), ("stepfunctions", "GetActivityTask")})
 # Requests that free disk space, and are allowed when the disk is full.
 FREES = re.compile(r"^(Delete|BatchDelete|Purge)")
 
@@ -101,6 +117,7 @@ class Kind:
         frees: it frees disk space.
         changes_policies: it may change callers' permissions.
         changes_rows_only: it changes nothing but rows.
+        is_long_poll: it waits outside moto for a message.
     """
 
     is_concurrent: bool
@@ -108,6 +125,7 @@ class Kind:
     frees: bool
     changes_policies: bool
     changes_rows_only: bool
+    is_long_poll: bool
 
 
 def kind_of(package: str, operation: str) -> Kind:
@@ -118,6 +136,7 @@ def kind_of(package: str, operation: str) -> Kind:
         bool(FREES.match(operation)),
         changes_policies(package, operation),
         changes_rows_only(package, operation),
+        (package, operation) in LONG_POLLS,
     )
 
 
@@ -383,7 +402,7 @@ def _read(service: str, operation: str, request: HttpRequest) -> tuple[str, dict
     if request.body and protocol_of(service) == "rest-json":
         name = codec_moto.operation_name(service, request)
         if name:
-            rest_types.check_types(service, name, request.body)
+            check_types(service, name, request.body)
     # Only rare requests are checked here; moto checks frequent ones, for messages and rows, itself.
     if service not in _CODES or (service != "sts" and changes_rows_only(service, operation)):
         return operation, None
@@ -394,3 +413,72 @@ def _read(service: str, operation: str, request: HttpRequest) -> tuple[str, dict
 AnswerWithoutMoto = Callable[[str, str, HttpRequest, RoleSessions | None], HttpResponse | None]
 # Takes the service and a request. Raises AwsError for a member that would be ignored.
 CheckStrictly = Callable[[str, HttpRequest], None]
+
+
+_TYPE_NAMES = {
+    "string": "String",
+    "boolean": "Boolean",
+    "integer": "Integer",
+    "long": "Long",
+    "float": "Float",
+    "double": "Double",
+}
+# How much of a text a sentence shows: it may have ten megabytes.
+_MOST_SHOWN = 1000
+_TEXTS_OF_BOOLEANS = frozenset(("TRUE", "FALSE", "1", "0", "YES", "NO"))
+_NUMBER = "com.amazon.coral.value.json.numbers.TruncatingBigNumber"
+
+
+def check_types(service: str, operation: str, body: bytes) -> None:
+    """Refuse a member of another type in a rest-json body. Raises SerializationException.
+
+    Whoever reads the body refuses what is no JSON object.
+    """
+    shape = operation_model(service, operation).input_shape
+    payload = None if shape is None else shape.serialization.get("payload")
+    if shape is None or not body or (payload and shape.members[payload].type_name != "structure"):
+        return
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    if isinstance(value, dict):
+        _type_checker(service, operation)({payload: value} if payload else value)
+
+
+@functools.cache
+def _type_checker(service: str, operation: str) -> Convert:
+    shape = operation_model(service, operation).input_shape
+    assert shape is not None
+    return ShapeCompiler(_check_type_of, by_wire_names=True).compile(shape)
+
+
+def _check_type_of(shape: Shape) -> Convert:
+    wanted = _TYPE_NAMES.get(shape.type_name, "")
+
+    def check(value: Any) -> Any:
+        if value is None or not wanted:  # blobs and times have several forms
+            return value
+        if isinstance(value, dict):
+            raise serialization_error(MAP_NOT_EXPECTED)
+        if isinstance(value, list):
+            raise serialization_error(LIST_NOT_EXPECTED)
+        kind = _type_name(value)
+        if kind == wanted or (wanted == "Boolean" and str(value).upper() in _TEXTS_OF_BOOLEANS):
+            return value
+        if kind == "Number" and wanted not in ("String", "Boolean"):
+            return value
+        if wanted == "Boolean" and kind == "String":
+            raise serialization_error(
+                f"'{value.upper()[:_MOST_SHOWN]}' can not be converted to an Boolean"
+            )
+        name = _NUMBER if kind == "Number" else f"java.lang.{kind}"
+        raise serialization_error(f"class {name} can not be converted to an {wanted}")
+
+    return check
+
+
+def _type_name(value: Any) -> str:
+    if isinstance(value, bool):
+        return "Boolean"
+    return "String" if isinstance(value, str) else "Number"

@@ -66,8 +66,8 @@ class DeliveryRows(Rows):
         """Remove all, before another cloud's are loaded."""
         raise NotImplementedError
 
-    def listen(self, arrived: Callable[[], None]) -> None:
-        """Call `arrived`, and nothing else, whenever there is a new delivery."""
+    def listen(self, arrived: Iterable[Callable[[], None]]) -> None:
+        """Call each of `arrived`, and nothing else, whenever there is a new delivery."""
         raise NotImplementedError
 
 
@@ -81,16 +81,20 @@ ChangedRows = dict[Rows, set[Hashable] | None]
 
 
 class Changes:
-    """Everything that changed since the last `take`."""
+    """Everything that changed since the last `take`.
+
+    Attributes:
+        new_backends: the services with a backend that a request has created.
+    """
 
     def __init__(self) -> None:
+        self.new_backends: set[str] = set()
         # Whether a request that may change something is in progress.
         self.is_watching = False
         # Services whose stored state is loaded on first use.
         self.deferred: dict[str, Callable[[], object]] = {}
         self._loading: set[str] = set()
         self._services: set[str] = set()
-        self._made: set[str] = set()
         self._rows: ChangedRows = {}
 
     def load_deferred(self, package: str) -> None:
@@ -114,17 +118,7 @@ class Changes:
 
     def made(self, package: str) -> None:
         """Note a new backend: its ids and times must be stored, even when a read created it."""
-        self._made.add(package)
-
-    @property
-    def has_made(self) -> bool:
-        """Whether a backend was created."""
-        return bool(self._made)
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether rows were changed."""
-        return bool(self._rows)
+        self.new_backends.add(package)
 
     def row(self, rows: Rows, key: Hashable) -> None:
         """Note that a row was put, changed or removed."""
@@ -141,8 +135,8 @@ class Changes:
 
         Without `with_services`, only those services that have a new backend.
         """
-        services, created, rows = self._services, self._made, self._rows
-        self._services, self._made, self._rows = set(), set(), {}
+        services, created, rows = self._services, self.new_backends, self._rows
+        self._services, self.new_backends, self._rows = set(), set(), {}
         return (services | created if with_services else created), rows
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from headrace.aws.protocols.moto_imports import IMPORTING
-from headrace.moto.storage.changes import Rows
+from headrace.moto.storage.changes import CHANGES, Rows
 from headrace.moto.storage.shells import READING, Shells, shell_of, shells, stand_in
 from headrace.moto.storage.stored_names import is_known, moto_names, name_of, named, stored_as
 
@@ -111,10 +111,10 @@ def backends_of(package: str) -> dict[Where, Any]:
 _HELD: dict[str, frozenset[str]] = {}
 
 
-def packages_changed_with(package: str) -> frozenset[str]:
-    """Return a service and those whose backends its own hold as attributes: it changes them without a look-up.
+def note_changed(package: str) -> None:
+    """Note that a service may have changed, and those whose backends its own hold as attributes.
 
-    Auto Scaling launches instances in the EC2 that it holds.
+    It changes these without a look-up: Auto Scaling launches instances in the EC2 that it holds.
     """
     held = _HELD.get(package)
     if held is None:
@@ -126,7 +126,8 @@ def packages_changed_with(package: str) -> frozenset[str]:
         held = frozenset({package, *kinds})
         if backends:
             _HELD[package] = held
-    return held
+    for one in held:
+        CHANGES.service(one)
 
 
 def all_packages() -> set[str]:

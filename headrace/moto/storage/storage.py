@@ -83,7 +83,11 @@ NOTHING = _Stored(b"", frozenset())
 
 
 class MotoStorage:
-    """The state of moto in one data directory. Not thread-safe: its callers hold `MOTO_LOCK`."""
+    """The state of moto in one data directory. Not thread-safe: its callers hold `MOTO_LOCK`.
+
+    Attributes:
+        journalled: the services whose requests are stored, because their state cannot currently be pickled.
+    """
 
     def __init__(self, database: Database, always: Sequence[Rows] = ()) -> None:
         """Store the state in `database`; the rows in `always` belong to no service."""
@@ -93,8 +97,7 @@ class MotoStorage:
         database.migrate("fallback_state", _TABLES)
         self.progress = Progress()
         self._stored: dict[str, _Stored] = {}
-        # Services whose requests are journalled, because their state cannot currently be pickled.
-        self._journalled: set[str] = set()
+        self.journalled: set[str] = set()
         # How often a change was undone; a read in the meantime may have seen it.
         self.undo_count = 0
         # Whether memory differs from the database, because a change could not be undone.
@@ -114,7 +117,7 @@ class MotoStorage:
         self.progress = Progress(0, len(services) + int(rows) + len(self.journal))
         self._stored, self.must_load_again = {}, False
         CHANGES.deferred.clear()
-        self._journalled = self.journal.services()
+        self.journalled = self.journal.services()
         for service in sorted(services, key=lambda name: name not in FIRST):
             if f"moto.{service}.models" in sys.modules:
                 self._load_snapshot(service)
@@ -126,7 +129,7 @@ class MotoStorage:
             self._repeat(repeat)
             # The snapshots already contain what those requests changed in their services.
             for service in list(self._stored):
-                if service not in self._journalled:
+                if service not in self.journalled:
                     self._load_snapshot(service)
         CHANGES.take()
         if self.journal.has_old_entries():
@@ -177,7 +180,7 @@ class MotoStorage:
             CHANGES.made(package)
         with self._database.transaction():
             self.save(None)
-            self.journal.adopt_old_entries(sorted(self._journalled))
+            self.journal.adopt_old_entries(sorted(self.journalled))
         (free,) = self._database.query("PRAGMA freelist_count")[0]
         (page_bytes,) = self._database.query("PRAGMA page_size")[0]
         if int(free) * int(page_bytes) > MOST_FREE_BYTES:
@@ -200,11 +203,11 @@ class MotoStorage:
         services, rows = CHANGES.take(with_services=with_services)
         services |= {row.service for row in rows if not self._is_live(row)}
         # A journalled service has no stored rows: they would contain the effects of requests that run again.
-        services |= {row.service for row in rows} & self._journalled
+        services |= {row.service for row in rows} & self.journalled
         if not services and not rows:
             return
         before, self._stored = self._stored, dict(self._stored)
-        journalled = set(self._journalled)
+        journalled = set(self.journalled)
         try:
             with self._database.transaction(frees=frees):
                 unable = [name for name in sorted(services) if not self._save_service(name, rows)]
@@ -216,13 +219,8 @@ class MotoStorage:
         except BaseException:
             self._stored = before
             self._take_back(services, rows, is_journalled=bool(journalled & services))
-            self._journalled = journalled
+            self.journalled = journalled
             raise
-
-    @property
-    def journals(self) -> bool:
-        """Whether the requests of a service are stored instead of its state."""
-        return bool(self._journalled)
 
     def _take_back(self, services: set[str], rows: ChangedRows, *, is_journalled: bool) -> None:
         """Restore what was touched to the state in the database."""
@@ -270,8 +268,8 @@ class MotoStorage:
         try:
             data, backends = dump_service(service)
         except Exception as error:  # noqa: BLE001 - whatever cannot be pickled is journalled
-            if service not in self._journalled:
-                self._journalled.add(service)
+            if service not in self.journalled:
+                self.journalled.add(service)
                 log.warning(
                     "%s holds what cannot be stored (%s): its requests are journalled and run again"
                     " at the next start",
@@ -279,7 +277,7 @@ class MotoStorage:
                     error,
                 )
             return False
-        was_journalled = service in self._journalled
+        was_journalled = service in self.journalled
         digest = _digest(data)
         known = self._stored.get(service, NOTHING)
         if known.digest == digest and not was_journalled:
@@ -305,7 +303,7 @@ class MotoStorage:
             if was_journalled or backend.id not in known.live
         )
         self._stored[service] = _Stored(digest, live)
-        self._journalled.discard(service)
+        self.journalled.discard(service)
         return True
 
     def _write_rows(self, rows: Rows, keys: set[Hashable] | None) -> None:

@@ -40,6 +40,7 @@ from headrace.permissions.requests.accesses import accesses_of, needs_nothing, w
 from headrace.permissions.requests.keys import (
     FindIn,
     Grants,
+    actions_on_key,
     is_granted,
     uses_of_key,
     with_keys,
@@ -56,17 +57,15 @@ _NOT_THERE = "because no identity-based policy allows the {} action"
 
 
 class UsersAndRoles(Protocol):
-    """IAM's users and roles with their policies. Thread-safe; waits until they are loaded."""
+    """IAM's users and roles with their policies. Thread-safe; waits until they are loaded.
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether the users and roles are loaded."""
-        ...
+    Attributes:
+        is_ready: returns whether the users and roles are loaded.
+        version: returns a number that grows with each change of users, roles, policies, or of policies of resources.
+    """
 
-    @property
-    def version(self) -> int:
-        """A number that grows with each change of users, roles, policies, or of policies of resources."""
-        ...
+    is_ready: Callable[[], bool]
+    version: Callable[[], int]
 
     def user_of(self, access_key: str) -> Identity | None:
         """Return the user of an access key; None when no user has it."""
@@ -211,6 +210,8 @@ class Decisions:
         caller = self._as(acting)
         if sentence := caller.sentence_of((action, resource), action, resource):
             return sentence
+        if not actions_on_key(action):
+            return ""
         # It may have to use the key that encrypts the resource.
         uses = uses_of_key(self._find, action, resource)
         return next(filter(None, [caller.sentence_in(use) for use in uses]), "")
@@ -244,7 +245,7 @@ class Decisions:
 
     def step(self) -> float:
         """Decide the waiting entries once IAM is loaded; see `Worker.step`."""
-        if self.waiting and self.people.is_ready:
+        if self.waiting and self.people.is_ready():
             self.decide_waiting()
         return JUDGE_EVERY_S
 
@@ -285,7 +286,7 @@ class Decisions:
         """Return AWS's sentence of refusal; None for an access that AWS allows."""
         with without_note():
             policy = self._resource_policy(entry.access)
-            version = (self.people.version, None if policy is None else policy.document.text)
+            version = (self.people.version(), None if policy is None else policy.document.text)
             if entry.version != version or entry.decision is None:
                 entry.reason, entry.decision, is_lasting = self._decide(
                     identity, entry.access, policy

@@ -1,6 +1,7 @@
 """Refuses EventBridge's requests as AWS does: names, targets, entries, archives, replays, tags (sentences recorded).
 
-Each check runs before a method of moto's responses, which then handles the valid requests.
+Each check runs before a method of moto's responses, which then handles the valid requests. Patterns and prefixes of
+clients match in bounded time: moto turns a wildcard into a regular expression, which one event can make run for ever.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
@@ -13,10 +14,11 @@ import logging
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
+from headrace.core.event_patterns import BadEventPattern, compile_pattern, matches_event
 from headrace.moto.current_cloud import ANSWERS_CLIENT
-from headrace.moto.other_accounts import bus_of
 from headrace.moto.patching import check_first
 
 log = logging.getLogger(__name__)
@@ -317,3 +319,61 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "start_replay": _check_replay,
     "cancel_replay": _check_cancelling,
 }
+
+
+# Quota: the size of an event pattern (the model's own maximum).
+MOST_PATTERN_CHARACTERS = 4096
+
+
+def patch_events(models: ModuleType) -> None:
+    """Replace how `moto.events.models` parses patterns and matches events."""
+    refused: Any = models.InvalidEventPatternException
+
+    def parse(self: Any) -> dict[str, Any]:
+        if not self.pattern:
+            return {}
+        try:
+            check_pattern(self.pattern)
+        except BadEventPattern as error:
+            raise refused(reason=str(error)) from error
+        return cast("dict[str, Any]", json.loads(self.pattern))
+
+    def matches(self: Any, event: Any) -> bool:
+        pattern = self.get_pattern()
+        text = self.dump()
+        if not pattern:
+            return True
+        return matches_event(
+            compile_pattern(text if isinstance(text, str) else json.dumps(pattern)), event
+        )
+
+    models.EventPatternParser.parse = parse
+    models.EventPattern.matches_event = matches
+
+
+def check_pattern(text: str) -> None:
+    """Raise BadEventPattern unless a text is a pattern of at most AWS's size."""
+    if len(text) > MOST_PATTERN_CHARACTERS:
+        raise BadEventPattern(f"Filter is longer than {MOST_PATTERN_CHARACTERS} characters")
+    compile_pattern(text)
+
+
+def match_in_time(models: ModuleType) -> None:
+    """Match events in bounded time, and list rules by a literal prefix."""
+    patch_events(models)
+    backend: Any = models.EventsBackend
+    list_rules: Any = backend.list_rules
+
+    @functools.wraps(list_rules)
+    def list_rules_by_literal(
+        self: Any, prefix: str | None = None, *args: Any, **named: Any
+    ) -> Any:
+        return list_rules(self, prefix and re.escape(prefix), *args, **named)
+
+    backend.list_rules = list_rules_by_literal
+
+
+def bus_of(arn: str) -> tuple[str, str, str]:
+    """Return the region, account and name in a bus's ARN."""
+    region, owner, resource = arn.split(":", 5)[3:]
+    return region, owner, resource.removeprefix("event-bus/")

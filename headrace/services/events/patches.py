@@ -1,59 +1,38 @@
-"""EventBridge: delivers events to a rule's targets in any service; a failing target never fails PutEvents.
+"""EventBridge: archives, the rules that have a schedule, connections and API destinations.
 
-moto's queues, topics, log groups, buses and archives get events at once; functions, streams and delivery streams are
-headrace's, and get them from the outbox or Lambda's own queue. Nothing is delivered while state is being loaded.
-
-Patterns and prefixes of clients match in bounded time.
-
-the rules that have a schedule.
+Connections and destinations answer as recorded from AWS (LocalStack's test_api_destinations_and_connection.py): their
+members, their secret, updates, and lists in pages. A connection by OAuth is AUTHORIZING for a moment, but its token is
+fetched with the first call only.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
-# pyright: reportMissingTypeStubs=false
+# pyright: reportMissingTypeStubs=false, reportUnknownLambdaType=false
 
 from __future__ import annotations
 
 import copy
 import functools
 import json
-import logging
-import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from types import ModuleType
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import msgspec
 
-from headrace.aws.calls.errors import AwsError
 from headrace.deliveries.input_templates import compact
-from headrace.deliveries.outbox import Delivery, give_up
 from headrace.deliveries.schedule_worker import ScheduleEntry, build_scheduled_event
 from headrace.moto.current_cloud import CURRENT, use_clock
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.events.rules import patch_events, whole_event
-from headrace.services.events.targets import dead_letter_arn, send_on
-
-
-def match_in_time(models: ModuleType) -> None:
-    """Match events in bounded time, and list rules by a literal prefix."""
-    patch_events(models)
-    backend: Any = models.EventsBackend
-    list_rules: Any = backend.list_rules
-
-    @functools.wraps(list_rules)
-    def list_rules_by_literal(
-        self: Any, prefix: str | None = None, *args: Any, **named: Any
-    ) -> Any:
-        return list_rules(self, prefix and re.escape(prefix), *args, **named)
-
-    backend.list_rules = list_rules_by_literal
-
-
-log = logging.getLogger(__name__)
+from headrace.services.events.targets import (
+    InputTooLarge,
+    fill_template,
+    send_matching_event,
+    send_to_targets,
+)
 
 # The most events that an archive keeps, whatever its retention.
 MOST_ARCHIVED = 100_000
@@ -70,75 +49,11 @@ def patch() -> None:
     use_clock(models)
 
     rule: Any = Rule
-    rule.send_to_targets = _send_to_targets
+    rule.send_to_targets = send_matching_event
     archive: Any = Archive
     archive.__init__ = _with_rows(Archive.__init__)
     archive.describe_short = _with_size(Archive.describe_short)
     pickles.register_reducer(Archive, _reduce_archive)
-
-
-class _Memory:
-    """What deliveries remember: the failures that were logged (once for a target and a reason)."""
-
-    targets: ClassVar[set[tuple[str, str, str]]] = set()
-
-
-def _send_to_targets(rule: Any, original_event: Any, transform_input: bool = True) -> None:
-    """Send an event to a rule's targets, if it matches. Never raises."""
-    if rule.state == "DISABLED":
-        return
-    # A rule with only a schedule has no pattern, and matches no event.
-    if rule.scheduled_expression and not rule.event_pattern.get_pattern():
-        return
-    try:
-        if not rule.event_pattern.matches_event(whole_event(original_event)):
-            return
-    except Exception as error:  # noqa: BLE001 - an invalid pattern matches nothing
-        _log_failure(rule.arn, "", f"{type(error).__name__}: {error}")
-        return
-    send_to_targets(rule, original_event, transform_input=transform_input)
-
-
-def send_to_targets(rule: Any, event: Any, *, transform_input: bool = True) -> None:
-    """Send an event that a rule takes to its targets. Never raises; the caller holds moto's lock."""
-    CURRENT.handled.add(rule.arn)
-    for target in list(rule.targets):
-        send_to_target(rule, target, event, transform_input=transform_input)
-
-
-def send_to_target(
-    rule: Any, target: Mapping[str, Any], event: Any, *, transform_input: bool = True
-) -> None:
-    """Send an event to one target of a rule. Never raises; the caller holds moto's lock."""
-    try:
-        send_on(rule, target, event, transform_input=transform_input)
-    except Exception as error:  # noqa: BLE001 - a failing target does not affect the others
-        _fail(rule, target, event, error)
-
-
-def _log_failure(rule_arn: str, target_arn: str, reason: str) -> None:
-    failure = (rule_arn, target_arn, reason)
-    if failure not in _Memory.targets and len(_Memory.targets) < 10_000:
-        _Memory.targets.add(failure)
-        log.warning("%s does not deliver to %s: %s", rule_arn, target_arn or "any target", reason)
-
-
-def _fail(rule: Any, target: Mapping[str, Any], event: Any, error: Exception) -> None:
-    arn = str(target["Arn"])
-    code = getattr(error, "code", None) or getattr(error, "error_type", "") or "ERROR_FROM_TARGET"
-    delivery = Delivery(
-        what=f"An event of {rule.arn} for {arn}",
-        body=compact(whole_event(event)).encode(),
-        dead_letter_arn=dead_letter_arn(target),
-        attributes={"RULE_ARN": rule.arn, "TARGET_ARN": arn},
-        source_arn=rule.arn,
-    )
-
-    def say(delivery: Delivery, why: AwsError, what_now: str) -> None:
-        _log_failure(rule.arn, arn, f"it {what_now}: {why}")
-
-    message = getattr(error, "message", None) or str(error) or type(error).__name__
-    give_up(delivery, str(code), str(message), "", say)
 
 
 # --- archives ---------------------------------------------------------------------------------------
@@ -268,3 +183,233 @@ def _entry_of_rule(rule: Any) -> ScheduleEntry:
         until=None,
         fire=fire,
     )
+
+
+def patch_event_templates(utils: ModuleType) -> None:
+    """Replace how `moto.events.utils` fills input templates, which archives use; list targets by their ids."""
+    from moto.events.exceptions import ValidationException
+
+    # Targets of one rule may share an ARN; moto's pages of them begin at an ARN.
+    utils.PAGINATION_MODEL["list_targets_by_rule"]["unique_attribute"] = "Id"
+    parser: Any = utils.EventTemplateParser
+
+    def parse(
+        input_template: str, input_paths_map: Mapping[str, Any], event: Mapping[str, Any]
+    ) -> Any:
+        template = input_template or parser.DEFAULT_EVENT_INPUT_TEMPLATE
+        paths = input_paths_map or parser.DEFAULT_EVENT_INPUT_PATHS_MAP
+        time = event.get("ingestion-time")
+        reserved = {"event.json": event, "event.ingestion-time": time}
+        try:
+            text = fill_template(template, paths, event, reserved)
+        except InputTooLarge as error:
+            raise ValidationException(str(error)) from error
+        return json.loads(text)
+
+    parser.parse = staticmethod(parse)
+
+
+# Recorded: what AWS takes for a destination without InvocationRateLimitPerSecond.
+_RATE_PER_SECOND = 300
+_INVOCATION = "InvocationHttpParameters"
+_SECRETS = ("ApiKeyValue", "Password", "ClientSecret")
+# Assumed: how long AWS authorizes by OAuth.
+_AUTHORIZING_S = 2
+
+
+def patch_models(models: ModuleType) -> None:
+    """Change `moto.events.models`: what connections and destinations keep and say."""
+    connection, destination, backend = models.Connection, models.Destination, models.EventsBackend
+    connection.__init__ = _init_connection
+    connection.state = property(_state_of)
+    connection.describe_short = _describe_state
+    connection.describe = _describe_connection
+    backend.update_connection = _update_connection
+    backend.delete_connection = _with_deletion_state(backend.delete_connection)
+    # moto sets it too.
+    destination.state = property(_state_of_destination, lambda *_: None)
+    destination.describe = _with_rate(destination.describe)
+
+
+def _init_connection(
+    self: Any,
+    name: str,
+    account_id: str,
+    region_name: str,
+    description: str,
+    authorization_type: str,
+    auth_parameters: dict[str, Any],
+) -> None:
+    import moto.events.models
+
+    models: Any = moto.events.models
+    self.uuid = models.random.uuid4()
+    self.name, self.region, self.description = name, region_name, description
+    self.authorization_type, self.auth_parameters = authorization_type, auth_parameters
+    self.creation_time = self.modified_time = models.unix_time()
+    path = f"{name}/{self.uuid}"
+    secrets = models.get_secrets_manager_backend(account_id, region_name)
+    self.secret_arn = secrets.create_managed_secret(
+        service_name="events",
+        secret_id=f"events!connection/{path}",
+        secret_string=_secret_of(auth_parameters),
+        description=f"Auth parameters for Eventbridge connection {path}",
+    ).arn
+    partition = models.get_partition(region_name)
+    self.arn = f"arn:{partition}:events:{region_name}:{account_id}:connection/{path}"
+
+
+def _describe_state(connection: Any) -> dict[str, Any]:
+    return _times(connection) | {
+        "ConnectionArn": connection.arn,
+        "ConnectionState": connection.state,
+    }
+
+
+def _describe_connection(connection: Any) -> dict[str, Any]:
+    return {
+        **connection.describe_short(),
+        "AuthorizationType": connection.authorization_type,
+        "AuthParameters": _without_secrets(connection.auth_parameters),
+        "Description": connection.description,
+        "Name": connection.name,
+        "SecretArn": connection.secret_arn,
+    }
+
+
+def _update_connection(self: Any, name: str, **changes: Any) -> dict[str, Any]:
+    import moto.events.models
+
+    models: Any = moto.events.models
+    changed = self.connections.get(name)
+    if changed is None:
+        raise models.ResourceNotFoundException(f"Connection '{name}' does not exist.")
+    parameters = changes.pop("auth_parameters", None)
+    for attribute, value in changes.items():
+        if value is not None:
+            setattr(changed, attribute, value)
+    if parameters:
+        kept = (changed.auth_parameters or {}).get(_INVOCATION)
+        changed.auth_parameters = {**({} if kept is None else {_INVOCATION: kept}), **parameters}
+        secrets = models.get_secrets_manager_backend(self.account_id, self.region_name)
+        text = _secret_of(changed.auth_parameters)
+        secrets.put_secret_value(changed.secret_arn, text, None, None, ["AWSCURRENT"])
+    changed.modified_time = CURRENT.clock.now_ms() / 1000
+    return changed.describe_short()
+
+
+def _with_deletion_state(delete: Any) -> Any:
+    @functools.wraps(delete)
+    def delete_connection(self: Any, name: str) -> dict[str, Any]:
+        return {**delete(self, name), "ConnectionState": "DELETING"}
+
+    return delete_connection
+
+
+def _state_of_destination(destination: Any) -> str:
+    import moto.events.models
+
+    models: Any = moto.events.models
+    _, _, _, region, account, path = destination.connection_arn.split(":", 5)
+    used = models.events_backends[account][region].connections.get(path.split("/")[1])
+    return "ACTIVE" if used is not None and used.state == "AUTHORIZED" else "INACTIVE"
+
+
+def _with_rate(describe: Any) -> Any:
+    @functools.wraps(describe)
+    def describe_destination(self: Any) -> dict[str, Any]:
+        rate = int(self.invocation_rate_limit_per_second or _RATE_PER_SECOND)
+        return {**describe(self), "InvocationRateLimitPerSecond": rate}
+
+    return describe_destination
+
+
+def patch_responses(handler: Any, in_pages: Callable[[str, Callable[[Any], Any]], Any]) -> None:
+    """Change the responses; `in_pages` makes a method that lists a member's items in pages."""
+
+    def connections(self: Any) -> list[dict[str, Any]]:
+        state = self._get_param("ConnectionState")
+        return [
+            {
+                **connection.describe_short(),
+                "Name": connection.name,
+                "AuthorizationType": connection.authorization_type,
+            }
+            for connection in _with_prefix(self, self.events_backend.connections)
+            if state in (None, connection.state)
+        ]
+
+    def destinations(self: Any) -> list[dict[str, Any]]:
+        arn = self._get_param("ConnectionArn")
+        return [
+            {name: value for name, value in destination.describe().items() if name != "Description"}
+            for destination in _with_prefix(self, self.events_backend.destinations)
+            if arn in (None, destination.connection_arn)
+        ]
+
+    create = handler.create_connection
+
+    @functools.wraps(create)
+    def create_connection(self: Any) -> tuple[str, dict[str, Any]]:
+        body, headers = create(self)
+        made = self.events_backend.connections[self._get_param("Name")]
+        return json.dumps({**json.loads(body), "ConnectionState": made.state}), headers
+
+    handler.create_connection = create_connection
+    handler.list_connections = in_pages("Connections", connections)
+    handler.list_api_destinations = in_pages("ApiDestinations", destinations)
+
+
+def _with_prefix(response: Any, resources: Mapping[str, Any]) -> list[Any]:
+    prefix = str(response._get_param("NamePrefix") or "")
+    return [one for name, one in sorted(resources.items()) if name.startswith(prefix)]
+
+
+def _state_of(connection: Any) -> str:
+    by_oauth = connection.authorization_type == "OAUTH_CLIENT_CREDENTIALS"
+    age_s = CURRENT.clock.now_ms() / 1000 - _modification_time_s(connection)
+    return "AUTHORIZING" if by_oauth and age_s < _AUTHORIZING_S else "AUTHORIZED"
+
+
+def _modification_time_s(connection: Any) -> float:
+    return float(getattr(connection, "modified_time", connection.creation_time))
+
+
+def _times(connection: Any) -> dict[str, Any]:
+    modified = _modification_time_s(connection)
+    return {
+        "CreationTime": connection.creation_time,
+        "LastModifiedTime": modified,
+        "LastAuthorizedTime": modified,
+    }
+
+
+def _secret_of(parameters: Mapping[str, Any]) -> str:
+    """Return the secret's text: members in snake case, those of the client and of the authorization side by side."""
+    from moto.utilities.utils import CamelToUnderscoresWalker
+
+    members: dict[str, Any] = {}
+    for name, value in parameters.items():
+        if name == _INVOCATION:
+            members[name] = value
+        else:
+            client = value.get("ClientParameters") or {}
+            members |= client | {
+                key: one for key, one in value.items() if key != "ClientParameters"
+            }
+    return json.dumps(CamelToUnderscoresWalker.parse(members), separators=(",", ":"))
+
+
+def _without_secrets(value: Any) -> Any:
+    """Return parameters without secrets and without values that are marked as secret."""
+    if isinstance(value, list):
+        return [_without_secrets(one) for one in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    members = cast("dict[str, Any]", value)
+    is_secret = bool(members.get("IsValueSecret"))
+    return {
+        name: _without_secrets(one)
+        for name, one in members.items()
+        if name not in _SECRETS and not (is_secret and name == "Value")
+    }

@@ -11,6 +11,7 @@ without an id. AWS's answers are recorded (LocalStack's test_put_permission and 
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 import json
@@ -24,11 +25,12 @@ from headrace.aws.protocols.validate import validate
 from headrace.core.event_patterns import BadEventPattern, compile_pattern, matches_event
 from headrace.core.schedule_expressions import BadExpression, check_expression
 from headrace.core.values import BadMarker, page_of, parse_json
-from headrace.moto.other_accounts import patch_buses
+from headrace.moto.memory import refusal_of
 from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest, reader_of
+from headrace.permissions.decisions.identity import build_refusal
 from headrace.permissions.policies.document import as_list
-from headrace.services.events import checks, targets
-from headrace.services.events.rules import check_pattern
+from headrace.services.events import checks, patches
+from headrace.services.events.checks import bus_of, check_pattern
 
 # AWS's largest page; also what it takes without a limit (assumed).
 _LONGEST_PAGE = 100
@@ -71,8 +73,8 @@ def patch_responses(module: Any) -> None:
     patch(models.EventBus, handler)
     patch_buses(models, handler)
     _tag_by_arn(models.EventsBackend)
-    targets.patch_models(models)
-    targets.patch_responses(handler, _in_pages)
+    patches.patch_models(models)
+    patches.patch_responses(handler, _in_pages)
     checks.patch(handler)
 
 
@@ -338,6 +340,79 @@ def _remove_permission(handler: Any) -> str:
 
 def _invalid(sentence: str) -> AwsError:
     return AwsError("ValidationException", sentence)
+
+
+def patch_buses(models: Any, handler: Any) -> None:
+    """Send events to the buses of other accounts and regions that their entries name by ARN; called once.
+
+    In other calls an ARN is of the caller's account and region; moto takes the last part of any ARN as a bus's name.
+    AWS also makes rules on buses elsewhere (documented: eb-event-bus-perms.html); headrace refuses that.
+    """
+    backend = models.EventsBackend
+    put = backend.put_events
+
+    @functools.wraps(put)
+    def put_there(self: Any, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if len(events) > 10 or not any(_foreign_bus(self, one) for one in events):
+            return put(self, events)
+        answers: list[dict[str, Any]] = []
+        for event in events:
+            arn = _foreign_bus(self, event)
+            if not arn:
+                answers += put(self, [event])
+                continue
+            region, owner, name = bus_of(arn)
+            # The event names its sender's account and region.
+            theirs = copy.copy(models.events_backends[owner][region])
+            theirs.account_id, theirs.region_name = self.account_id, self.region_name
+            answers += put(theirs, [{**event, "EventBusName": name}])
+        return answers
+
+    backend.put_events = put_there
+    find, name_of = backend._get_event_bus, backend._normalize_event_bus_arn
+
+    def find_own(self: Any, name: str) -> Any:
+        from moto.events.exceptions import ResourceNotFoundException
+
+        if _is_elsewhere(self, name):
+            raise ResourceNotFoundException(f"Event bus {name} does not exist.")
+        return find(self, name)
+
+    def own_name_of(self: Any, arn: str | None) -> str:
+        from moto.events.exceptions import ValidationException
+
+        if _is_elsewhere(self, arn or ""):
+            raise ValidationException(
+                f"headrace has rules on buses of the caller's account and Region only, not on {arn}."
+            )
+        return str(name_of(self, arn))
+
+    backend._get_event_bus, backend._normalize_event_bus_arn = find_own, own_name_of
+    ask = handler.put_events
+
+    @functools.wraps(ask)
+    def ask_owner(self: Any) -> Any:
+        for event in self._get_param("Entries") or ():
+            arn = _foreign_bus(self.events_backend, event)
+            is_theirs = arn and bus_of(arn)[1] != str(self.current_account)
+            sentence = refusal_of(self, "events:PutEvents", arn) if is_theirs else ""
+            if sentence:
+                raise build_refusal("events", sentence)
+        return ask(self)
+
+    handler.put_events = ask_owner
+
+
+def _foreign_bus(backend: Any, event: dict[str, Any]) -> str:
+    """Return the ARN of another account's or region's bus that an event is for; empty for one of the caller's place."""
+    arn = str(event.get("EventBusName") or "")
+    return arn if _is_elsewhere(backend, arn) else ""
+
+
+def _is_elsewhere(backend: Any, name: str) -> bool:
+    if not name.startswith("arn:") or name.count(":") < 5:
+        return False
+    return bus_of(name)[:2] != (str(backend.region_name), str(backend.account_id))
 
 
 # --- the quick way (see `headrace.moto.requests.quick`) ----------------------------------------------

@@ -1,9 +1,11 @@
-"""Sends one event of EventBridge to one target, by the kind of resource in the target's ARN.
+"""Sends an event of EventBridge to the targets of a rule that it matches, each by the kind of resource in its ARN.
 
-EventBridge: connections and API destinations: their members, their secret, updates, and lists in pages.
+moto's queues, topics, log groups, buses and archives get events at once; functions, streams and delivery streams are
+headrace's, and get them from the outbox or Lambda's own queue. Nothing is delivered while state is being loaded, and a
+failing target never fails PutEvents.
 
-Answers are as recorded from AWS (LocalStack's test_api_destinations_and_connection.py). A connection by OAuth is
-AUTHORIZING for a moment, but its token is fetched with the first call only.
+A target's input is a constant, a part of the event, a filled template, or the whole event. moto fills a template in
+repeated passes, so that a value which looks like a placeholder grows without end, and inserts strings bare everywhere.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
@@ -12,23 +14,36 @@ AUTHORIZING for a moment, but its token is fetched with the first call only.
 from __future__ import annotations
 
 import copy
-import functools
-import json
+import logging
 import uuid
 from collections.abc import Callable, Mapping
-from types import ModuleType
-from typing import Any, cast
+from datetime import UTC, datetime
+from typing import Any, ClassVar
 
+from headrace.aws.calls.errors import AwsError
 from headrace.core.evaluation import Budget, TooMuch
 from headrace.core.ports import CallerIdentity
-from headrace.deliveries.input_templates import NoValue, fill_paths
-from headrace.deliveries.outbox import MOST_AGE_S, MOST_RETRIES, OUTBOX, Delivery, send_to_queue
+from headrace.deliveries.input_templates import NoValue, compact, fill, fill_paths, first_value
+from headrace.deliveries.outbox import (
+    MOST_AGE_S,
+    MOST_RETRIES,
+    OUTBOX,
+    Delivery,
+    give_up,
+    send_to_queue,
+)
 from headrace.deliveries.targets import HttpCall, http_call, is_http
 from headrace.moto.current_cloud import CURRENT
-from headrace.services.events.rules import at_path, input_of, whole_event
+
+log = logging.getLogger(__name__)
 
 # The most buses that an event passes: AWS forbids such loops, and here they end.
 MOST_HOPS = 5
+
+
+# Quota: an event's size, which also limits a target's input.
+MOST_INPUT_BYTES = 256 << 10
+_RESERVED = "aws.events."
 
 
 class TargetFailed(Exception):
@@ -43,6 +58,70 @@ class _Nested:
     """How many buses the current event has passed."""
 
     hops = 0
+
+
+class _Memory:
+    """What deliveries remember: the failures that were logged (once for a target and a reason)."""
+
+    targets: ClassVar[set[tuple[str, str, str]]] = set()
+
+
+def send_matching_event(rule: Any, original_event: Any, transform_input: bool = True) -> None:
+    """Send an event to a rule's targets, if it matches. Never raises."""
+    if rule.state == "DISABLED":
+        return
+    # A rule with only a schedule has no pattern, and matches no event.
+    if rule.scheduled_expression and not rule.event_pattern.get_pattern():
+        return
+    try:
+        if not rule.event_pattern.matches_event(whole_event(original_event)):
+            return
+    except Exception as error:  # noqa: BLE001 - an invalid pattern matches nothing
+        _log_failure(rule.arn, "", f"{type(error).__name__}: {error}")
+        return
+    send_to_targets(rule, original_event, transform_input=transform_input)
+
+
+def send_to_targets(rule: Any, event: Any, *, transform_input: bool = True) -> None:
+    """Send an event that a rule takes to its targets. Never raises; the caller holds moto's lock."""
+    for target in list(rule.targets):
+        send_to_target(rule, target, event, transform_input=transform_input)
+    CURRENT.handled.add(rule.arn)
+
+
+def send_to_target(
+    rule: Any, target: Mapping[str, Any], event: Any, *, transform_input: bool = True
+) -> None:
+    """Send an event to one target of a rule. Never raises; the caller holds moto's lock."""
+    try:
+        send_on(rule, target, event, transform_input=transform_input)
+    except Exception as error:  # noqa: BLE001 - a failing target does not affect the others
+        _fail(rule, target, event, error)
+
+
+def _log_failure(rule_arn: str, target_arn: str, reason: str) -> None:
+    failure = (rule_arn, target_arn, reason)
+    if failure not in _Memory.targets and len(_Memory.targets) < 10_000:
+        _Memory.targets.add(failure)
+        log.warning("%s does not deliver to %s: %s", rule_arn, target_arn or "any target", reason)
+
+
+def _fail(rule: Any, target: Mapping[str, Any], event: Any, error: Exception) -> None:
+    arn = str(target["Arn"])
+    code = getattr(error, "code", None) or getattr(error, "error_type", "") or "ERROR_FROM_TARGET"
+    delivery = Delivery(
+        what=f"An event of {rule.arn} for {arn}",
+        body=compact(whole_event(event)).encode(),
+        dead_letter_arn=dead_letter_arn(target),
+        attributes={"RULE_ARN": rule.arn, "TARGET_ARN": arn},
+        source_arn=rule.arn,
+    )
+
+    def say(delivery: Delivery, why: AwsError, what_now: str) -> None:
+        _log_failure(rule.arn, arn, f"it {what_now}: {why}")
+
+    message = getattr(error, "message", None) or str(error) or type(error).__name__
+    give_up(delivery, str(code), str(message), "", say)
 
 
 def send_on(rule: Any, target: Mapping[str, Any], event: Any, *, transform_input: bool) -> None:
@@ -294,207 +373,104 @@ _SENDERS: Mapping[str, Callable[[Any, Mapping[str, Any], list[str], Any], None]]
 }
 
 
-# Recorded: what AWS takes for a destination without InvocationRateLimitPerSecond.
-_RATE_PER_SECOND = 300
-_INVOCATION = "InvocationHttpParameters"
-_SECRETS = ("ApiKeyValue", "Password", "ClientSecret")
-# Assumed: how long AWS authorizes by OAuth.
-_AUTHORIZING_S = 2
+class InputTooLarge(ValueError):
+    """A target's input is larger than an event may be."""
 
 
-def patch_models(models: ModuleType) -> None:
-    """Change `moto.events.models`: what connections and destinations keep and say."""
-    connection, destination, backend = models.Connection, models.Destination, models.EventsBackend
-    connection.__init__ = _init_connection
-    connection.state = property(_state_of)
-    connection.describe_short = _describe_state
-    connection.describe = _describe_connection
-    backend.update_connection = _update_connection
-    backend.delete_connection = _with_deletion_state(backend.delete_connection)
-    # moto sets it too.
-    destination.state = property(_state_of_destination, lambda *_: None)
-    destination.describe = _with_rate(destination.describe)
-
-
-def _init_connection(
-    self: Any,
-    name: str,
-    account_id: str,
-    region_name: str,
-    description: str,
-    authorization_type: str,
-    auth_parameters: dict[str, Any],
-) -> None:
-    import moto.events.models
-
-    models: Any = moto.events.models
-    self.uuid = models.random.uuid4()
-    self.name, self.region, self.description = name, region_name, description
-    self.authorization_type, self.auth_parameters = authorization_type, auth_parameters
-    self.creation_time = self.modified_time = models.unix_time()
-    path = f"{name}/{self.uuid}"
-    secrets = models.get_secrets_manager_backend(account_id, region_name)
-    self.secret_arn = secrets.create_managed_secret(
-        service_name="events",
-        secret_id=f"events!connection/{path}",
-        secret_string=_secret_of(auth_parameters),
-        description=f"Auth parameters for Eventbridge connection {path}",
-    ).arn
-    partition = models.get_partition(region_name)
-    self.arn = f"arn:{partition}:events:{region_name}:{account_id}:connection/{path}"
-
-
-def _describe_state(connection: Any) -> dict[str, Any]:
-    return _times(connection) | {
-        "ConnectionArn": connection.arn,
-        "ConnectionState": connection.state,
+def input_of(target: Mapping[str, Any], event: Mapping[str, Any], rule: Any) -> bytes:
+    """Return a target's input for an event. Raises InputTooLarge."""
+    whole: Any = whole_event(event)
+    if "Input" in target:
+        return str(target["Input"]).encode()
+    if "InputPath" in target:
+        return compact(at_path(whole, str(target["InputPath"]))).encode()
+    transformer = target.get("InputTransformer")
+    if transformer is None:
+        return compact(whole).encode()  # recorded: without spaces
+    received = _time(event.get("ingestion-time", whole.get("time")))
+    reserved = {
+        "rule-arn": str(rule.arn),
+        "rule-name": str(rule.name),
+        "event.json": whole,
+        "event": _without_detail(whole, received),
+        "event.ingestion-time": received,
     }
+    paths = transformer.get("InputPathsMap") or {}
+    return fill_template(str(transformer.get("InputTemplate", "")), paths, whole, reserved).encode()
 
 
-def _describe_connection(connection: Any) -> dict[str, Any]:
-    return {
-        **connection.describe_short(),
-        "AuthorizationType": connection.authorization_type,
-        "AuthParameters": _without_secrets(connection.auth_parameters),
-        "Description": connection.description,
-        "Name": connection.name,
-        "SecretArn": connection.secret_arn,
-    }
+def fill_template(
+    template: str, paths: Mapping[str, Any], event: Mapping[str, Any], reserved: Mapping[str, Any]
+) -> str:
+    """Return a filled template. Raises InputTooLarge.
+
+    Args:
+        template: the text.
+        paths: the JSON path of each placeholder.
+        event: what the paths refer to.
+        reserved: EventBridge's own variables, by their names without `aws.events.`.
+    """
+    is_string = template.lstrip().startswith('"')
+    size = len(template)
+    # moto's engine is held meanwhile.
+    budget = Budget("events", may_wait=False)
+
+    def value_of(name: str) -> Any:
+        if name not in paths:
+            return reserved[name.removeprefix(_RESERVED)]
+        try:
+            return first_value(str(paths[name]), event, budget)
+        except NoValue:
+            return ""  # observed: in JSON, too, an empty string
+
+    def count(length: int) -> None:
+        nonlocal size
+        size += length
+        if size > MOST_INPUT_BYTES:
+            raise InputTooLarge(
+                f"The input of a target would be larger than {MOST_INPUT_BYTES} bytes"
+            )
+
+    try:
+        return fill(
+            template,
+            lambda name: name in paths or name.removeprefix(_RESERVED) in reserved,
+            value_of,
+            # Observed: a string loses the quotes of objects and lists, as in `{id:x}`; within JSON they stay.
+            in_quotes=lambda value: (
+                compact(value).replace('"', "") if is_string else compact(value)
+            ),
+            count=count,
+        )
+    except TooMuch as error:
+        raise InputTooLarge(f"A path of a target's input asks for too much: {error}") from error
 
 
-def _update_connection(self: Any, name: str, **changes: Any) -> dict[str, Any]:
-    import moto.events.models
-
-    models: Any = moto.events.models
-    changed = self.connections.get(name)
-    if changed is None:
-        raise models.ResourceNotFoundException(f"Connection '{name}' does not exist.")
-    parameters = changes.pop("auth_parameters", None)
-    for attribute, value in changes.items():
-        if value is not None:
-            setattr(changed, attribute, value)
-    if parameters:
-        kept = (changed.auth_parameters or {}).get(_INVOCATION)
-        changed.auth_parameters = {**({} if kept is None else {_INVOCATION: kept}), **parameters}
-        secrets = models.get_secrets_manager_backend(self.account_id, self.region_name)
-        text = _secret_of(changed.auth_parameters)
-        secrets.put_secret_value(changed.secret_arn, text, None, None, ["AWSCURRENT"])
-    changed.modified_time = CURRENT.clock.now_ms() / 1000
-    return changed.describe_short()
+def at_path(event: Mapping[str, Any], path: str) -> Any:
+    """Return the value at a path such as `$.detail.id`; None when it is missing."""
+    part: Any = event
+    for name in path.removeprefix("$").strip(".").split("."):
+        part = part.get(name) if name and isinstance(part, dict) else part if not name else None
+    return part
 
 
-def _with_deletion_state(delete: Any) -> Any:
-    @functools.wraps(delete)
-    def delete_connection(self: Any, name: str) -> dict[str, Any]:
-        return {**delete(self, name), "ConnectionState": "DELETING"}
-
-    return delete_connection
-
-
-def _state_of_destination(destination: Any) -> str:
-    import moto.events.models
-
-    models: Any = moto.events.models
-    _, _, _, region, account, path = destination.connection_arn.split(":", 5)
-    used = models.events_backends[account][region].connections.get(path.split("/")[1])
-    return "ACTIVE" if used is not None and used.state == "AUTHORIZED" else "INACTIVE"
+def whole_event(original: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an event in EventBridge's form; moto has its time as a number of seconds."""
+    event = dict(original)
+    event.pop("ingestion-time", None)
+    if "time" in event:
+        event["time"] = _time(event["time"])
+    return event
 
 
-def _with_rate(describe: Any) -> Any:
-    @functools.wraps(describe)
-    def describe_destination(self: Any) -> dict[str, Any]:
-        rate = int(self.invocation_rate_limit_per_second or _RATE_PER_SECOND)
-        return {**describe(self), "InvocationRateLimitPerSecond": rate}
-
-    return describe_destination
+def _time(value: Any) -> Any:
+    if isinstance(value, int | float):
+        return f"{datetime.fromtimestamp(value, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return value
 
 
-def patch_responses(handler: Any, in_pages: Callable[[str, Callable[[Any], Any]], Any]) -> None:
-    """Change the responses; `in_pages` makes a method that lists a member's items in pages."""
-
-    def connections(self: Any) -> list[dict[str, Any]]:
-        state = self._get_param("ConnectionState")
-        return [
-            {
-                **connection.describe_short(),
-                "Name": connection.name,
-                "AuthorizationType": connection.authorization_type,
-            }
-            for connection in _with_prefix(self, self.events_backend.connections)
-            if state in (None, connection.state)
-        ]
-
-    def destinations(self: Any) -> list[dict[str, Any]]:
-        arn = self._get_param("ConnectionArn")
-        return [
-            {name: value for name, value in destination.describe().items() if name != "Description"}
-            for destination in _with_prefix(self, self.events_backend.destinations)
-            if arn in (None, destination.connection_arn)
-        ]
-
-    create = handler.create_connection
-
-    @functools.wraps(create)
-    def create_connection(self: Any) -> tuple[str, dict[str, Any]]:
-        body, headers = create(self)
-        made = self.events_backend.connections[self._get_param("Name")]
-        return json.dumps({**json.loads(body), "ConnectionState": made.state}), headers
-
-    handler.create_connection = create_connection
-    handler.list_connections = in_pages("Connections", connections)
-    handler.list_api_destinations = in_pages("ApiDestinations", destinations)
-
-
-def _with_prefix(response: Any, resources: Mapping[str, Any]) -> list[Any]:
-    prefix = str(response._get_param("NamePrefix") or "")
-    return [one for name, one in sorted(resources.items()) if name.startswith(prefix)]
-
-
-def _state_of(connection: Any) -> str:
-    by_oauth = connection.authorization_type == "OAUTH_CLIENT_CREDENTIALS"
-    age_s = CURRENT.clock.now_ms() / 1000 - _modification_time_s(connection)
-    return "AUTHORIZING" if by_oauth and age_s < _AUTHORIZING_S else "AUTHORIZED"
-
-
-def _modification_time_s(connection: Any) -> float:
-    return float(getattr(connection, "modified_time", connection.creation_time))
-
-
-def _times(connection: Any) -> dict[str, Any]:
-    modified = _modification_time_s(connection)
-    return {
-        "CreationTime": connection.creation_time,
-        "LastModifiedTime": modified,
-        "LastAuthorizedTime": modified,
-    }
-
-
-def _secret_of(parameters: Mapping[str, Any]) -> str:
-    """Return the secret's text: members in snake case, those of the client and of the authorization side by side."""
-    from moto.utilities.utils import CamelToUnderscoresWalker
-
-    members: dict[str, Any] = {}
-    for name, value in parameters.items():
-        if name == _INVOCATION:
-            members[name] = value
-        else:
-            client = value.get("ClientParameters") or {}
-            members |= client | {
-                key: one for key, one in value.items() if key != "ClientParameters"
-            }
-    return json.dumps(CamelToUnderscoresWalker.parse(members), separators=(",", ":"))
-
-
-def _without_secrets(value: Any) -> Any:
-    """Return parameters without secrets and without values that are marked as secret."""
-    if isinstance(value, list):
-        return [_without_secrets(one) for one in cast("list[Any]", value)]
-    if not isinstance(value, dict):
-        return value
-    members = cast("dict[str, Any]", value)
-    is_secret = bool(members.get("IsValueSecret"))
-    return {
-        name: _without_secrets(one)
-        for name, one in members.items()
-        if name not in _SECRETS and not (is_secret and name == "Value")
-    }
+def _without_detail(event: Mapping[str, Any], received: Any) -> dict[str, Any]:
+    """Return `<aws.events.event>`: the event without its detail (observed)."""
+    members = {name: value for name, value in event.items() if name not in ("detail", "time")}
+    kind = members.pop("detail-type", "")
+    return {**members, "detailType": kind, "time": received}

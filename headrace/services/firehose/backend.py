@@ -28,8 +28,8 @@ from headrace.services.firehose.s3_settings import find_query
 from headrace.services.firehose.sources import JournalSource, KinesisSource, Source
 from headrace.services.firehose.state import DeliveryStream, DeliveryStreams, Progress
 from headrace.store.check import Marks
+from headrace.store.folders import clear
 from headrace.store.losses import NOTHING_KNOWN, KnownLog
-from headrace.store.segment import clear
 
 log = logging.getLogger(__name__)
 

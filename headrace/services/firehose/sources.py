@@ -24,9 +24,9 @@ from headrace.core.ports import (
 )
 from headrace.store import sequence
 from headrace.store.check import JOURNAL_SHARD
+from headrace.store.folders import discard
 from headrace.store.frame import SEPARATOR
 from headrace.store.losses import NOTHING_KNOWN, KnownLog
-from headrace.store.segment import discard
 from headrace.store.sequence import STEP, SequenceBase
 from headrace.store.shard_log import ShardLog, identity_of
 

@@ -36,7 +36,7 @@ from headrace.services.kinesis.errors import (
     limit_exceeded,
 )
 from headrace.services.kinesis.state import Shard, Stream
-from headrace.store.segment import discard
+from headrace.store.folders import discard
 
 
 def use_daily(stream: Stream, quota: str, limit: int, now_ms: int) -> None:

@@ -195,14 +195,12 @@ class Shard:
     log: ShardLog | None = None
     # AWS's id: `shardId-` and twelve digits. Stored in a field, since every put needs it.
     shard_id: str = field(init=False)
+    # The part that all sequence numbers of the shard have in common; every read needs it.
+    base: SequenceBase = field(init=False)
 
     def __post_init__(self) -> None:
         self.shard_id = shard_id_of(self.number)
-
-    @property
-    def base(self) -> SequenceBase:
-        """The part that all sequence numbers of the shard have in common."""
-        return SequenceBase(self.created_s, self.number)
+        self.base = SequenceBase(self.created_s, self.number)
 
     @property
     def starting_sequence_number(self) -> str:

@@ -19,8 +19,8 @@ from headrace.services.kinesis.permits import StreamKeys
 from headrace.services.kinesis.state import Commitment, Shard, Stream, Wake
 from headrace.store.check import STREAMS_FOLDER, Marks
 from headrace.store.database import Database, Documents
+from headrace.store.folders import clear, discard
 from headrace.store.losses import NOTHING_KNOWN, KnownLog
-from headrace.store.segment import clear, discard
 from headrace.store.shard_log import ShardLog, identity_of
 
 Key = tuple[str, str, str]

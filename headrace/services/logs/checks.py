@@ -32,8 +32,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.ports import CallerIdentity
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.memory import state_of_key
-from headrace.moto.other_accounts import refusal_of
+from headrace.moto.memory import refusal_of, state_of_key
 from headrace.moto.patching import check_first
 from headrace.services.logs.insights import Event, parse_query, render_value
 from headrace.services.logs.insights_expressions import QueryRefused, QueryTooLong

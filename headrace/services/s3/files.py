@@ -31,7 +31,7 @@ from headrace.core.config import Durability
 from headrace.core.ids import Ids
 from headrace.services.s3.state import StoredObject
 from headrace.services.s3.store import Change, ObjectIndex, ObjectRow
-from headrace.store.fsync import sync_path
+from headrace.store.folders import sync_path
 
 MAX_COMPONENT_BYTES = 255
 

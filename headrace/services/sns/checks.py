@@ -17,7 +17,7 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.core.event_patterns.tokens import explain_syntax
 from headrace.core.values import parse_json
-from headrace.moto.other_accounts import refusal_of
+from headrace.moto.memory import refusal_of
 from headrace.moto.patching import check_first
 from headrace.permissions.decisions.identity import build_refusal
 from headrace.services.sns.notifications import find_by_token, find_topic

@@ -3,6 +3,9 @@
 As recorded from AWS (LocalStack's test_sns.py): a FIFO topic finds duplicates itself; its notifications have a sequence
 number and no signature; a standard queue gets neither group nor deduplication id; HTTP endpoints confirm first. The
 SubscribeURL is this cloud's own.
+
+A filter policy is a pattern of EventBridge's: moto walks a message's nested lists again for every member of one, and
+loses the messages of one with `$or`.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
@@ -16,10 +19,12 @@ import json
 import secrets
 import uuid
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 from urllib.parse import urlencode
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.event_patterns import BadEventPattern, compile_pattern, matches_event
 from headrace.core.ports import CallerIdentity
 from headrace.core.values import iso_of, parse_json
 from headrace.deliveries.outbox import OUTBOX, Delivery
@@ -423,3 +428,49 @@ def _in_queue(
         }
         for name, value in (attributes or {}).items()
     }
+
+
+def patch_filter_policies(utils: ModuleType) -> None:
+    """Replace how `moto.sns.utils` matches a message with a filter policy.
+
+    SNS's policies are patterns on the message's body, or on its attributes (documented:
+    https://docs.aws.amazon.com/sns/latest/dg/sns-subscription-filter-policies.html). What is no pattern of
+    EventBridge's is left to moto.
+    """
+    matcher: Any = utils.FilterPolicyMatcher
+    matches_by_moto: Any = matcher.matches
+
+    def matches(self: Any, message_attributes: Any, message: str) -> bool:
+        if not self.filter_policy:
+            return True
+        try:
+            alternatives = _compile_policy(json.dumps(self.filter_policy))
+            if self.filter_policy_scope == "MessageAttributes":
+                event: Any = _read_attributes(message_attributes or {})
+            else:
+                event = json.loads(message)
+            return isinstance(event, dict) and matches_event(alternatives, event)
+        except BadEventPattern:
+            return bool(matches_by_moto(self, message_attributes, message))
+        except (ValueError, RecursionError):
+            return False  # the body is no JSON, or deeper than any policy looks
+
+    matcher.matches = matches
+
+
+@functools.lru_cache(maxsize=64)
+def _compile_policy(text: str) -> tuple[dict[str, list[Any]], ...]:
+    # A policy may have 256 KB: `compile_pattern` would keep a thousand of them.
+    return compile_pattern.__wrapped__(text)
+
+
+def _read_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message's attributes by their names: text, numbers and lists; binary ones match nothing."""
+    values: dict[str, Any] = {}
+    for name, attribute in attributes.items():
+        kind, value = str(attribute.get("Type")), attribute.get("Value")
+        if kind.startswith(("Number", "String.Array")):
+            values[name] = json.loads(str(value))
+        elif kind.startswith("String"):
+            values[name] = value
+    return values

@@ -21,9 +21,8 @@ from types import ModuleType
 from typing import Any
 
 from headrace.core.arn import is_account_id, partition_of
-from headrace.moto.current_cloud import CURRENT, use_clock
-from headrace.moto.long_polls import LAST_RECEIVE
-from headrace.moto.other_accounts import patch_queues
+from headrace.moto.current_cloud import CURRENT, LAST_RECEIVE, use_clock
+from headrace.moto.memory import refusal_of
 from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.permissions.policies.document import as_list
 from headrace.services.sqs import checks, move_tasks
@@ -424,3 +423,58 @@ def _show(message: Any) -> dict[str, Any]:
         shown["MD5OfMessageAttributes"] = message.attribute_md5
         shown["MessageAttributes"] = dict(message.message_attributes)
     return shown
+
+
+# --- queues of other accounts and Regions
+
+_REGIONAL_HOST = re.compile(
+    r"https?://(?:sqs\.([a-z]{2}(?:-[a-z]+)+-\d+)|([a-z]{2}(?:-[a-z]+)+-\d+)\.queue)\."
+)
+_SQS_BATCHES = {
+    "SendMessageBatch": "SendMessage",
+    "DeleteMessageBatch": "DeleteMessage",
+    "ChangeMessageVisibilityBatch": "ChangeMessageVisibility",
+}
+
+
+def patch_queues() -> None:
+    """Make a queue's URL decide in which account and Region the queue is; called once."""
+    from moto.sqs.models import sqs_backends
+    from moto.sqs.responses import SQSResponse
+
+    def backend_of(response: Any) -> Any:
+        own = sqs_backends[response.current_account][response.region]
+        owner, name = _owner_of_url(str(response._get_param("QueueUrl") or ""))
+        if owner in ("", response.current_account):
+            return own
+        theirs = sqs_backends[owner][response.region]
+        action = str(response._get_action())
+        action = _SQS_BATCHES.get(action, action)
+        arn = f"arn:{partition_of(response.region)}:sqs:{response.region}:{owner}:{name}"
+        # AWS gives the same answer for a missing queue and one whose policy refuses.
+        is_let_in = name in theirs.queues and not refusal_of(response, f"sqs:{action}", arn)
+        return theirs if is_let_in else own
+
+    response: Any = SQSResponse
+    response.sqs_backend = property(backend_of)
+    name_of = response._get_queue_name
+
+    def own_name_of(self: Any) -> str:
+        url = str(self._get_param("QueueUrl") or "")
+        # No queue is named by a URL: it is not there.
+        return str(name_of(self)) if region_of_url(url) in ("", self.region) else url
+
+    response._get_queue_name = own_name_of
+
+
+def region_of_url(url: str) -> str:
+    """Return the Region that a queue's URL names; empty for a bare name, and for a host that names none."""
+    found = _REGIONAL_HOST.match(url)
+    return "" if found is None else found[1] or found[2]
+
+
+def _owner_of_url(url: str) -> tuple[str, str]:
+    """Return the account and the name in a queue's URL; empty texts for a bare name."""
+    head, _, name = url.rstrip("/").rpartition("/")
+    owner = head.rpartition("/")[2]
+    return (owner, name) if is_account_id(owner) else ("", "")

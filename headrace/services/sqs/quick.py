@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.other_accounts import region_of_url
 from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest, reader_of
 from headrace.services.sqs.checks import is_text
 from headrace.services.sqs.move_tasks import SOURCE
+from headrace.services.sqs.patches import region_of_url
 
 _LONGEST_DELAY_S = 900
 _LONGEST_VISIBILITY_S = 43_200

@@ -63,7 +63,9 @@ class Loop:
         if answer is None:
             return await asyncio.to_thread(self.lab.handle, request)
         for wait in list(answer.waits or ()):
-            await asyncio.wait([asyncio.wrap_future(wait)])
+            done = asyncio.Event()
+            wait.add_done_callback(lambda _, done=done: done.set())
+            await done.wait()
         return finish_waits(answer)
 
     def invoke(self, name: str, event: Any = None, **members: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.protocols.rest_types import check_types
+from headrace.moto.requests.checks import check_types
 
 LONG = "class com.amazon.coral.value.json.numbers.TruncatingBigNumber"
 TEXT, FLAG = "class java.lang.String", "class java.lang.Boolean"

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.evaluation import Budget, TooMuch
 from headrace.deliveries.input_templates import NoValue, fill_paths, first_value
-from headrace.services.events.rules import InputTooLarge, fill_template
+from headrace.services.events.targets import InputTooLarge, fill_template
 
 EVENT = {
     "detail": {"a-b": 1, "l": [{"v": "x"}, {"v": "y"}], "none": None, "dots.in": 2, "empty": []}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.events.rules import input_of
+from headrace.services.events.targets import input_of
 
 RULE = SimpleNamespace(arn="arn:aws:events:us-east-1:000000000000:rule/r", name="r")
 EVENT: dict[str, Any] = {

@@ -89,6 +89,44 @@ def test_a_response_goes_with_the_question_for_the_next_invocation() -> None:
                 third.result()
 
 
+WAITING = """
+import signal, threading
+started = []
+start = threading.Thread.start
+threading.Thread.start = lambda thread: (started.append(thread.name), start(thread))
+signal.signal(signal.SIGTERM, lambda *_: print("told to end", flush=True))
+def handler(event, context):
+    return started
+"""
+
+
+def test_a_function_waits_without_a_thread_and_handles_signals_meanwhile(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(WAITING)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        process = subprocess.Popen(
+            [sys.executable, str(Path(python_client.__file__)), "app.handler"],
+            cwd=tmp_path,
+            env={
+                "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{listener.getsockname()[1]}",
+                "AWS_EXECUTION_ENV": "AWS_Lambda_python3.12",
+            },
+            stdout=subprocess.PIPE,
+        )
+        with process:
+            peer, _ = listener.accept()
+            with peer:
+                for number in range(2):
+                    peer.recv(4096)
+                    process.terminate()
+                    assert process.stdout is not None
+                    assert process.stdout.readline() == b"told to end\n"
+                    named = f"Lambda-Runtime-Aws-Request-Id: r{number}"
+                    accepted = channel._ACCEPTED if number else b""
+                    peer.sendall(accepted + answer(b"1", named, "Content-Type: application/json"))
+                assert b"\r\n\r\n[]GET " in peer.recv(4096)
+            process.kill()
+
+
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\n{}"
 
 

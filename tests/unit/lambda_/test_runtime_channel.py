@@ -128,7 +128,7 @@ def test_an_answer_that_cannot_be_made_keeps_nobody_waiting() -> None:
         raise ValueError("no answer")
 
     async def invoke() -> BaseException | None:
-        return watch(run_nothing(), fail).exception(0)
+        return watch(run_nothing(), fail).exception()
 
     assert str(asyncio.run(invoke())) == "no answer"
 

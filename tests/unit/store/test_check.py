@@ -10,7 +10,7 @@ import pytest
 
 from headrace.store.check import Marks, check
 from headrace.store.database import STATE_FILE, Database
-from headrace.store.segment import clear, discard
+from headrace.store.folders import clear, discard
 from headrace.store.shard_log import ShardLog
 from tests.unit.store.logs import open_log, put, segments
 

@@ -8,6 +8,7 @@ Checks what an invocation sends: its payload and its client context.
 from __future__ import annotations
 
 import base64
+import functools
 import itertools
 import json
 import queue
@@ -185,7 +186,7 @@ class FunctionMetrics:
             dimensions.append((*by_name, ("Resource", f"{function.name}:{qualifier}")))
         self._metrics.put(
             [
-                Metric("AWS/Lambda", name, value, _find_unit(name), dimension_set, now_ms)
+                Metric("AWS/Lambda", name, value, _UNITS.get(name, "Count"), dimension_set, now_ms)
                 for dimension_set in dimensions
                 for name, value in values.items()
             ],
@@ -208,8 +209,8 @@ def invocation_metrics(outcome: Outcome, slot: Slot) -> dict[str, float]:
     return values
 
 
-def _find_unit(name: str) -> str:
-    return "Milliseconds" if name in ("Duration", "AsyncEventAge") else "Count"
+# Of the metrics that are no counts.
+_UNITS = {"Duration": "Milliseconds", "AsyncEventAge": "Milliseconds"}
 
 
 class Target(NamedTuple):
@@ -225,6 +226,12 @@ class Target(NamedTuple):
     qualifier: str | None
     arn: str
     number: str
+
+
+@functools.lru_cache(maxsize=1000)
+def _identity_of(role: str, function_name: str) -> CallerIdentity:
+    """Return the identity of a function's process; for the same names the same object, which is quickly compared."""
+    return CallerIdentity(role, function_name)
 
 
 class Dispatcher:
@@ -247,7 +254,9 @@ class Dispatcher:
         self._logs = logs
         self._permits = permits
         self._metrics = FunctionMetrics(clock, metrics)
-        self._trace_start, self._traces = ids.hex(24), itertools.count(1)
+        start = ids.hex(24)
+        self._trace_root, self._trace_parent = f"Root=1-{start[:8]}-{start[8:16]}", start[16:]
+        self._traces = itertools.count(1)
         self.concurrency = Concurrency(functions)
 
     def find(self, ref: FunctionRef) -> Target:
@@ -344,7 +353,7 @@ class Dispatcher:
 
     def _put_lines(self, function: Function, outcome: Outcome, lent: ExecutionEnvironment) -> None:
         spec = lent.spec
-        acting = CallerIdentity(spec.role, spec.name)
+        acting = _identity_of(spec.role, spec.name)
         if self._permits.may_log(function, acting, spec.log_group, lent.log_stream):
             self._logs.put(
                 spec.log_group,
@@ -370,10 +379,10 @@ class Dispatcher:
         """Return a new X-Ray header, which is sampled if the version's tracing is active."""
         # Unique, not unguessable: a random start and a counter, as of request ids. To read random bytes lets another
         # thread take the interpreter.
-        start, count = self._trace_start, next(self._traces)
-        root, parent = f"{start[:8]}-{start[8:16]}{count:016x}", f"{start[16:]}{count:08x}"[-16:]
+        count = next(self._traces)
+        parent = f"{self._trace_parent}{count:08x}"[-16:]
         sampled = int(version.config["TracingConfig"].get("Mode") == "Active")
-        return f"Root=1-{root};Parent={parent};Sampled={sampled}"
+        return f"{self._trace_root}{count:016x};Parent={parent};Sampled={sampled}"
 
     def count(self, ref: FunctionRef, values: dict[str, Any]) -> None:
         """Send metrics of a function; `values` is by metric name."""

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 HTTPS_PORTS = (443, "443", "https")
-_READ_BYTES = 256 * 1024
+# Up to this size glibc takes memory from what it has, not from the system, where it comes page by page.
+_READ_BYTES = 64 * 1024
+_MOST_READ_BYTES = 1024 * 1024
 # The compiled module gives this header as a number.
 _DEADLINE = "Lambda-Runtime-Deadline-Ms"
 # The cloud's answer to a response; another one is parsed.
@@ -164,19 +166,27 @@ class RuntimeClient(ModuleType):
         missing = start + int(headers["Content-Length"]) - len(self._received)
         parts = [self._received[start:]]
         while missing > 0:
-            parts.append(self._read())
+            parts.append(self._read(min(max(missing, _READ_BYTES), _MOST_READ_BYTES)))
             missing -= len(parts[-1])
         body = b"".join(parts)
         whole = int(headers["Content-Length"])
         self._received = body[whole:]
         return first.split(" ", 2)[1], headers, body[:whole]
 
-    def _read(self) -> bytes:
+    def _read(self, most_bytes: int = _READ_BYTES) -> bytes:
         assert self._socket is not None
-        data = self._socket.recv(_READ_BYTES)
+        data = self._socket.recv(most_bytes)
         if not data:
             raise RuntimeError("Failed to get next: the Runtime API has closed the connection")
         return data
+
+
+def ask_on_the_main_thread(client: Any) -> None:
+    """Let a class of awslambdaric's clients ask for each invocation without a thread made for that.
+
+    It makes one since its compiled module keeps the thread that asks from handling signals; `recv` handles them.
+    """
+    client.use_thread_for_polling_next = property(lambda _: False, lambda _self, _value: None)
 
 
 if __name__ == "__main__":
@@ -185,4 +195,5 @@ if __name__ == "__main__":
     lead_to_the_cloud(os.environ.get("AWS_ENDPOINT_URL", ""))
     sys.meta_path.insert(0, OldBotocoreFinder(os.environ.get("AWS_ENDPOINT_URL", "")))
     sys.modules["runtime_client"] = RuntimeClient(os.environ["AWS_LAMBDA_RUNTIME_API"])
+    ask_on_the_main_thread(import_module("awslambdaric.lambda_runtime_client").LambdaRuntimeClient)
     import_module("awslambdaric.__main__").main(sys.argv)

@@ -6,11 +6,9 @@ An invocation on a thread of its own costs the loop two handovers to that thread
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 from collections.abc import Callable, Generator
-from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from headrace.core.ports import InvokeResult
@@ -48,10 +46,47 @@ def take_step(steps: Steps[Result], wait: Wait, *, briefly: bool = False) -> Wai
     return steps.send(messages)
 
 
-def watch(steps: Steps[InvokeResult], on_result: Callable[[InvokeResult], None]) -> Future[None]:
+class Watch:
+    """What waits for a watched invocation has of it: as much of a Future as that needs, without its lock.
+
+    Everything happens on the event loop's thread.
+    """
+
+    __slots__ = ("_callbacks", "_error", "_is_done")
+
+    def __init__(self) -> None:
+        self._is_done = False
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[Any], object]] = []
+
+    def add_done_callback(self, fn: Callable[[Any], object], /) -> None:
+        """Call `fn` with this object once the invocation has ended."""
+        if self._is_done:
+            fn(self)
+        else:
+            self._callbacks.append(fn)
+
+    def exception(self) -> BaseException | None:
+        """Return why there is no result; None when there is one."""
+        return self._error
+
+    def result(self) -> None:
+        """Raise what `exception` returns."""
+        if self._error is not None:
+            raise self._error
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Tell that the invocation has ended."""
+        self._is_done, self._error = True, error
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+
+def watch(steps: Steps[InvokeResult], on_result: Callable[[InvokeResult], None]) -> Watch:
     """Take the first step, and let the running event loop take the others. Raises what the first step raises.
 
-    Return a Future that is done once `on_result` has the result.
+    What is returned is done once `on_result` has the result.
     """
     watched = _Watched(steps, on_result)
     watched.begin()
@@ -137,7 +172,7 @@ class _Watched:
     def __init__(
         self, steps: Steps[InvokeResult], on_result: Callable[[InvokeResult], None]
     ) -> None:
-        self.done: Future[None] = Future()
+        self.done = Watch()
         self._steps = steps
         self._on_result = on_result
         self._loop = asyncio.get_running_loop()
@@ -162,26 +197,31 @@ class _Watched:
 
     def _look(self) -> None:
         assert self._channel is not None
-        self._step(Wait(self._channel, 0.0), self._wait_for, briefly=True)
-
-    def _block(self, wait: Wait) -> None:
-        """Take a step on another thread, and come back to the loop's."""
-        self._step(wait, functools.partial(self._loop.call_soon_threadsafe, self._wait_for))
-
-    def _step(self, wait: Wait, then: Callable[[Wait], object], *, briefly: bool = False) -> None:
         try:
-            wait = take_step(self._steps, wait, briefly=briefly)
+            wait = take_step(self._steps, Wait(self._channel, 0.0), briefly=True)
         except StopIteration as ended:
             self._finish(ended.value)
         except BaseException as error:  # noqa: BLE001 - who waits for the answer logs it
-            self.done.set_exception(error)
+            self.done.end(error)
         else:
-            then(wait)
+            self._wait_for(wait)
+
+    def _block(self, wait: Wait) -> None:
+        """Take a step on another thread, and come back to the loop's."""
+        come_back = self._loop.call_soon_threadsafe
+        try:
+            wait = take_step(self._steps, wait)
+        except StopIteration as ended:
+            come_back(self._finish, ended.value)
+        except BaseException as error:  # noqa: BLE001 - who waits for the answer logs it
+            come_back(self.done.end, error)
+        else:
+            come_back(self._wait_for, wait)
 
     def _finish(self, result: InvokeResult) -> None:
         try:
             self._on_result(result)
         except Exception as error:  # noqa: BLE001 - who waits for the answer logs it
-            self.done.set_exception(error)
+            self.done.end(error)
         else:
-            self.done.set_result(None)
+            self.done.end()
