@@ -63,8 +63,9 @@ class SystemClock:
         """See `Clock.now_ms`."""
         return time.time_ns() // 1_000_000
 
-    # Without a frame of its own: each step of each worker asks it several times.
-    monotonic_s = staticmethod(time.monotonic)
+    def monotonic_s(self) -> float:
+        """See `Clock.monotonic_s`."""
+        return time.monotonic()
 
     def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
         """See `Clock.wait`."""

@@ -76,6 +76,11 @@ class CloudAccount:
             ) from error
 
 
+def _function_of(dimensions: tuple[tuple[str, str], ...]) -> str:
+    """Return the function that metrics with these dimensions measure; "" when it is not one alone."""
+    return dimensions[0][1] if [name for name, _ in dimensions] == ["FunctionName"] else ""
+
+
 class FunctionTotals:
     """Sums Lambda's metrics by function as they are sent. Thread-safe; never blocks long."""
 
@@ -89,16 +94,17 @@ class FunctionTotals:
         """Add the metrics of functions."""
         if (account, region) != self._where or not metrics:
             return
+        last, function, sums = None, "", Counter[str]()  # those of an invocation are the same
         with self._lock:
             for namespace, name, value, _, dimensions, _, _ in metrics:
-                if namespace != "AWS/Lambda" or len(dimensions) != 1:
+                if namespace != "AWS/Lambda":
                     continue
-                dimension, function = dimensions[0]
-                if dimension != "FunctionName":
-                    continue
+                if dimensions is not last:
+                    last, function = dimensions, _function_of(dimensions)
+                    sums = self._sums[function] if function else Counter[str]()
                 if value:
-                    self._sums[function][name] += round(value)
-                if name == "Duration":
+                    sums[name] += round(value)
+                if function and name == "Duration":
                     at = bisect_left(DURATION_BOUNDS_MS, value)
                     bound = DURATION_BOUNDS_MS[at] if at < len(DURATION_BOUNDS_MS) else 900_000
                     self._durations[function][bound] += 1

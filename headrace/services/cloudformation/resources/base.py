@@ -1,4 +1,4 @@
-"""What a resource type is, and what it may use to create, update and delete a resource.
+"""What a resource type is, and what it and the operations of stacks use of the cloud to make and change resources.
 
 Takes snapshots of databases before a stack deletes them, if their policy is Snapshot.
 
@@ -12,6 +12,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -230,6 +231,7 @@ class ResourceType:
         dropped: returns the paths inside properties that are ignored, such as `Code.ImageUri`.
         fixed: whether it can be neither changed nor replaced.
         reading: reads a resource back; None: its drift is not checked, and it cannot be imported.
+        answers: whether an update may bring attributes that it did not have: what a function or a nested stack answers.
         put_back: creates a replaced resource again during a rollback, when its replacement took its name; None: the old
             one still exists.
     """
@@ -252,6 +254,7 @@ class ResourceType:
     reading: ReadableType | None = None
     made: Find | None = None
     put_back: Create | None = None
+    answers: bool = False
 
     def name_of(self, properties: Mapping[str, Any]) -> str:
         """Return the physical name in a template, or an empty text."""
@@ -422,3 +425,22 @@ def take(context: Context, kind: str, physical_id: str) -> None:
     except AwsError as error:
         if "NotFound" not in error.code:
             raise
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What all stack operations share.
+
+    Attributes:
+        endpoint_url: returns the cloud's address once its port is known.
+        executor: returns the thread pool that works on the resources of one operation.
+    """
+
+    clock: Clock
+    ids: Ids
+    control: ControlPlane
+    functions: FunctionInvoker
+    responses: CustomResponses
+    endpoint_url: Callable[[], str]
+    executor: Callable[[], Executor]
+    signals: Signals
