@@ -251,7 +251,6 @@ class MotoEngine:
         CHANGES.take()
         self._kept.load(lambda entry: self._run_entry(entry).status)
         CURRENT.connect(self._connections)
-        self._outbox.listen(self._listeners.setdefault("outbox", []))
         _Owner.engine = self
         self._ready.set()
         for package in self._listeners:
@@ -352,10 +351,10 @@ class MotoEngine:
     def _run_quickly(self, quick: QuickCall, request: HttpRequest) -> HttpResponse | None:
         call = request.call
         assert call is not None
-        is_loaded = _Owner.engine is self and not self._kept.journalled
-        if not is_loaded or not may_skip_moto(quick.service, call):
-            return None
         request_id = new_request_id()
+        is_loaded = _Owner.engine is self
+        if not is_loaded or self._kept.journalled or not may_skip_moto(quick.service, call):
+            return None
         try:
             body = quick.answer(QuickRequest(call, request.body, request_id, self._ids))
         except NotPlain:
@@ -465,6 +464,10 @@ class MotoEngine:
             if self._kept.must_load_again:
                 self._ready.clear()
                 _Owner.engine = None
+        if self._outbox.has_new:
+            self._outbox.has_new = False  # told only now: they are stored
+            for arrived in self._listeners.get("outbox", ()):
+                arrived()
 
     # --- changes outside a request ------------------------------------------------------------
 

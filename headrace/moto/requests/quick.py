@@ -23,9 +23,8 @@ import msgspec
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Call
 from headrace.aws.signatures.credential_scopes import SIGV4, scope_of
-from headrace.core.arn import partition_of
 from headrace.core.ids import Ids
-from headrace.moto.requests.preparation import is_imported
+from headrace.moto.requests.preparation import URL_TABLES
 from headrace.moto.storage.changes import CHANGES
 
 # Larger bodies take long anyway, and would hold up others on the event loop's thread.
@@ -154,11 +153,10 @@ def may_skip_moto(service: str, call: Call) -> bool:
 
     The caller holds `MOTO_LOCK`.
     """
-    if not is_imported(service) or not CHANGES.deferred.keys().isdisjoint((service, "iam")):
+    if service not in URL_TABLES or not CHANGES.deferred.keys().isdisjoint((service, "iam")):
         return False
-    backends = dict.get(_iam_backends(), call.account) or {}
-    backend: Any = dict.get(backends, partition_of(call.region))
-    return backend is None or call.access_key not in backend.access_keys
+    backends: Any = dict.get(_iam_backends(), call.account) or {}
+    return not any(call.access_key in backend.access_keys for backend in backends.values())
 
 
 @functools.cache
