@@ -120,6 +120,7 @@ _OWN = Patches(
         "moto.applicationautoscaling.models": [autoscaling.refuse_malformed_ids],
         "moto.athena.models": [
             athena_patches.keep_creation_times,
+            athena_patches.publish_metrics,
             athena_patches.show_glues_catalog,
         ],
         "moto.athena.responses": [

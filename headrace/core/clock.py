@@ -51,7 +51,7 @@ class Clock(Protocol):
         """Return the seconds of a clock that never goes back; only the difference of two readings has a meaning."""
         ...
 
-    def wait(self, event: threading.Event, timeout_s: float | None, /) -> bool:
+    def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
         """Block until `event` is set or `timeout_s` seconds passed; return whether it is set."""
         ...
 
@@ -63,6 +63,10 @@ class SystemClock:
         """See `Clock.now_ms`."""
         return time.time_ns() // 1_000_000
 
-    # Without frames of their own: each step of each worker asks several times.
-    monotonic_s = staticmethod(time.monotonic)
-    wait = staticmethod(threading.Event.wait)
+    def monotonic_s(self) -> float:
+        """See `Clock.monotonic_s`."""
+        return time.monotonic()
+
+    def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
+        """See `Clock.wait`."""
+        return event.wait(timeout_s)

@@ -76,6 +76,13 @@ class CloudAccount:
             ) from error
 
 
+def _function_of(dimensions: tuple[tuple[str, str], ...]) -> str:
+    """Return the function that metrics of Lambda with these dimensions measure; "" when it is not one alone."""
+    if len(dimensions) != 1 or dimensions[0][0] != "FunctionName":
+        return ""
+    return dimensions[0][1]
+
+
 class FunctionTotals:
     """Sums Lambda's metrics by function as they are sent. Thread-safe; never blocks long."""
 
@@ -89,15 +96,19 @@ class FunctionTotals:
         """Add the metrics of functions."""
         if (account, region) != self._where or not metrics:
             return
+        # The metrics of an invocation have the same dimensions.
+        last, function, sums = None, "", Counter[str]()
         with self._lock:
             for namespace, name, value, _, dimensions, _, _ in metrics:
-                if namespace != "AWS/Lambda" or len(dimensions) != 1:
+                if namespace != "AWS/Lambda":
                     continue
-                dimension, function = dimensions[0]
-                if dimension != "FunctionName":
+                if dimensions is not last:
+                    last, function = dimensions, _function_of(dimensions)
+                    sums = self._sums[function] if function else Counter[str]()
+                if not function:
                     continue
                 if value:
-                    self._sums[function][name] += round(value)
+                    sums[name] += round(value)
                 if name == "Duration":
                     at = bisect_left(DURATION_BOUNDS_MS, value)
                     bound = DURATION_BOUNDS_MS[at] if at < len(DURATION_BOUNDS_MS) else 900_000

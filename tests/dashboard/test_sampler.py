@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.core.ports import Metric
 from headrace.dashboard.account import CallRefused
 from headrace.dashboard.api import events
+from headrace.dashboard.cloud_account import FunctionTotals
 from headrace.dashboard.inventory import Inventory
 from headrace.dashboard.sampler import MINUTES_KEPT, SECONDS_KEPT, Rings, Sampler, Totals
 from headrace.store.database import Database
@@ -148,3 +152,34 @@ def test_events_hold_what_changed(database: Database) -> None:
     assert second["readings"][ORDERS][0] == 5.0
     assert second["shards"]["shardId-000000000000"][0] == 5.0
     assert third["readings"][ORDERS][0] == 0.0
+
+
+def test_a_functions_totals_are_the_sums_of_its_metrics() -> None:
+    chosen, totals = random.Random(7), FunctionTotals("1", "eu-west-1")
+    sums: Counter[tuple[str, str]] = Counter()
+    durations: Counter[str] = Counter()
+    dimensions = [(("FunctionName", name),) for name in ("f", "g")]
+    dimensions += [(*dimensions[0], ("Resource", "f:1")), (("Resource", "f:1"),), ()]
+    for _ in range(500):
+        metrics = [
+            Metric(
+                chosen.choice(("AWS/Lambda", "AWS/SQS")),
+                chosen.choice(("Invocations", "Errors", "Duration")),
+                chosen.choice((0.0, 0.4, 1.0, 1500.7)),
+                "Count",
+                chosen.choice(dimensions),
+                0,
+            )
+            for _ in range(chosen.randrange(5))
+        ]
+        account = chosen.choice("12")
+        totals.note(metrics, account, "eu-west-1")
+        for metric in metrics if account == "1" else ():
+            if metric.namespace == "AWS/Lambda" and metric.dimensions in dimensions[:2]:
+                name = metric.dimensions[0][1]
+                sums[name, metric.name] += round(metric.value)
+                durations[name] += metric.name == "Duration"
+    for name in ("f", "g", "h"):
+        found, found_durations = totals.of(name)
+        assert found == {metric: sum_ for (of, metric), sum_ in sums.items() if of == name}
+        assert found_durations.total() == durations[name]

@@ -177,6 +177,7 @@ ALLOWED = {
     "services/lambda_/runtime/connection.py <module>": "the path of the runtime's own API, which stands in the file",
     "services/iam/entities.py <module>": "moto's sentences, which stand in the file",
     "moto/storage/shells.py _compile": "patterns of the state that the cloud itself wrote",
+    "moto/patches/codebuild.py check_by_model.check_name": "the name's pattern in AWS's model: one set of characters",
     "moto/requests/preparation.py _import_url_table": "moto's own table of URLs",
     "permissions/requests/table.py _resource_type": "the forms of ARNs in our own table",
     "services/firehose/serde.py _build_expression": "each part once, so the work on a text is bounded",

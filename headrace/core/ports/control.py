@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from headrace.core.arn import make_arn
 
 
-@dataclass(frozen=True, slots=True)
-class CallerIdentity:
+# A tuple is hashed and compared without Python's help: with each invocation of a function.
+class CallerIdentity(NamedTuple):
     """The identity under which a service calls another in process, without a signed request.
 
     Attributes:

@@ -40,6 +40,7 @@ from headrace.permissions.requests.accesses import accesses_of, needs_nothing, w
 from headrace.permissions.requests.keys import (
     FindIn,
     Grants,
+    actions_on_key,
     is_granted,
     uses_of_key,
     with_keys,
@@ -209,6 +210,8 @@ class Decisions:
         caller = self._as(acting)
         if sentence := caller.sentence_of((action, resource), action, resource):
             return sentence
+        if not actions_on_key(action):
+            return ""
         # It may have to use the key that encrypts the resource.
         uses = uses_of_key(self._find, action, resource)
         return next(filter(None, [caller.sentence_in(use) for use in uses]), "")

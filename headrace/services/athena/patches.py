@@ -42,6 +42,20 @@ def keep_creation_times(module: Any) -> None:
     backend.list_work_groups = lambda self: [dated(self, shown) for shown in show_all(self)]
 
 
+def publish_metrics(module: Any) -> None:
+    """Patch `moto.athena.models`: a new work group publishes metrics by default.
+
+    Recorded: go-to-k/cdk-real-drift, tests/corpus, AWS::Athena::WorkGroup, 2026-07-13.
+    """
+    create = module.AthenaBackend.create_work_group
+
+    def create_work_group(self: Any, name: str, configuration: Any, *args: Any, **more: Any) -> Any:
+        configuration = {"PublishCloudWatchMetricsEnabled": True, **(configuration or {})}
+        return create(self, name, configuration, *args, **more)
+
+    module.AthenaBackend.create_work_group = create_work_group
+
+
 def allow_deletions(module: Any) -> None:
     """Allow deletions of named queries and data catalogs."""
 

@@ -5,6 +5,7 @@ Recorded: GetResource of stacks' resources, 2026-06-13 to 2026-07-13 (go-to-k/cd
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -22,6 +23,9 @@ _WITH_SYSTEM_TAGS = {
     "AWS::ApiGateway::Stage",
     "AWS::Events::Rule",
     "AWS::Lambda::EventSourceMapping",
+    "AWS::Lambda::Function",
+    "AWS::Logs::LogGroup",
+    "AWS::SNS::Topic",
 }
 _ARNS = ("Arn", "TopicArn", "StreamARN")
 
@@ -134,11 +138,6 @@ def _complete_api(model: dict[str, Any]) -> None:
     model.setdefault("SecurityPolicy", "TLS_1_2" if is_private else "TLS_1_0")
 
 
-def _complete_pipe(model: dict[str, Any]) -> None:
-    model.setdefault("EnrichmentParameters", {})
-    model.setdefault("StateReason", "USER_INITIATED")
-
-
 def _complete_rule(model: dict[str, Any]) -> None:
     if "Name" in model:
         model.setdefault("Id", model["Name"])
@@ -146,9 +145,6 @@ def _complete_rule(model: dict[str, Any]) -> None:
 
 def _complete_table(model: dict[str, Any]) -> None:
     insights = {"ContributorInsightsSpecification": {"Enabled": False}}
-    for name, value in insights.items():
-        model.setdefault(name, value)
-    model.setdefault("Tags", [])
     if indexes := cast("list[dict[str, Any]]", model.get("GlobalSecondaryIndexes") or []):
         # A new index of a table on demand is as warm as its table.
         on_demand = model.get("BillingMode") == "PAY_PER_REQUEST" and "WarmThroughput" in model
@@ -156,16 +152,34 @@ def _complete_table(model: dict[str, Any]) -> None:
         model["GlobalSecondaryIndexes"] = [{**insights, **warm, **index} for index in indexes]
 
 
+# Members that every recorded model of a type has.
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "AWS::DynamoDB::Table": {"ContributorInsightsSpecification": {"Enabled": False}, "Tags": []},
+    "AWS::Events::Rule": {"Targets": []},
+    "AWS::Lambda::Function": {
+        "FileSystemConfigs": [],
+        "VpcConfig": {"Ipv6AllowedForDualStack": False, "SecurityGroupIds": [], "SubnetIds": []},
+    },
+    "AWS::Logs::LogGroup": {
+        "BearerTokenAuthenticationEnabled": False,
+        "DataProtectionPolicy": {},
+        "DeletionProtectionEnabled": False,
+        "FieldIndexPolicies": [],
+    },
+    "AWS::Pipes::Pipe": {"EnrichmentParameters": {}, "StateReason": "USER_INITIATED"},
+    "AWS::SNS::Topic": {"ArchivePolicy": {}},
+}
 _COMPLETIONS: dict[str, Callable[[dict[str, Any]], None]] = {
     "AWS::ApiGateway::RestApi": _complete_api,
     "AWS::DynamoDB::Table": _complete_table,
     "AWS::Events::Rule": _complete_rule,
-    "AWS::Pipes::Pipe": _complete_pipe,
 }
 
 
 def complete(kind: str, model: dict[str, Any]) -> None:
     """Give a live model the members that AWS's have and that no call here answers; a member that it has stays."""
+    for name, value in _DEFAULTS.get(kind, {}).items():
+        model.setdefault(name, copy.deepcopy(value))
     if (completion := _COMPLETIONS.get(kind)) is not None:
         completion(model)
 

@@ -78,7 +78,12 @@ _SCHEDULE = {
             },
             set(),
         ),
-        ("AWS::SNS::Topic", {"TopicName": "plain"}, {"FifoTopic": False}, set()),
+        (
+            "AWS::SNS::Topic",
+            {"TopicName": "plain"},
+            {"FifoTopic": False, "ArchivePolicy": {}},
+            set(),
+        ),
         ("AWS::Logs::LogGroup", {"LogGroupName": "plain"}, {"LogGroupClass": "STANDARD"}, set()),
         (
             "AWS::Lambda::Function",

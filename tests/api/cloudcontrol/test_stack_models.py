@@ -121,7 +121,7 @@ _KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 _SYSTEM = {f"aws:cloudformation:{name}" for name in ("stack-name", "stack-id", "logical-id")}
-_WITH_SYSTEM_TAGS = {"Api", "Mapping", "Rule", "Stage"}
+_WITH_SYSTEM_TAGS = {"Api", "Function", "Logs", "Mapping", "Rule", "Stage"}
 _TAGGED = {"Bus", "Consumer", "Function", "Logs", "Machine", "Role", "Stream", "Table"}
 _OFF = {"Enabled": False}
 

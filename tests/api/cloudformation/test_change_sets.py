@@ -14,6 +14,7 @@ from tests.api.cloudformation.test_stacks import (
     stream,
     template,
 )
+from tests.api.cloudformation.test_transforms import INNER, outer, put_object
 from tests.support.cloud import InProcessCloud
 
 
@@ -102,3 +103,26 @@ def test_an_executed_change_set_is_gone(cfn: Any):
     cfn.execute_change_set(StackName="s", ChangeSetName="c")
     assert settled(cfn, "s") == "UPDATE_COMPLETE"
     assert cfn.list_change_sets(StackName="s")["Summaries"] == []
+
+
+def test_a_nested_stack_may_get_an_output_that_another_resource_reads(
+    cloud: InProcessCloud, cfn: Any
+):
+    put_object(cloud, "inner.json", json.dumps(INNER).encode())
+    more = {"Outputs": {**INNER["Outputs"], "Url": {"Value": {"Ref": "Q"}}}}
+    put_object(cloud, "more.json", json.dumps({**INNER, **more}).encode())
+    cloud.client("sns").create_topic(Name="told")
+    assert create(cfn, outer(1)) == "CREATE_COMPLETE"
+    value = {"Fn::GetAtt": ["Inner", "Outputs.Url"]}
+    reader = {
+        "Type": "AWS::SSM::Parameter",
+        "Properties": {"Name": "url", "Type": "String", "Value": value},
+    }
+    body = json.loads(json.dumps(outer(1, Reader=reader)).replace("inner.json", "more.json"))
+    changes = change_set(cfn, body)
+    assert (changes["Status"], len(changes["Changes"])) == ("CREATE_COMPLETE", 2)
+    cfn.execute_change_set(StackName="s", ChangeSetName="c")
+    assert settled(cfn, "s") == "UPDATE_COMPLETE"
+    assert (
+        cloud.client("ssm").get_parameter(Name="url")["Parameter"]["Value"].endswith("/inner-queue")
+    )

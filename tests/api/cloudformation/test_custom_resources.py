@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.api.cloudformation.test_stacks import settled, template
 from tests.support.server import ServerProcess
@@ -44,7 +45,7 @@ def handler(event, context):
         "StackId": event["StackId"],
         "RequestId": event["RequestId"],
         "LogicalResourceId": event["LogicalResourceId"],
-        "Data": {"Seen": json.dumps(event["ResourceProperties"], sort_keys=True)},
+        "Data": {"Seen": json.dumps(asked, sort_keys=True), **asked.get("Answers", {})},
     }
     send(event["ResponseURL"], json.dumps(answer).encode())
     if asked.get("Twice") == "true":
@@ -102,6 +103,40 @@ def test_scalars_are_texts_and_data_is_what_get_att_reads(server: ServerProcess,
     assert (seen["Number"], seen["Flag"], seen["Deep"]) == ("1", "true", {"x": ["2"]})
     resource = cfn.describe_stack_resource(StackName=name, LogicalResourceId="Thing")
     assert resource["StackResourceDetail"]["PhysicalResourceId"] == "made-by-the-function"
+
+
+def test_a_changed_resource_may_answer_with_attributes_that_it_did_not_have(
+    server: ServerProcess, name: str
+):
+    # As CDK's crossRegionReferences does when another value is referred to.
+    def asks(*answers: str) -> str:
+        asked = json.loads(body(Answers={answer: f"is {answer}" for answer in answers}))
+        read = ["Fn::GetAtt", ["Thing", "/new/one"]]
+        asked["Resources"]["Reader"] = {
+            "Type": "AWS::SSM::Parameter",
+            "Properties": {
+                "Type": "String",
+                "Value": dict([read]) if "/new/one" in answers else "none",
+            },
+        }
+        return json.dumps(asked)
+
+    cfn = server.client("cloudformation")
+    cfn.create_stack(StackName=name, TemplateBody=asks("old"))
+    assert settled(cfn, name) == "CREATE_COMPLETE"
+    cfn.create_change_set(StackName=name, ChangeSetName="c", TemplateBody=asks("old", "/new/one"))
+    changes = cfn.describe_change_set(StackName=name, ChangeSetName="c")
+    assert (changes["Status"], len(changes["Changes"])) == ("CREATE_COMPLETE", 2)
+    cfn.execute_change_set(StackName=name, ChangeSetName="c")
+    assert settled(cfn, name) == "UPDATE_COMPLETE"
+    reader = cfn.describe_stack_resource(StackName=name, LogicalResourceId="Reader")
+    parameter = reader["StackResourceDetail"]["PhysicalResourceId"]
+    value = server.client("ssm").get_parameter(Name=parameter)["Parameter"]["Value"]
+    assert value == "is /new/one"
+    # A resource that does not change has the attributes that it has.
+    missing = asks("old", "/new/one").replace('"Thing", "/new/one"', '"Thing", "another"')
+    with pytest.raises(ClientError, match="Requested attribute another does not exist in schema"):
+        cfn.update_stack(StackName=name, TemplateBody=missing)
 
 
 def test_a_failed_answer_fails_the_stack_with_its_reason(server: ServerProcess, name: str):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from headrace.services.cloudformation.changes import stack_tags
-from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
+from headrace.services.cloudformation.errors import (
+    NoSuchAttribute,
+    ResourceFailed,
+    TemplateError,
+)
 from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.state import (
@@ -84,6 +88,7 @@ class ResourceChanges:
         self.warning = ""
         self._replaced: set[str] = set()
         self._modified: set[str] = set()
+        self._answering: set[str] = set()
         self._scope = self._new_scope(values)
         with_values: dict[str, Change] = {}
         plain: dict[str, Change] = {}
@@ -113,12 +118,26 @@ class ResourceChanges:
             imported=self._read_export,
         )
         scope.dynamic = self._dynamic
+        scope.attribute = self._reads_answers(scope.attribute)
         decide(self._template, scope)
         for name, definition in self._template.resources.items():
             if "Condition" in definition and not scope.condition(definition["Condition"]):
                 self._skipped.add(name)
                 scope.names.pop(name, None)
         return scope
+
+    def _reads_answers(self, read: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
+        """Return `read`, for which an attribute that a changed resource may answer with is known afterwards."""
+
+        def attribute(logical_id: str, name: str) -> Any:
+            try:
+                return read(logical_id, name)
+            except NoSuchAttribute:
+                if logical_id in self._answering:
+                    return UNKNOWN
+                raise
+
+        return attribute
 
     def _dynamic(self, service: str, key: str) -> str:
         """Return a dynamic reference's value; UNKNOWN when it cannot be read before the change is executed."""
@@ -163,6 +182,8 @@ class ResourceChanges:
             if brief is not None:
                 plain[name] = brief
                 self._modified.add(name)
+                if _find_known_type(definition["Type"]).answers:
+                    self._answering.add(name)
             if shown is not None and shown["Replacement"] == "True":
                 self._modified.discard(name)
                 self._replaced.add(name)

@@ -230,6 +230,7 @@ class ResourceType:
         dropped: returns the paths inside properties that are ignored, such as `Code.ImageUri`.
         fixed: whether it can be neither changed nor replaced.
         reading: reads a resource back; None: its drift is not checked, and it cannot be imported.
+        answers: whether an update may bring attributes that it did not have: what a function or a nested stack answers.
         put_back: creates a replaced resource again during a rollback, when its replacement took its name; None: the old
             one still exists.
     """
@@ -252,6 +253,7 @@ class ResourceType:
     reading: ReadableType | None = None
     made: Find | None = None
     put_back: Create | None = None
+    answers: bool = False
 
     def name_of(self, properties: Mapping[str, Any]) -> str:
         """Return the physical name in a template, or an empty text."""

@@ -396,7 +396,9 @@ class Concurrency:
     def take(self, function: Function, qualifier: str | None, version: Version) -> Slot:
         """Count an invocation of the function until `give_back`. Raises Throttled."""
         key, account = function.key, (function.account, function.region)
-        name = _find_provisioned_name(function, qualifier, version)
+        name = None
+        if function.provisioned:
+            name = _find_provisioned_name(function, qualifier, version)
         reserved = function.reserved_concurrency
         with self._lock:
             provisioned = name is not None and (
@@ -466,6 +468,4 @@ def _find_provisioned_name(
     function: Function, qualifier: str | None, version: Version
 ) -> str | None:
     """Return the version or alias whose provisioned concurrency an invocation may use, or None."""
-    if not function.provisioned:
-        return None
     return next((n for n in (qualifier, version.number) if n in function.provisioned), None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -84,14 +84,16 @@ class OutputLog:
 
         A caller gets only the lines of its invocation, not the line of the process's start (recorded).
         """
-        self.flush()
+        if self._partial:
+            self.flush()
         now_ms = self._clock.now_ms()
         for line in lines:
             if of_invocation and len(line) < LOG_TAIL_BYTES and "\r" not in line:
-                self._add_to_tail(line.encode())
+                self._tail += f"{line}\n".encode()
                 self._lines.append(LogLine(now_ms, line))
             else:
                 self._keep(line.encode(), in_tail=of_invocation)
+        self._shorten_tail()
 
     def flush(self) -> None:
         """Add the last line if the process has not ended it."""
@@ -108,7 +110,8 @@ class OutputLog:
 
     def _keep(self, line: bytes, *, in_tail: bool = True) -> None:
         if in_tail:
-            self._add_to_tail(line)
+            self._tail += line + b"\n"
+            self._shorten_tail()
         now_ms = self._clock.now_ms()
         for start in range(0, len(line), LOG_EVENT_BYTES):
             part = line[start : start + LOG_EVENT_BYTES]
@@ -117,8 +120,7 @@ class OutputLog:
             text = part.decode("utf-8", "replace").replace("\r", "\n")
             self._lines.append(LogLine(now_ms, text))
 
-    def _add_to_tail(self, line: bytes) -> None:
-        self._tail += line + b"\n"
+    def _shorten_tail(self) -> None:
         if len(self._tail) > 4 * LOG_TAIL_BYTES:
             del self._tail[:-LOG_TAIL_BYTES]
 
@@ -262,14 +264,13 @@ def answer_too_large(*, streamed: bool = False) -> bytes:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The result of an invocation. `function_error` is None or `Unhandled`."""
 
     payload: bytes
     function_error: str | None
     duration_ms: float
-    lines: list[LogLine] = field(default_factory=list[LogLine])
+    lines: Sequence[LogLine] = ()
     tail: bytes = b""
 
 

@@ -100,7 +100,7 @@ def _tag(service: str, kind: str, member: str, *calls: str) -> tuple[str, str, s
 
 _WORKGROUP = {
     "EnforceWorkGroupConfiguration": True,
-    "PublishCloudWatchMetricsEnabled": False,
+    "PublishCloudWatchMetricsEnabled": True,
     "RequesterPaysEnabled": False,
     "EngineVersion": {"SelectedEngineVersion": "AUTO"},
 }
@@ -152,7 +152,10 @@ DECLARED = [
         delete=[Call("DeleteWorkGroup", {"WorkGroup": "@id"})],
         name="Name",
         names={"WorkGroupConfiguration": "Configuration"},
-        attributes={"CreationTime": lambda v: str(v.answer["WorkGroup"].get("CreationTime", ""))},
+        # Documented: seconds since 1970.
+        attributes={
+            "CreationTime": lambda v: str(int(v.answer["WorkGroup"]["CreationTime"].timestamp()))
+        },
     ),
     DeclaredType(
         "AWS::Athena::NamedQuery",

@@ -197,6 +197,7 @@ def custom_resource_type(name: str) -> ResourceType:
         update=update,
         replace_on=frozenset({"ServiceToken"}),
         any_property=True,
+        answers=True,
     )
 
 

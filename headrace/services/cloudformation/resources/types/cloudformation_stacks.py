@@ -309,6 +309,7 @@ TYPES = [
         _delete,
         update=_update,
         made=_stack,
+        answers=True,
     ),
     ResourceType(
         _MACRO,
