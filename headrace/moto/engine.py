@@ -150,11 +150,8 @@ class MotoEngine:
         self._ids = ids
         self._waits_for_disk = database.fsync
         self._kept = MotoStorage(database, always=[outbox])
-        self._clock = clock
-        self._patches = patches
-        self._outbox = outbox
-        self._endpoint_host = endpoint_host
-        self._sessions = sessions
+        self._clock, self._patches, self._outbox = clock, patches, outbox
+        self._endpoint_host, self._sessions = endpoint_host, sessions
         self._ready = threading.Event()
         self._failure = ""
         self._preparation = Preparation(
@@ -173,7 +170,10 @@ class MotoEngine:
     def _calls(self) -> InProcessCalls:
         from headrace.moto.in_process import InProcessCalls
 
-        return InProcessCalls(self._answer, self._ids, self._clock, self._endpoint_host)
+        return InProcessCalls(
+            self._answer, self._ids, self._clock, self._endpoint_host,
+            quick=lambda: self._quick, answer_quickly=self._answer_quickly,
+        )  # fmt: skip
 
     def connect(self, connections: Connections) -> None:
         """Say what moto's services may call; once, before the first request."""

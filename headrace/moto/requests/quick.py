@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Any, NamedTuple
@@ -104,6 +104,7 @@ class QuickCall:
         has_checksum: its answers have a checksum.
         content_type: of its answers; empty for none.
         is_motos: moto would answer it, and add headers.
+        is_own: the cloud's own calls go this way, too: all members are texts, numbers, lists and structures.
     """
 
     name: str
@@ -113,6 +114,7 @@ class QuickCall:
     has_checksum: bool = False
     content_type: str = "application/x-amz-json-1.0"
     is_motos: bool = True
+    is_own: bool = False
 
 
 class QuickCalls:
@@ -121,6 +123,24 @@ class QuickCalls:
     def __init__(self, calls: Sequence[QuickCall]) -> None:
         self._targets = {call.name: call for call in calls if "=" not in call.name}
         self._fields = {call.name.encode(): call for call in calls if "=" in call.name}
+        self._own = {(one.service, one.name.partition(".")[2]): one for one in calls if one.is_own}
+
+    def request_of(
+        self, service: str, operation: str, params: Mapping[str, Any], call: Call
+    ) -> HttpRequest | None:
+        """Return the request that one of the cloud's own calls is; None for a call that is not quick."""
+        quick = self._own.get((service, operation))
+        if quick is None:
+            return None
+        scope = f"{call.account}/20231114/{call.region}/{service}/aws4_request"
+        headers = {
+            "x-amz-target": quick.name,
+            "content-type": quick.content_type,
+            "authorization": f"{SIGV4} Credential={scope}, SignedHeaders=host, Signature=0",
+        }
+        return HttpRequest(
+            "POST", "/", headers=headers, body=msgspec.json.encode(params), call=call
+        )
 
     def find(self, request: HttpRequest) -> QuickCall | None:
         """Return the quick call of a request that may be plain, by its head and the start of its body."""
