@@ -311,7 +311,7 @@ class MotoEngine:
     ) -> HttpResponse:
         try:
             if is_from_outside:
-                answer = self._answer_quickly(request)
+                answer = self._answer_quickly(request, self._quick.find(request))
                 if answer is not None:
                     return answer
             self._require()
@@ -330,12 +330,12 @@ class MotoEngine:
         """See `headrace.aws.gateway.dispatch.MotoServices.may_be_quick`."""
         return not self._waits_for_disk and self._quick.find(request) is not None
 
-    def _answer_quickly(self, request: HttpRequest) -> HttpResponse | None:
+    def _answer_quickly(self, request: HttpRequest, quick: QuickCall | None) -> HttpResponse | None:
         """Answer a plain request of a quick call; None for another one.
 
         Raises AwsError; and NeedsThread instead of None for a request that is to be answered at once.
         """
-        answer, quick = None, self._quick.find(request)
+        answer = None
         if quick is not None and self.is_loaded():
             if MOTO_LOCK.acquire(timeout=0 if request.at_once else LONGEST_WAIT_S):
                 try:

@@ -29,7 +29,7 @@ from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.moto.current_cloud import ANSWERED
-from headrace.moto.requests.quick import QuickCalls
+from headrace.moto.requests.quick import QuickCall, QuickCalls
 from headrace.store.database import answer_from, has_note
 
 
@@ -44,7 +44,7 @@ class InProcessCalls:
         endpoint_host: Callable[[], str],
         *,
         quick: Callable[[], QuickCalls],
-        answer_quickly: Callable[[HttpRequest], HttpResponse | None],
+        answer_quickly: Callable[[HttpRequest, QuickCall], HttpResponse | None],
     ) -> None:
         """`handle` answers a request to a service; `answer_quickly` one of the calls of `quick` in its plain form."""
         self._handle = handle
@@ -60,7 +60,7 @@ class InProcessCalls:
         if not has_note():
             call = Call(account, region, self._ids.uuid(), self._clock.now_ms(), service)
             plain = self._quick().request_of(service, operation, params, call)
-            answer = None if plain is None else self._answer_quickly(plain)
+            answer = None if plain is None else self._answer_quickly(*plain)
             if answer is not None:
                 return cast("dict[str, Any]", msgspec.json.decode(cast("bytes", answer.body)))
         client = _client(service, account, region, self._endpoint_host())

@@ -127,10 +127,11 @@ class QuickCalls:
 
     def request_of(
         self, service: str, operation: str, params: Mapping[str, Any], call: Call
-    ) -> HttpRequest | None:
+    ) -> tuple[HttpRequest, QuickCall] | None:
         """Return the request that one of the cloud's own calls is; None for a call that is not quick."""
         quick = self._own.get((service, operation))
-        if quick is None:
+        body = b"" if quick is None else msgspec.json.encode(params)
+        if quick is None or len(body) > MOST_BYTES:
             return None
         scope = f"{call.account}/20231114/{call.region}/{service}/aws4_request"
         headers = {
@@ -138,9 +139,7 @@ class QuickCalls:
             "content-type": quick.content_type,
             "authorization": f"{SIGV4} Credential={scope}, SignedHeaders=host, Signature=0",
         }
-        return HttpRequest(
-            "POST", "/", headers=headers, body=msgspec.json.encode(params), call=call
-        )
+        return HttpRequest("POST", "/", headers=headers, body=body, call=call), quick
 
     def find(self, request: HttpRequest) -> QuickCall | None:
         """Return the quick call of a request that may be plain, by its head and the start of its body."""
