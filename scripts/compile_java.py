@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from headrace.spark_submit.access import CLASSES
+from headrace.spark_submit.job_context import CLASSES
 from headrace.spark_submit.sparks import find_spark_home
 
 SOURCES = sorted(CLASSES.glob("*.java"))

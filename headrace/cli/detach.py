@@ -50,7 +50,7 @@ EPHEMERAL_PREFIX = "headrace-ephemeral-"
 
 def ephemeral_folder() -> HeldFolder:
     """Make the folder of an ephemeral cloud; remove the folders and processes of killed ones."""
-    from headrace.spark_submit.process import end_jobs_below
+    from headrace.spark_submit.job import end_jobs_below
 
     try:
         return HeldFolder.make(EPHEMERAL_PREFIX, before_removal=end_jobs_below)

@@ -67,6 +67,7 @@ from headrace.services.dynamodb.expressions import patch_expressions
 from headrace.services.events import checks as events_checks
 from headrace.services.events import patches as events_patches
 from headrace.services.events import responses as events_responses
+from headrace.services.glue import partition_indexes as glue_partition_indexes
 from headrace.services.glue import patches as glue_patches
 from headrace.services.glue import schema_versions as glue_schema_versions
 from headrace.services.iam import entities as iam_entities
@@ -193,6 +194,7 @@ _OWN = Patches(
             glue_patches.allow_updates,
             glue_patches.add_classifiers,
             glue_schema_versions.add_calls,
+            glue_partition_indexes.add_calls,
             glue_patches.allow_lone_conditions,
             glue_patches.patch_responses,
         ],

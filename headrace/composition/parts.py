@@ -1,12 +1,15 @@
 """Builds every part of a cloud, once, in the order in which they need each other.
 
-The access keys, the decisions on callers' permissions, and the cloud's own pages are built here too.
+The access keys, the decisions on callers' permissions, the cloud's own pages and its dashboard are built here too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,7 +28,6 @@ from headrace.aws.signatures.access_keys import (
     session_secret,
 )
 from headrace.aws.signatures.authentication import Authentication
-from headrace.composition.dashboard import build_dashboard
 from headrace.composition.foundation import Foundation, Moto, build_moto
 from headrace.composition.services import Services, build_services
 from headrace.core.clock import Clock
@@ -33,7 +35,13 @@ from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
 from headrace.dashboard.api import Dashboard, page_file
-from headrace.dashboard.cloud_account import FunctionTotals
+from headrace.dashboard.cloud_account import (
+    CloudAccount,
+    CloudMeter,
+    FunctionTotals,
+    streaming_queries,
+)
+from headrace.dashboard.sampler import Rings, Sampler
 from headrace.moto.current_cloud import Connections, Handled
 from headrace.moto.engine import MotoEngine
 from headrace.moto.principals import MotoUsersAndRoles, trust_policy_of
@@ -45,7 +53,7 @@ from headrace.pages.routes import Routes
 from headrace.pages.site import build_site
 from headrace.pages.spark import ServerlessPages, SparkPages
 from headrace.permissions.decisions.decisions import Decisions
-from headrace.permissions.decisions.report import ReportKeeper
+from headrace.permissions.decisions.report import ReportKeeper, report_of
 from headrace.services.apigateway.invocation.front import ExecuteApi
 from headrace.services.emr.api import FOLDER as EMR_FOLDER
 from headrace.services.emr_serverless.api import FOLDER as EMR_SERVERLESS_FOLDER
@@ -56,6 +64,92 @@ from headrace.services.s3.website import BucketRules
 from headrace.services.sqs.patches import list_messages
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.store.database import Database
+
+
+class CloudFacts:
+    """What only this cloud knows of a pipeline; see `headrace.dashboard.details.Local`."""
+
+    def __init__(
+        self,
+        meter: CloudMeter,
+        services: Services,
+        decisions: Decisions,
+        fidelity: Callable[[str], Sequence[Mapping[str, str]]],
+        data_dir: Path,
+    ) -> None:
+        self._data_dir = data_dir
+        self._services, self._decisions, self._fidelity = services, decisions, fidelity
+        self.positions, self.behind = meter.positions, meter.behind
+        self.counts_over_time = meter.counts_over_time
+        self.counts_by_shard = meter.counts_by_shard
+        self._functions = meter.functions
+
+    def traces(self, function: str, sequence: str | None) -> list[dict[str, Any]]:
+        """See `Local.traces`."""
+        return self._services.lambda_.mappings.traces(function, sequence)
+
+    def durations(self, function: str) -> list[dict[str, int]]:
+        """See `Local.durations`."""
+        _, durations = self._functions.of(function)
+        return [{"upToMs": bound, "count": durations[bound]} for bound in sorted(durations)]
+
+    def queries(self, holder: str, job: str) -> list[dict[str, Any]]:
+        """See `Local.queries`."""
+        return _read_queries(self._data_dir, holder, job)
+
+    def fidelity(self, stack: str) -> list[Mapping[str, str]]:
+        """See `Local.fidelity`."""
+        return list(self._fidelity(stack))
+
+    def permissions(self) -> dict[str, Any]:
+        """See `Local.permissions`."""
+        return report_of(self._decisions)
+
+
+def _read_queries(data_dir: Path, holder: str, job: str) -> list[dict[str, Any]]:
+    if holder.startswith("j-"):
+        return streaming_queries(data_dir / EMR_FOLDER / holder / job)
+    attempts = data_dir / EMR_SERVERLESS_FOLDER / holder / job
+    numbers = [int(one.name) for one in attempts.glob("*") if one.name.isdecimal()]
+    return streaming_queries(attempts / str(max(numbers))) if numbers else []
+
+
+def build_dashboard(
+    base: Foundation,
+    services: Services,
+    decisions: Decisions,
+    handled: Handled,
+) -> Dashboard:
+    """Return the dashboard; its sampler runs once the cloud is served."""
+    config = base.config
+    account = CloudAccount(
+        base.gateway, config.account_id, config.region, lambda: base.moto.engine.ready
+    )
+    meter = CloudMeter(
+        account,
+        base.clock,
+        kinesis=services.kinesis,
+        lambda_=services.lambda_,
+        firehose=services.firehose,
+        pipes=services.pipes,
+        functions=base.functions,
+        handled=handled.totals,
+        queries=partial(_read_queries, config.data_dir),
+    )
+    apis = base.gateway.owned
+
+    def fidelity(stack: str) -> list[Mapping[str, str]]:
+        return [
+            row for api in apis.values() if api.fidelity_rows for row in api.fidelity_rows(stack)
+        ]
+
+    sampler = Sampler(account, meter, base.clock, Rings(base.database))
+    return Dashboard(
+        sampler,
+        base.clock,
+        token=secrets.token_hex(24),
+        local=CloudFacts(meter, services, decisions, fidelity, config.data_dir),
+    )
 
 
 def build_pages(

@@ -77,10 +77,8 @@ class CloudAccount:
 
 
 def _function_of(dimensions: tuple[tuple[str, str], ...]) -> str:
-    """Return the function that metrics of Lambda with these dimensions measure; "" when it is not one alone."""
-    if len(dimensions) != 1 or dimensions[0][0] != "FunctionName":
-        return ""
-    return dimensions[0][1]
+    """Return the function that metrics with these dimensions measure; "" when it is not one alone."""
+    return dimensions[0][1] if [name for name, _ in dimensions] == ["FunctionName"] else ""
 
 
 class FunctionTotals:
@@ -96,8 +94,7 @@ class FunctionTotals:
         """Add the metrics of functions."""
         if (account, region) != self._where or not metrics:
             return
-        # The metrics of an invocation have the same dimensions.
-        last, function, sums = None, "", Counter[str]()
+        last, function, sums = None, "", Counter[str]()  # those of an invocation are the same
         with self._lock:
             for namespace, name, value, _, dimensions, _, _ in metrics:
                 if namespace != "AWS/Lambda":
@@ -105,11 +102,9 @@ class FunctionTotals:
                 if dimensions is not last:
                     last, function = dimensions, _function_of(dimensions)
                     sums = self._sums[function] if function else Counter[str]()
-                if not function:
-                    continue
                 if value:
                     sums[name] += round(value)
-                if name == "Duration":
+                if function and name == "Duration":
                     at = bisect_left(DURATION_BOUNDS_MS, value)
                     bound = DURATION_BOUNDS_MS[at] if at < len(DURATION_BOUNDS_MS) else 900_000
                     self._durations[function][bound] += 1

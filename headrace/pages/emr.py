@@ -27,9 +27,9 @@ from headrace.core.clock import Clock
 from headrace.pages.routes import HOME, refusal, state, text_response, wants_json
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step, StepState, Store
 from headrace.services.emr.step_logs import application_of
+from headrace.spark_submit import STATUS_PATH, history_path
 from headrace.spark_submit.configuration import event_logs, live_url
 from headrace.spark_submit.logs import LOGS, log_location, tail
-from headrace.spark_submit.page_paths import STATUS_PATH, history_path
 
 _CLIENT_LOGS = ("client/stderr", "client/stdout")
 # How many steps the status page shows; the cluster's own page shows more, also up to a limit.

@@ -32,7 +32,7 @@ from headrace.permissions.decisions.report import accesses_seen, report_of
 from headrace.services.cloudformation.signals import PATH
 from headrace.services.iam.answers import NOTES, moto_tables
 from headrace.services.opensearch.home import PATH as SEARCH_PATH
-from headrace.spark_submit.page_paths import HISTORY_PATH, STATUS_PATH
+from headrace.spark_submit import HISTORY_PATH, STATUS_PATH
 
 
 def routes(receive: Callable[[str, bytes], bool]) -> list[Route]:

@@ -42,9 +42,8 @@ from headrace.pages.emr import (
 from headrace.pages.routes import HOME, Route, for_people, refusal, state, text_response, wants_json
 from headrace.services.emr_serverless.runner import LOGS, attempt_folder
 from headrace.services.emr_serverless.state import Application, Attempt, JobRun, Store
-from headrace.spark_submit import JobRefused
+from headrace.spark_submit import HISTORY_PATH, SERVERLESS_PATH, STATUS_PATH, JobRefused
 from headrace.spark_submit.history import HistoryOnDemand, link_event_logs
-from headrace.spark_submit.page_paths import HISTORY_PATH, SERVERLESS_PATH, STATUS_PATH
 from headrace.spark_submit.sparks import Sparks, why_no_spark
 
 # How many job runs of each application the status page shows.

@@ -16,6 +16,7 @@ modules:
 - `spool`: files with records that the planner has read and Spark has not yet;
 - `reading`: reads a task's records from the spool, or exactly the same ones again from Kinesis;
 - `client`, `get_records`, `pace`: the calls to Kinesis, GetRecords' answers as Arrow, and GetRecords' rate limits;
+- `arrays`: Arrow arrays without the import of pandas;
 - `kpl`: deaggregates user records;
 - `sink`, `puts`: the writers, and the sending of their records;
 - `streams`: functions instead of the format, for jobs that also run on Spark 3.5;

@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.udf import UserDefinedFunction
 
+from headrace.spark.arrays import integer_array
 from headrace.spark.options import Options, SinkOptions
 from headrace.spark.planning import Work, read_work
 from headrace.spark.reading import COLUMNS, read_shard
@@ -71,9 +72,9 @@ class RecordWriter:
         from headrace.spark.sink import write
 
         done = write(self.options, batches)
-        yield pa.RecordBatch.from_pydict(
-            {"records": [done.records], "bytes": [done.bytes], "retried": [done.retried]}
-        )
+        counts = {"records": done.records, "bytes": done.bytes, "retried": done.retried}
+        columns = [integer_array([count], pa.int64()) for count in counts.values()]
+        yield pa.RecordBatch.from_arrays(columns, names=list(counts))
 
 
 def read_in_tasks(spark: SparkSession, reader: WorkReader | ShardReader, tasks: int) -> Any:

@@ -19,6 +19,7 @@ import re
 from binascii import a2b_base64
 from typing import Any
 
+from headrace.spark.arrays import binary_array, integer_array, string_array, words_array
 from headrace.spark.untyped import Records, pa, pc, untyped
 
 # The columns of a GetRecords page and a spooled file; the other two columns are the same in every row.
@@ -136,10 +137,10 @@ def parse_records(body: bytes) -> Records:
 def _batch(records: list[dict[str, Any]]) -> Records:
     return pa.RecordBatch.from_arrays(
         [
-            pa.array([a2b_base64(record["Data"]) for record in records], pa.binary()),
-            pa.array([record.get("PartitionKey") for record in records], pa.string()),
-            pa.array([record["SequenceNumber"] for record in records], pa.string()),
-            pa.array(
+            binary_array([a2b_base64(record["Data"]) for record in records]),
+            string_array([record["PartitionKey"] for record in records]),
+            string_array([record["SequenceNumber"] for record in records]),
+            integer_array(
                 [round(record["ApproximateArrivalTimestamp"] * 1000) * 1000 for record in records],
                 pa.timestamp("us", tz="UTC"),
             ),
@@ -201,11 +202,12 @@ def columns(body: bytes, schema: Any) -> Records | None:
         return None
     try:
         cut[b"PartitionKey"].validate(full=True)
-        arrivals_s = cut[b"ApproximateArrivalTimestamp"].cast(pa.float64()).to_numpy()
+        seconds = cut[b"ApproximateArrivalTimestamp"].cast(pa.float64())
     except pa.ArrowInvalid:
         return None
+    arrivals_s = np.frombuffer(seconds.buffers()[1], np.float64, len(seconds))
     arrivals_us = np.rint(arrivals_s * 1000).astype(np.int64) * 1000
-    timestamps = pa.array(arrivals_us).cast(schema.field("approximateArrivalTimestamp").type)
+    timestamps = words_array(arrivals_us, schema.field("approximateArrivalTimestamp").type)
     arrays = [data, cut[b"PartitionKey"], cut[b"SequenceNumber"], timestamps]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -293,7 +295,8 @@ def _every_other(buffer: Any, begins: Any, ends: Any, kind: Any) -> Any:
     pieces = untyped(pa.Array).from_buffers(
         kind, len(offsets) - 1, [None, pa.py_buffer(offsets), buffer]
     )
-    return pieces.take(pa.array(np.arange(0, len(offsets) - 1, 2)))
+    every_other = np.arange(0, len(offsets) - 1, 2, np.int64)
+    return pieces.take(words_array(every_other, pa.int64()))
 
 
 def _from_base64(texts: Any) -> Any:

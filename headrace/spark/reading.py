@@ -20,6 +20,7 @@ from hashlib import md5
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from headrace.spark.arrays import binary_array, integer_array, string_array
 from headrace.spark.get_records import ExpiredIterator, Page
 from headrace.spark.offsets import Init, TrimHorizon
 from headrace.spark.options import Options
@@ -84,11 +85,11 @@ def with_constants(records: Records, stream: str, shard_id: str) -> Records:
     rows = records.num_rows
     arrays = [
         records.column("data"),
-        pa.repeat(stream, rows),
+        string_array([stream] * rows),
         records.column("partitionKey"),
         records.column("sequenceNumber"),
         records.column("approximateArrivalTimestamp"),
-        pa.repeat(shard_id, rows),
+        string_array([shard_id] * rows),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
 
@@ -265,11 +266,11 @@ def expand(records: Records) -> Records:
         rows += [row] * len(users)
         keys += [user_key for user_key, _ in users]
         data += [user_data for _, user_data in users]
-    taken = records.take(pa.array(rows, pa.int64()))
+    taken = records.take(integer_array(rows, pa.int64()))
     return pa.RecordBatch.from_arrays(
         [
-            pa.array(data, pa.binary()),
-            pa.array(keys, pa.string()),
+            binary_array(data),
+            string_array(keys),
             taken.column("sequenceNumber"),
             taken.column("approximateArrivalTimestamp"),
         ],

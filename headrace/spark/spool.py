@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.spark.arrays import integer
 from headrace.spark.get_records import Page, parse_records, row_of
 from headrace.spark.untyped import Records, pa, pc
 
@@ -84,7 +85,7 @@ class ShardSpool:
                 continue
             batch = read_file(str(chunk.path)).slice(max(0, number - chunk.first))
             sizes = pc.cumulative_sum(pc.binary_length(batch.column("data")).cast(pa.int64()))
-            within = int(pc.sum(pc.less_equal(sizes, most_bytes - left)).as_py() or 0)
+            within = int(pc.sum(pc.less_equal(sizes, integer(most_bytes - left))).as_py() or 0)
             rows += within
             if within < batch.num_rows:
                 break

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from headrace.spark.arrays import integer
 from headrace.spark.fetcher import StreamCalls
 from headrace.spark.get_records import ExpiredIterator, Page, parse_records
 from headrace.spark.metadata import Store
@@ -254,7 +255,9 @@ class ShardReading:
             sizes = pc.cumulative_sum(
                 pc.binary_length(page.records.column("data")).cast(pa.int64())
             )
-            within = pc.sum(pc.less_equal(sizes, self._plan.most_bytes - self._bytes)).as_py()
+            within = pc.sum(
+                pc.less_equal(sizes, integer(self._plan.most_bytes - self._bytes))
+            ).as_py()
             rows = min(rows, max(int(within or 0), 0 if self.rows else 1))
         if rows >= page.rows:
             return page

@@ -27,7 +27,6 @@ from pathlib import Path
 
 import headrace
 from headrace.spark_submit import JobRefused, making
-from headrace.spark_submit.access import CLASSES, JobContext
 from headrace.spark_submit.arguments import (
     Submission,
     file_items,
@@ -40,7 +39,7 @@ from headrace.spark_submit.arguments import (
 from headrace.spark_submit.class_archive import archive_options, jars_of
 from headrace.spark_submit.configuration import spark_properties, write_configuration
 from headrace.spark_submit.emr_releases import SparkTraits
-from headrace.spark_submit.job_environment import require_utf8
+from headrace.spark_submit.job_context import CLASSES, JobContext, require_utf8
 from headrace.spark_submit.sparks import JobSpark, python_settings
 
 _ENVIRONMENT = "spark.yarn.appMasterEnv."

@@ -40,9 +40,9 @@ from headrace.spark_submit.configuration import (
 )
 from headrace.spark_submit.emr_releases import traits_of
 from headrace.spark_submit.environments import version_at
-from headrace.spark_submit.job_environment import require_utf8, utf8_environment
+from headrace.spark_submit.job import STOP_GRACE_S, JobProcess
+from headrace.spark_submit.job_context import require_utf8, utf8_environment
 from headrace.spark_submit.logs import failure_cause, tail
-from headrace.spark_submit.process import STOP_GRACE_S, JobProcess
 from headrace.spark_submit.sparks import find_java, find_newest_spark_home
 
 log = logging.getLogger(__name__)

@@ -17,10 +17,14 @@ from pathlib import Path
 from headrace.core.clock import Clock
 from headrace.core.ports import BucketNotFound, ObjectStore
 from headrace.core.values import moment
-from headrace.spark_submit.access import AccessDenied
-from headrace.spark_submit.process import KEEP_LOGS_EVERY_S, LONGEST_MESSAGE, STDERR_TAIL_BYTES
+from headrace.spark_submit.job_context import AccessDenied
 
 CONTROLLER = "controller"
+# How often a running job's logs are copied to S3. AWS: "every 5 minutes" (EMR on EC2), which is long for a laptop.
+KEEP_LOGS_EVERY_S = 2.0
+# How much of the end of stderr is searched for the cause of a failure.
+STDERR_TAIL_BYTES = 64 * 1024
+LONGEST_MESSAGE = 1024
 
 
 def note(controller: Path, now_ms: int, text: str) -> None:

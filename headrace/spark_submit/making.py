@@ -32,7 +32,6 @@ import headrace
 from headrace.core.clock import SystemClock
 from headrace.core.extras import Minor, format_minor, minor_of
 from headrace.spark_submit import JobRefused
-from headrace.spark_submit.access import Command
 from headrace.spark_submit.arguments import Submission, option_values
 from headrace.spark_submit.class_archive import make_archive
 from headrace.spark_submit.emr_releases import release_of
@@ -46,6 +45,7 @@ from headrace.spark_submit.environments import (
     hold_lock,
     python_for,
 )
+from headrace.spark_submit.job_context import Command
 from headrace.spark_submit.logs import CONTROLLER, note
 from headrace.spark_submit.sparks import JobSpark, facts_of, java_for
 

@@ -15,7 +15,6 @@ from typing import Any, NoReturn, cast
 
 from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore
 from headrace.spark_submit import JobRefused, making
-from headrace.spark_submit.access import CLASSES, JobContext
 from headrace.spark_submit.arguments import (
     Submission,
     deploy_mode,
@@ -28,6 +27,7 @@ from headrace.spark_submit.arguments import (
 from headrace.spark_submit.commands import REFUSAL, REPLACED, names_glue, spark_command
 from headrace.spark_submit.configuration import hadoop_site
 from headrace.spark_submit.environments import ensure, python_for
+from headrace.spark_submit.job_context import CLASSES, JobContext
 from headrace.spark_submit.making import build_command
 from headrace.spark_submit.node_programs import (
     HADOOP_CLASSES,

@@ -205,7 +205,12 @@ def _merge_first(connection: http.client.HTTPConnection, opened: list[dict[str, 
 
 @pytest.mark.parametrize(
     ("seed", "durability", "reshard"),
-    [(1, "os", False), (2, "os", True), (3, "fsync", False), (4, "fsync", True)],
+    [
+        pytest.param(1, "os", False, marks=pytest.mark.slow),
+        (2, "os", True),
+        pytest.param(3, "fsync", False, marks=pytest.mark.slow),
+        (4, "fsync", True),
+    ],
 )
 def test_acknowledged_records_outlast_kill_9(
     tmp_path: Path, seed: int, durability: str, reshard: bool, nightly: bool

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.crash
 
 STREAM = "flights"
 CONSUMERS = 4
-RECORDS = 1500
-KILLS, NIGHTLY_KILLS = 2, 4
+RECORDS = 1000
+KILLS, NIGHTLY_KILLS = 1, 4
 
 
 @dataclass

@@ -21,7 +21,6 @@ class Page(Driver):
 
     def visit(self, url: str, text: str) -> None:
         """Open an address and wait until the page shows a text."""
-        self.do("open", url="about:blank")
         self.do("open", url=url)
         self.do("wait", text=text)
 

@@ -75,7 +75,7 @@ def make_pipeline(client: Callable[[str], Any]) -> None:
     )
     client("cloudformation").create_stack(StackName="shop", TemplateBody=json.dumps(TEMPLATE))
     make_notifications(client)
-    put_orders(kinesis, 60)
+    put_orders(kinesis, 24)
     kinesis.put_record(StreamName="clicks", Data=b"\xff\xfe\x00binary", PartitionKey="binary")
     kinesis.put_record(StreamName="clicks", Data=HOSTILE.encode(), PartitionKey=HOSTILE)
     kinesis.put_record(StreamName="clicks", Data=b"caf\xc3", PartitionKey="cut character")

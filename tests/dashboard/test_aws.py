@@ -20,7 +20,6 @@ from headrace.core.clock import SystemClock
 from headrace.dashboard.aws import AwsAccount, CloudWatchMeter
 from headrace.dashboard.inventory import Inventory, read_inventory
 from tests.dashboard.browser import Page
-from tests.security.browser import find_chromium
 from tests.support.server import ServerProcess
 
 
@@ -49,7 +48,7 @@ def get(url: str, **headers: str) -> Any:
         return json.load(answer)
 
 
-def test_the_page_of_an_account_only_looks(tmp_path: Path) -> None:
+def test_the_page_of_an_account_only_looks(tmp_path: Path, page: Page) -> None:
     with ServerProcess(tmp_path / "data") as server, page_of(server.endpoint_url) as url:
         kinesis = boto3.client(
             "kinesis",
@@ -77,12 +76,12 @@ def test_the_page_of_an_account_only_looks(tmp_path: Path) -> None:
             get(f"{url}api/resources", Host="evil.test")
         with refusal.value as error:
             assert error.code == 421
-        with Page(find_chromium()) as page:
-            page.visit(f"{url}#/streams/orders", "Hash ranges and heat")
-            page.do("wait", text="read-only")
-            assert "Put a record" not in page.text()
-            page.visit(url, "orders")
-            assert page.do("said") == []
+        page.do("anew")
+        page.visit(f"{url}#/streams/orders", "Hash ranges and heat")
+        page.do("wait", text="read-only")
+        assert "Put a record" not in page.text()
+        page.visit(url, "orders")
+        assert page.do("said") == []
 
 
 def test_keys_without_rights_are_named_call_by_call() -> None:

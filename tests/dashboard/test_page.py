@@ -20,7 +20,6 @@ import pytest
 from tests.dashboard.browser import Page
 from tests.dashboard.pipeline import HOSTILE, make_conversion, make_pipeline, notify, put_orders
 from tests.dashboard.test_progress import PROGRESS, compress, log_of, write
-from tests.security.browser import find_chromium
 from tests.support.server import ServerProcess
 
 PICTURES = Path(__file__).parents[2] / "docs" / "dashboard"
@@ -62,9 +61,9 @@ def traffic(url: str) -> Iterator[None]:
 
     def feed() -> None:
         for number in itertools.count():
-            if over.wait(0.5):
+            if over.wait(1):
                 return
-            put_orders(clients["kinesis"], 20)
+            put_orders(clients["kinesis"], 6)
             notify(clients.__getitem__, number)
 
     thread = threading.Thread(target=feed)
@@ -74,12 +73,6 @@ def traffic(url: str) -> Iterator[None]:
     finally:
         over.set()
         thread.join(30)
-
-
-@pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
-    with Page(find_chromium()) as page:
-        yield page
 
 
 @pytest.fixture(scope="module")
@@ -365,31 +358,32 @@ def test_a_server_that_goes_away_and_comes_back(tmp_path: Path, page: Page) -> N
 
 @pytest.mark.parametrize(("path", "text"), [("", "orders-to-lake"), ("other/table:prices", "ARN")])
 def test_until_the_first_list_arrives_the_page_says_that_it_loads(
-    server: ServerProcess, path: str, text: str
+    server: ServerProcess, page: Page, path: str, text: str
 ) -> None:
-    with Page(find_chromium()) as page:
-        page.do("size", width=400, height=800)
-        page.do(
-            "init",
-            code="""(() => {
-              const real = fetch, held = new Promise((done) => { window.letGo = done; });
-              window.fetch = async (...given) => {
-                if (given[0].endsWith('/resources')) { window.isHeld = true; await held; }
-                return real(...given);
-              };
-            })()""",
-        )
-        page.visit(address(server, path), "Loading the resources")
-        page.do("holds", code="window.isHeld")
-        shown = page.text()
-        for claim in ("Nothing here yet", "0 resources", "none failing", "There is no"):
-            assert claim not in shown
-        assert page.do("eval", code="document.documentElement.scrollWidth") <= 400
-        assert page.do("axe") == []
-        page.do("eval", code="window.letGo()")
-        page.do("wait", text=text)
-        assert "Loading the resources" not in page.text()
-        assert page.do("said") == []
+    page.do("anew")
+    page.do("size", width=400, height=800)
+    page.do(
+        "init",
+        code="""(() => {
+          const real = fetch, held = new Promise((done) => { window.letGo = done; });
+          window.fetch = async (...given) => {
+            if (given[0].endsWith('/resources')) { window.isHeld = true; await held; }
+            return real(...given);
+          };
+        })()""",
+    )
+    page.visit(address(server, path), "Loading the resources")
+    page.do("holds", code="window.isHeld")
+    shown = page.text()
+    for claim in ("Nothing here yet", "0 resources", "none failing", "There is no"):
+        assert claim not in shown
+    assert page.do("eval", code="document.documentElement.scrollWidth") <= 400
+    assert page.do("axe") == []
+    page.do("eval", code="window.letGo()")
+    page.do("wait", text=text)
+    assert "Loading the resources" not in page.text()
+    assert page.do("said") == []
+    page.do("anew")
 
 
 def test_the_empty_page_says_the_next_command(tmp_path: Path, page: Page) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import regex
 
-CHARACTERS = 20_000
+CHARACTERS = 6_000
 _LITERALS = re.compile(r"[A-Za-z0-9_:/.=-]+")
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,3 +66,28 @@ def test_the_planner_does_not_parse_a_compact_answer() -> None:
     body = json.dumps(answer([("k", b"x", "1" * 56, 5)], "i"), separators=(",", ":")).encode()
     assert parse_page(body).body == body
     assert parse_records(body).num_rows == 1
+
+
+def test_what_is_read_imports_no_pandas() -> None:
+    program = """
+import json, sys
+from base64 import b64encode
+from headrace.spark.arrays import integer
+from headrace.spark.get_records import parse_page
+from headrace.spark.reading import MAGIC, with_constants
+for separators in ((",", ":"), (", ", ": ")):
+    for texts in ([], [b"x"], [MAGIC + b"no aggregate"]):
+        record = {"SequenceNumber": "1", "ApproximateArrivalTimestamp": 1.5, "PartitionKey": "k"}
+        records = [record | {"Data": b64encode(text).decode()} for text in texts]
+        body = json.dumps({"Records": records, "MillisBehindLatest": 0}, separators=separators)
+        rows = with_constants(parse_page(body.encode()).records, "stream", "shard")
+        assert rows.column("data").to_pylist() == texts
+assert integer(1).as_py() == 1
+assert "pyarrow" in sys.modules
+assert "pandas" not in sys.modules
+"""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.spark_submit.process import JobProcess
+from headrace.spark_submit.job import JobProcess
 from tests.support.emr import cluster_request
 from tests.support.server import ServerProcess, wait_until
 

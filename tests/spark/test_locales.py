@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli.commands import headrace
-from headrace.spark_submit.job_environment import VARIABLES
+from headrace.spark_submit.job_context import VARIABLES
 from tests.support.command import begin
 from tests.support.server import ServerProcess
 

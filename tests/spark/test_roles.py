@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from headrace.adapters.job_credentials import RoleCredentials
-from headrace.spark_submit.access import CLASSES, FILE_SYSTEM
 from headrace.spark_submit.configuration import spark_properties
 from headrace.spark_submit.emr_releases import traits_of
+from headrace.spark_submit.job_context import CLASSES, FILE_SYSTEM
 from headrace.spark_submit.sparks import find_spark_home
 from headrace.testing.clouds import ServedCloud
 from tests.support.emr import cluster_request

@@ -79,18 +79,7 @@ def batch(spark: SparkSession, records: list[bytes]) -> DataFrame:
     return spark.createDataFrame([(bytearray(data),) for data in records], SCHEMA)
 
 
-def test_transform_gives_the_windows_of_a_plain_computation(
-    spark: SparkSession,
-    flights: list[bytes],
-    expected: Callable[[int], pd.DataFrame],
-    tmp_path: Path,
-) -> None:
-    departures.transform(batch(spark, flights), "2 days").write.parquet(str(tmp_path / "w"))
-
-    assert differing_windows(expected(len(flights)), table(tmp_path / "w")).empty
-
-
-def test_transform_counts_a_flight_once(
+def test_transform_gives_the_windows_of_a_plain_computation_and_counts_a_flight_once(
     spark: SparkSession,
     flights: list[bytes],
     expected: Callable[[int], pd.DataFrame],

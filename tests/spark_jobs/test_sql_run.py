@@ -65,8 +65,10 @@ def command(server: ServerProcess, *arguments: str, typed: str = "", exit_code: 
 def test_queries_run_as_a_step_and_go_on_from_their_checkpoint(
     tmp_path: Path, nightly: bool
 ) -> None:
+    # By day the table alone, whose rows are read, kept and put: each query more is three processes.
+    text = QUERIES if nightly else QUERIES.partition("CREATE STREAM late")[0]
     queries = tmp_path / "q.sql"
-    queries.write_text(QUERIES)
+    queries.write_text(text)
     with ServerProcess(tmp_path / "data") as server:
         for stream in ("flights", "airports"):
             server.client("kinesis").create_stream(StreamName=stream, ShardCount=1)
@@ -76,7 +78,8 @@ def test_queries_run_as_a_step_and_go_on_from_their_checkpoint(
         put(server, "flights", ("a", {"origin": "EWR", "delay": 20}), ("b", {"delay": 1}))
         put(server, "airports", ("JFK", {"name": "Kennedy"}), ("EWR", {"name": "Newark"}))
         command(server, "run", str(queries), "--once")
-        assert read(server, "late") == [("a", {"id": "a", "origin": "EWR", "delay": 20})]
+        if nightly:
+            assert read(server, "late") == [("a", {"id": "a", "origin": "EWR", "delay": 20})]
         assert read(server, "named") == [("JFK", {"origin": "JFK", "name": "KENNEDY"})]
 
         select = "SELECT * FROM named WHERE origin IN ('JFK', 'EWR');"
@@ -85,7 +88,7 @@ def test_queries_run_as_a_step_and_go_on_from_their_checkpoint(
 
         changed = tmp_path / "changed" / "q.sql"
         changed.parent.mkdir()
-        changed.write_text(QUERIES.replace("AS name FROM", "AS title FROM"))
+        changed.write_text(text.replace("AS name FROM", "AS title FROM"))
         refusal = command(server, "run", str(changed), "--once", exit_code=1)
         assert "columns was origin STRING KEY, name STRING, is origin STRING KEY, title" in refusal
         if not nightly:

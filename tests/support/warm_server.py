@@ -1,4 +1,4 @@
-"""A process that has imported headrace and forks clouds: a test's cloud starts without importing it all once more.
+"""A process that has imported headrace and moto and forks clouds: a test's cloud does not import it all once more.
 
 Run as a module it answers requests on its standard input, one JSON document a line: {"argv", "log", "cwd", "env",
 "before"}. It answers with the pid of a new process, which has a session of its own, as if it had been started from a
@@ -9,6 +9,7 @@ input open; its clouds end with it.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -18,6 +19,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -139,9 +141,30 @@ def become_cloud(arguments: Sequence[str], log: str, parent: int) -> NoReturn:
         os._exit(code)
 
 
-def _serve() -> None:
+def _warm_up() -> None:
+    """Do what each cloud would do again: import headrace and moto, patch moto, ask for Node.js and for walls."""
     for name in _IMPORTED:
         importlib.import_module(name)
+    from headrace.aws.protocols.moto_imports import IMPORTING
+    from headrace.composition.moto_patches import PATCHES
+    from headrace.moto.engine import MOTO_LOCK
+    from headrace.moto.patching import start_empty
+    from headrace.services.lambda_.runtime import namespaces
+    from headrace.services.lambda_.runtime.environment import find_node_program
+
+    with MOTO_LOCK, IMPORTING:
+        start_empty(PATCHES)
+    find_node_program()
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(namespaces.NotStarted):
+        walls = namespaces.Namespaces(Path(folder), trust_file=lambda: None)
+        walls.view()
+        walls.close()
+    # Each cloud says for itself that it has none.
+    namespaces._Known.refusal = None
+
+
+def _serve() -> None:
+    _warm_up()
     # What is imported is shared with the children, until somebody writes on it.
     gc.collect()
     gc.freeze()

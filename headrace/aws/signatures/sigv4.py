@@ -26,8 +26,7 @@ from botocore.auth import HmacV1Auth
 from botocore.utils import normalize_url_path
 
 from headrace.aws.calls.http import HttpRequest
-from headrace.aws.signatures.bucket_hosts import parse_bucket_host
-from headrace.aws.signatures.credential_scopes import SIGV4
+from headrace.aws.signatures.credential_scopes import SIGV4, parse_bucket_host
 
 UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
 EMPTY_SHA256 = hashlib.sha256().hexdigest()

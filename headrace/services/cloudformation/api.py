@@ -11,17 +11,16 @@ from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, FunctionInvoker, ObjectStore
 from headrace.core.workers import Supervisor
 from headrace.services.cloudformation.actions import ACTIONS
-from headrace.services.cloudformation.backend import CloudFormation, Notifications
-from headrace.services.cloudformation.deployment.operations import Operations
+from headrace.services.cloudformation.backend import CloudFormation, Notifications, Operations
 from headrace.services.cloudformation.errors import translate
 from headrace.services.cloudformation.fidelity import FIDELITY
-from headrace.services.cloudformation.ports import Ports
+from headrace.services.cloudformation.resources.base import Ports
 from headrace.services.cloudformation.signals import Responses, Signals
 from headrace.services.cloudformation.single_resources import SingleResources
 from headrace.services.cloudformation.stack_sets import StackSets
 from headrace.services.cloudformation.store import Stacks
-from headrace.services.cloudformation.template.graph import AT_ONCE
 from headrace.services.cloudformation.template.scope import Exports, Lookups
+from headrace.services.cloudformation.template.template import AT_ONCE
 from headrace.services.cloudformation.template.template_text import read_included_text
 from headrace.services.cloudformation.template.transforms import Transforms
 from headrace.store.database import Database

@@ -48,14 +48,18 @@ from headrace.services.cloudformation.state import ChangeSet, Stack
 from headrace.services.cloudformation.store import resource_document
 from headrace.services.cloudformation.template import (
     functions,
-    graph,
     language_extensions,
     parameters,
 )
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.template.parameters import check_outputs
 from headrace.services.cloudformation.template.scope import decide, scope_of
-from headrace.services.cloudformation.template.template import Template, all_dependencies
+from headrace.services.cloudformation.template.template import (
+    Template,
+    all_dependencies,
+    check_acyclic,
+    in_order,
+)
 from headrace.services.cloudformation.template.template_checks import check_capabilities, parse
 
 _NAME = re.compile("[a-zA-Z][-a-zA-Z0-9]*|arn:[-a-zA-Z0-9:/._+]*")
@@ -289,7 +293,7 @@ def prepare(
     if template is None:
         raise expanded.refusal()
     check_types(template, strict=cfn.strict)
-    graph.check_acyclic(all_dependencies(template))
+    check_acyclic(all_dependencies(template))
     check_capabilities(
         template, get_list(request, "Capabilities"), is_change_set="ChangeSetName" in request
     )
@@ -416,9 +420,7 @@ def take_over(
             "resources": {
                 name: resource_document(resource) for name, resource in stack.resources.items()
             },
-            "order": graph.in_order(
-                {name: set(r.depends_on) for name, r in stack.resources.items()}
-            ),
+            "order": in_order({name: set(r.depends_on) for name, r in stack.resources.items()}),
         }
     stack.enforced_policy = stack.policy if stack.body else ""
     stack.temporary_policy = ""

@@ -31,10 +31,10 @@ from headrace.services.cloudformation.errors import (
     log_defect,
     reason_of,
 )
-from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import (
     Context,
+    Ports,
     ResourceResult,
     ResourceType,
     list_changed_properties,

@@ -37,7 +37,7 @@ from headrace.services.emr.backend import Announcer, AppUis, Emr
 from headrace.services.emr.errors import translate
 from headrace.services.emr.state import Store
 from headrace.services.emr.step_runs import Ports
-from headrace.spark_submit.access import AnyAccess, JobAccess, JobContext
+from headrace.spark_submit.job_context import AnyAccess, JobAccess, JobContext
 from headrace.spark_submit.sparks import FIDELITY_NOTE, Sparks
 from headrace.store.database import Database
 

@@ -40,13 +40,11 @@ from headrace.services.emr.state import (
 )
 from headrace.services.emr.step_runs import Ports, StepRun, script_command
 from headrace.spark_submit import JobRefused
-from headrace.spark_submit.access import Command, JobContext
 from headrace.spark_submit.arguments import fetch
-from headrace.spark_submit.job import SupervisedJob
-from headrace.spark_submit.job_environment import job_environment, make_folders
+from headrace.spark_submit.job import POLL_S, SupervisedJob
+from headrace.spark_submit.job_context import Command, JobContext, job_environment, make_folders
 from headrace.spark_submit.logs import JobLogs, LogPlace, log_location
 from headrace.spark_submit.node_programs import make_cluster_pythons
-from headrace.spark_submit.process import POLL_S
 
 NAMESPACE = "AWS/ElasticMapReduce"
 

@@ -20,11 +20,10 @@ from typing import Any
 from headrace.core.clock import Clock
 from headrace.core.values import get_list, get_mapping
 from headrace.services.emr.state import Cluster, Step, StepState, actor_of
-from headrace.spark_submit import JobRefused
-from headrace.spark_submit.access import JobContext
+from headrace.spark_submit import STATUS_PATH, JobRefused
 from headrace.spark_submit.arguments import Submission, deploy_mode, parse_submission
+from headrace.spark_submit.job_context import JobContext
 from headrace.spark_submit.logs import LOGS, JobLogs, LogPlace, log_location
-from headrace.spark_submit.page_paths import STATUS_PATH
 
 _PRINTED = ("stdout", "stderr")
 _NOTES = ("controller", "syslog")

@@ -33,7 +33,6 @@ from headrace.services.emr.step_logs import (
     spark_submission,
 )
 from headrace.spark_submit import JobRefused
-from headrace.spark_submit.access import CLASSES, Command, JobContext
 from headrace.spark_submit.arguments import (
     Submission,
     deploy_mode,
@@ -45,7 +44,10 @@ from headrace.spark_submit.arguments import (
 from headrace.spark_submit.commands import spark_command
 from headrace.spark_submit.configuration import hadoop_site
 from headrace.spark_submit.job import Cancellation, JobEnd, SupervisedJob
-from headrace.spark_submit.job_environment import (
+from headrace.spark_submit.job_context import (
+    CLASSES,
+    Command,
+    JobContext,
     job_environment,
     make_folders,
     make_hdfs,

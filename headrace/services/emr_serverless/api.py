@@ -23,7 +23,7 @@ from headrace.services.emr_serverless.backend import EmrServerless, IdleWatch
 from headrace.services.emr_serverless.errors import translate
 from headrace.services.emr_serverless.runner import Ports
 from headrace.services.emr_serverless.state import Store
-from headrace.spark_submit.access import AnyAccess, JobAccess, JobContext
+from headrace.spark_submit.job_context import AnyAccess, JobAccess, JobContext
 from headrace.spark_submit.sparks import FIDELITY_NOTE, Sparks
 from headrace.store.database import Database
 

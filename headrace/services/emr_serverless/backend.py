@@ -16,8 +16,8 @@ from headrace.core.workers import Supervisor
 from headrace.services.emr_serverless.errors import not_found
 from headrace.services.emr_serverless.runner import JobRunner, Ports
 from headrace.services.emr_serverless.state import Application, ApplicationState, JobRun, Store
+from headrace.spark_submit import SERVERLESS_PATH
 from headrace.spark_submit.job import JobWorkers
-from headrace.spark_submit.page_paths import SERVERLESS_PATH
 
 
 class EmrServerless:

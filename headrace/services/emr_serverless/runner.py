@@ -29,7 +29,6 @@ from headrace.services.emr_serverless.state import (
     Store,
 )
 from headrace.spark_submit import JobRefused
-from headrace.spark_submit.access import Command, JobContext
 from headrace.spark_submit.arguments import (
     Submission,
     parse_submission,
@@ -37,8 +36,8 @@ from headrace.spark_submit.arguments import (
     with_file_options,
 )
 from headrace.spark_submit.commands import spark_command
-from headrace.spark_submit.job import Cancellation, JobEnd, SupervisedJob
-from headrace.spark_submit.job_environment import job_environment, make_folders
+from headrace.spark_submit.job import CANCEL_GRACE_S, POLL_S, Cancellation, JobEnd, SupervisedJob
+from headrace.spark_submit.job_context import Command, JobContext, job_environment, make_folders
 from headrace.spark_submit.logs import (
     CONTROLLER,
     JobLogs,
@@ -48,7 +47,6 @@ from headrace.spark_submit.logs import (
     tail,
 )
 from headrace.spark_submit.making import with_spark
-from headrace.spark_submit.process import CANCEL_GRACE_S, POLL_S
 from headrace.spark_submit.sparks import python_settings
 
 log = logging.getLogger(__name__)

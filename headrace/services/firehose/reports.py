@@ -33,32 +33,47 @@ from headrace.services.firehose.records import FailedRecord
 from headrace.services.firehose.state import DeliveryStream
 
 Statistics = tuple[float, float, float, float]
+# So many different values wait to be added up.
+_MOST_REPEATED = 1000
 
 
 class Tally:
-    """The count, sum, minimum and maximum of each metric. Thread-safe."""
+    """The count, sum, minimum and maximum of each metric. Thread-safe.
+
+    Many puts have the same values, which are counted first and added up later.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._repeated: dict[tuple[tuple[str, float], ...], int] = {}
         self._found: dict[str, Statistics] = {}
 
     def note(self, *values: tuple[str, float]) -> None:
         """Add metric values."""
         with self._lock:
-            tally = self._found
-            for name, value in values:
-                known = tally.get(name)
-                if known is None:
-                    tally[name] = (1, value, value, value)
-                    continue
-                count, total, least, most = known
-                tally[name] = (count + 1, total + value, min(least, value), max(most, value))
+            repeated = self._repeated
+            repeated[values] = repeated.get(values, 0) + 1
+            if len(repeated) >= _MOST_REPEATED:
+                self._add_up()
 
     def take(self) -> list[tuple[Measure, Statistics]]:
         """Return the values since the last call, and reset them."""
         with self._lock:
+            self._add_up()
             tally, self._found = self._found, {}
         return [((name, 0.0, EMITTED[name]), statistics) for name, statistics in tally.items()]
+
+    def _add_up(self) -> None:
+        repeated, self._repeated = self._repeated, {}
+        for values, times in repeated.items():
+            for name, value in values:
+                count, total, least, most = self._found.get(name, (0, 0, value, value))
+                self._found[name] = (
+                    count + times,
+                    total + value * times,
+                    min(least, value),
+                    max(most, value),
+                )
 
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from headrace.core.ports import (
 from headrace.services.s3 import (
     checksums,
     encryption,
-    limits,
+    errors,
     locks,
     notification_rules,
 )
@@ -340,12 +340,12 @@ class S3:
 def _check_size(body: Body) -> int:
     """Return the body's size in bytes. Raises AwsError EntityTooLarge."""
     size_bytes = body.size_bytes
-    if size_bytes > limits.PUT_BYTES:
+    if size_bytes > errors.PUT_BYTES:
         raise AwsError(
             "EntityTooLarge",
             "Your proposed upload exceeds the maximum allowed size",
             400,
-            {"ProposedSize": str(size_bytes), "MaxSizeAllowed": str(limits.PUT_BYTES)},
+            {"ProposedSize": str(size_bytes), "MaxSizeAllowed": str(errors.PUT_BYTES)},
         )
     return size_bytes
 

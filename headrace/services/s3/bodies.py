@@ -23,7 +23,7 @@ from xml.parsers import expat
 from headrace.aws.calls.errors import AwsError, build_malformed_xml
 from headrace.aws.calls.http import ChunkSignatures, HttpRequest
 from headrace.aws.calls.operation import operation_model
-from headrace.services.s3 import checksums, limits
+from headrace.services.s3 import checksums, errors
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import invalid_argument
 from headrace.services.s3.files import ObjectFiles
@@ -259,12 +259,12 @@ def check_xml(request: HttpRequest, headers: dict[str, str]) -> None:
 
     A document type can define entities that expand without end. Raises AwsError.
     """
-    if request.body_file is not None or len(request.body) > limits.XML_BYTES:
+    if request.body_file is not None or len(request.body) > errors.XML_BYTES:
         raise AwsError(
             "MaxMessageLengthExceeded",
             "Your request was too big.",
             400,
-            {"MaxMessageLengthBytes": limits.XML_BYTES},
+            {"MaxMessageLengthBytes": errors.XML_BYTES},
         )
     checksums.verify(
         Body(request.body),

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import operation_model
-from headrace.services.s3 import acls, checksums, encryption, limits, locks
+from headrace.services.s3 import acls, checksums, encryption, errors, locks
 from headrace.services.s3.checksums import CHECKSUM_HEADER, COMPOSITE, DEFAULT, FULL_OBJECT
 from headrace.services.s3.encryption import Keys
 from headrace.services.s3.errors import (
@@ -189,20 +189,20 @@ def check_conditions(
 def check_tags(
     pairs: list[tuple[str, str]],
     reserved: str = "Your TagKey cannot be prefixed with aws:",
-    most: int = limits.TAGS_PER_OBJECT,
+    most: int = errors.TAGS_PER_OBJECT,
 ) -> dict[str, str]:
     """Return tags by key. `reserved` is the error message for keys that are reserved for AWS.
 
     Raises BadRequest, InvalidTag. Source: S3's object tagging rules.
     """
     if len(pairs) > most:
-        kind = "Object" if most == limits.TAGS_PER_OBJECT else "Bucket"
+        kind = "Object" if most == errors.TAGS_PER_OBJECT else "Bucket"
         raise AwsError("BadRequest", f"{kind} tags cannot be greater than {most}")
     tags: dict[str, str] = {}
     for key, value in pairs:
-        if not key or len(key) > limits.TAG_KEY_CHARS or not _TAG_TEXT.fullmatch(key):
+        if not key or len(key) > errors.TAG_KEY_CHARS or not _TAG_TEXT.fullmatch(key):
             raise bad_tag("The TagKey you have provided is invalid", key)
-        if len(value) > limits.TAG_VALUE_CHARS or not _TAG_TEXT.fullmatch(value):
+        if len(value) > errors.TAG_VALUE_CHARS or not _TAG_TEXT.fullmatch(value):
             raise bad_tag("The TagValue you have provided is invalid", key, TagValue=value)
         if key in tags:
             raise bad_tag("Cannot provide multiple Tags with the same key", key)
@@ -237,12 +237,12 @@ def bad_tag(sentence: str, key: str, **more: str) -> AwsError:
 
 def _check_metadata(metadata: Mapping[str, str]) -> None:
     size = sum(len(name.encode()) + len(value.encode()) for name, value in metadata.items())
-    if size > limits.METADATA_BYTES:
+    if size > errors.METADATA_BYTES:
         raise AwsError(
             "MetadataTooLarge",
             "Your metadata headers exceed the maximum allowed metadata size",
             400,
-            {"Size": str(size), "MaxSizeAllowed": str(limits.METADATA_BYTES)},
+            {"Size": str(size), "MaxSizeAllowed": str(errors.METADATA_BYTES)},
         )
 
 

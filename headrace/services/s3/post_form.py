@@ -25,7 +25,7 @@ from xml.sax.saxutils import escape
 from headrace.aws.calls.errors import AwsError, build_malformed_xml
 from headrace.aws.calls.http import HttpRequest, HttpResponse, Scope
 from headrace.aws.signatures.credential_scopes import SIGV4
-from headrace.services.s3 import encryption, lifecycle, limits
+from headrace.services.s3 import encryption, errors, lifecycle
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import invalid_argument
@@ -352,7 +352,7 @@ def _iterate_events(source: BinaryIO, decoder: object) -> Iterator[object]:
 
 
 def _check_length(before_bytes: int) -> None:
-    if before_bytes > limits.POST_FIELDS_BYTES:
+    if before_bytes > errors.POST_FIELDS_BYTES:
         raise AwsError(
             "MaxPostPreDataLengthExceeded",
             "Your POST request fields preceding the upload file were too large.",

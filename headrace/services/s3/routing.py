@@ -8,9 +8,8 @@ from urllib.parse import quote, unquote
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest
-from headrace.aws.signatures.bucket_hosts import parse_bucket_host
-from headrace.aws.signatures.credential_scopes import scope_of
-from headrace.services.s3 import limits
+from headrace.aws.signatures.credential_scopes import parse_bucket_host, scope_of
+from headrace.services.s3 import errors
 from headrace.services.s3.errors import (
     access_point_refused,
     invalid_argument,
@@ -50,7 +49,7 @@ def check_key(*names: str) -> None:
             size = len(name.encode())
         except UnicodeEncodeError as error:
             raise AwsError("InvalidURI", "Couldn't parse the specified URI.") from error
-        if size > limits.KEY_BYTES:
+        if size > errors.KEY_BYTES:
             raise key_too_long(name)
 
 
@@ -94,7 +93,7 @@ def parse_target(request: HttpRequest) -> Target:
 
 def parse_part_number(text: str) -> int:
     """Return the part number in a parameter. Raises AwsError InvalidArgument."""
-    if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= limits.PART_NUMBER:
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= errors.PART_NUMBER:
         raise invalid_argument(
             "Part number must be an integer between 1 and 10000, inclusive", "partNumber", text
         )

@@ -32,8 +32,8 @@ from headrace.aws.shapes.s3 import (
     RoutingRule,
     WebsiteConfiguration,
 )
-from headrace.aws.signatures.bucket_hosts import parse_bucket_host
-from headrace.services.s3 import limits
+from headrace.aws.signatures.credential_scopes import parse_bucket_host
+from headrace.services.s3 import errors
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import (
     invalid_argument,
@@ -151,7 +151,7 @@ def answer_headers(s3: S3, request: HttpRequest) -> list[tuple[str, str]]:
 def check_cors(configuration: CORSConfiguration) -> None:
     """Refuse a CORS configuration that AWS refuses. Raises AwsError MalformedXML, InvalidRequest."""
     rules = configuration.get("CORSRules") or []
-    if not rules or len(rules) > limits.CORS_RULES:
+    if not rules or len(rules) > errors.CORS_RULES:
         raise build_malformed_xml()
     for rule in rules:
         for method in rule.get("AllowedMethods", []):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.services.athena import queries
 from tests.support.clients import client_of
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 from tests.support.iam import allow, as_role, make_role, statements
@@ -291,14 +292,18 @@ def test_results_have_their_types_and_lie_in_s3(cloud: InProcessCloud, athena: A
             "SELECT * FROM LATERAL read_text('/etc/hostname')",
             "GENERIC_USER_ERROR: Cannot access file",
         ),
-        (
-            "SELECT array_agg(x) FROM UNNEST(sequence(1, 100000000)) AS t (x)",
-            "EXCEEDED_MEMORY_LIMIT: ",
-        ),
     ],
 )
 def test_a_query_that_cannot_run_fails_with_a_reason(athena: Athena, sql: str, reason: str):
     assert athena.reason(sql).startswith(reason)
+
+
+def test_a_query_that_needs_more_memory_than_it_may_have_fails(
+    athena: Athena, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(queries, "MEMORY_BYTES", 64 * 1024**2)
+    hungry = "SELECT array_agg(x) FROM UNNEST(sequence(1, 100000000)) AS t (x)"
+    assert athena.reason(hungry).startswith("EXCEEDED_MEMORY_LIMIT: ")
 
 
 def test_a_running_query_can_be_stopped(athena: Athena):

@@ -30,7 +30,7 @@ from headrace.services.cloudformation.deployment.resource_states import Resource
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources import TYPES, resource_type
 from headrace.services.cloudformation.state import Stack
-from headrace.services.cloudformation.template import graph
+from headrace.services.cloudformation.template.template import in_order
 from tests.api.cloudformation.helpers import Lab, thing
 from tests.api.cloudformation.test_declared import APART, EXAMPLES, NAMED, TYPES_DECLARED
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
@@ -231,7 +231,7 @@ class Life:
         states = ResourceStates(cloudformation.stacks, cloudformation.operations.ports, stack)
         depends_on = {name: set(resource.depends_on) for name, resource in stack.resources.items()}
         found: list[str] = []
-        for name in reversed(graph.in_order(depends_on)):
+        for name in reversed(in_order(depends_on)):
             resource = stack.resources[name]
             kind = resource_type(resource.type)
             assert kind is not None

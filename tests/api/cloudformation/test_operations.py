@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.cloudformation.deployment import operations
+from headrace.services.cloudformation import backend
 from headrace.services.cloudformation.state import Resource, Stack
 from tests.api.cloudformation.helpers import Lab, thing
 from tests.api.cloudformation.test_stacks import (
@@ -32,7 +32,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     lab = Lab()
     lab.install(monkeypatch)
     # Requests answer at once, so that a test sees their operations in progress.
-    monkeypatch.setattr(operations, "ANSWER_WITHIN_S", 0.0)
+    monkeypatch.setattr(backend, "ANSWER_WITHIN_S", 0.0)
     yield lab
     lab.go.set()
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from headrace.services.cloudformation.deployment import alias_deployments, operations
+from headrace.services.cloudformation import backend
+from headrace.services.cloudformation.deployment import alias_deployments
 from headrace.services.cloudformation.deployment.alias_deployments import execution_id
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources import declared, resource_type
@@ -224,7 +225,7 @@ def function(version: str, hook: str) -> dict[str, Any]:
 def test_an_alias_moves_when_its_hook_says_so(
     cloud: InProcessCloud, cfn: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(operations, "ANSWER_WITHIN_S", 0.0)
+    monkeypatch.setattr(backend, "ANSWER_WITHIN_S", 0.0)
     asked = threading.Semaphore(0)
     # What a hook does, the test does after it: functions of a cloud in process reach no endpoint.
     monkeypatch.setattr(alias_deployments, "_invoke", lambda *_: asked.release())

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.cloudformation.deployment import operations
+from headrace.services.cloudformation import backend
 from headrace.services.cloudformation.deployment.alias_deployments import RollbackTriggers
 from headrace.services.cloudformation.state import Stack
 from tests.api.cloudformation.helpers import Lab, thing
@@ -40,7 +40,7 @@ def cfn(cloud: InProcessCloud) -> Any:
 def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     lab = Lab()
     lab.install(monkeypatch)
-    monkeypatch.setattr(operations, "ANSWER_WITHIN_S", 0.0)
+    monkeypatch.setattr(backend, "ANSWER_WITHIN_S", 0.0)
     return lab
 
 

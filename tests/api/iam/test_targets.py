@@ -33,6 +33,12 @@ def queue_of(cloud: InProcessCloud, name: str, *policy: dict[str, Any]) -> tuple
     return url, f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}"
 
 
+def dead_letters_of(cloud: InProcessCloud, name: str, service: str) -> tuple[str, str]:
+    """Make a queue that takes what a service could not deliver; return its URL and ARN."""
+    arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}"
+    return queue_of(cloud, name, lets(f"{service}.amazonaws.com", "sqs:SendMessage", arn))
+
+
 def lets(service: str, action: str, resource: str, **condition: Any) -> dict[str, Any]:
     return {**allow(action, resource), "Principal": {"Service": service}, "Condition": condition}
 
@@ -77,7 +83,7 @@ def test_a_bucket_tells_only_queues_that_let_s3_send(cloud: InProcessCloud):
 
 def test_a_topic_reaches_only_queues_that_let_it_send(cloud: InProcessCloud):
     url, arn = queue_of(cloud, "subscribed")
-    dead_url, dead_arn = queue_of(cloud, "undelivered")
+    dead_url, dead_arn = dead_letters_of(cloud, "undelivered", "sns")
     sns = cloud.client("sns")
     topic = sns.create_topic(Name="news")["TopicArn"]
     redrive = json.dumps({"deadLetterTargetArn": dead_arn})
@@ -95,7 +101,7 @@ def test_a_topic_reaches_only_queues_that_let_it_send(cloud: InProcessCloud):
 
 def test_a_rule_reaches_only_queues_that_let_it_send(cloud: InProcessCloud):
     url, arn = queue_of(cloud, "ruled")
-    dead_url, dead_arn = queue_of(cloud, "unruled")
+    dead_url, dead_arn = dead_letters_of(cloud, "unruled", "events")
     events = cloud.client("events")
     pattern = json.dumps({"source": ["me"]})
     rule = events.put_rule(Name="mine", EventPattern=pattern)["RuleArn"]
@@ -288,7 +294,7 @@ def test_a_rule_starts_a_machine_with_its_role_and_the_machine_acts_with_its_own
     machine = states.create_state_machine(name="m", definition=json.dumps(MACHINE), roleArn=own)[
         "stateMachineArn"
     ]
-    dead_url, dead_arn = queue_of(cloud, "unstarted")
+    dead_url, dead_arn = dead_letters_of(cloud, "unstarted", "events")
     events.put_rule(Name="starts", EventPattern=json.dumps({"source": ["start"]}))
     target = {"Id": "m", "Arn": machine, "RoleArn": starts, "DeadLetterConfig": {"Arn": dead_arn}}
     events.put_targets(Rule="starts", Targets=[target])

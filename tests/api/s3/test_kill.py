@@ -44,7 +44,7 @@ def write(client: Any, writer: int, acknowledged: dict[str, int], sent: dict[str
         number += 1
 
 
-@pytest.mark.parametrize("moment", range(3))
+@pytest.mark.parametrize("moment", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_acknowledged_objects_are_whole_after_kill_9(tmp_path: Path, moment: int):
     with ServerProcess(tmp_path / "data") as server:
         server.client("s3").create_bucket(Bucket=BUCKET)

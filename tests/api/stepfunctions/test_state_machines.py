@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.s3 import limits
+from headrace.services.s3 import errors
 from tests.support.cloud import ACCOUNT, InProcessCloud
 from tests.support.server import wait_until
 
@@ -394,7 +394,7 @@ def reading(cloud: InProcessCloud, name: str, body: bytes, config: dict[str, Any
 def test_an_object_that_a_state_must_not_hold_is_not_read(
     cloud: InProcessCloud, monkeypatch: pytest.MonkeyPatch, asks: str
 ):
-    monkeypatch.setattr(limits, "HELD_BYTES", 10)
+    monkeypatch.setattr(errors, "HELD_BYTES", 10)
     if asks == "a map":
         done = reading(cloud, "large", b"[1,2,3,4,5,6]", {"InputType": "JSON"})
         assert done["error"] == "States.ItemReaderFailed"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.interrupts import StopSignals, interruptible
-from headrace.spark_submit.process import JobProcess
+from headrace.spark_submit.job import JobProcess
 from tests.support.command import BROKEN_PIPE, INTERRUPTED, begin, begin_python
 from tests.support.server import wait_until
 

@@ -11,7 +11,7 @@ from headrace.core.ports import BucketNotFound, ObjectNotFound
 from headrace.services.emr.state import Cluster, Step
 from headrace.services.emr.step_runs import prepare
 from headrace.spark_submit import JobRefused
-from headrace.spark_submit.access import JobContext
+from headrace.spark_submit.job_context import JobContext
 
 
 class Bucket:

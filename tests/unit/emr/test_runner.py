@@ -13,7 +13,7 @@ from headrace.core.workers import WorkerDone
 from headrace.services.emr.cluster_runner import ClusterRunner
 from headrace.services.emr.state import Cluster, ClusterState, Step, StepState, Store
 from headrace.services.emr.step_runs import Ports
-from headrace.spark_submit.access import JobContext
+from headrace.spark_submit.job_context import JobContext
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.server import wait_until

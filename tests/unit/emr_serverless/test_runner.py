@@ -19,7 +19,7 @@ from headrace.services.emr_serverless.state import (
     JobState,
     Store,
 )
-from headrace.spark_submit.access import JobContext
+from headrace.spark_submit.job_context import JobContext
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.server import wait_until

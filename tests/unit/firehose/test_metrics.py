@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from headrace.core.ports import AnyKeys, Metric
-from headrace.services.firehose import metrics
+from headrace.services.firehose import metrics, reports
 from headrace.services.firehose.permits import KeyUnusable
 from headrace.services.firehose.reports import Reports
 from tests.support.endpoint import endpoint
@@ -233,3 +234,20 @@ def test_what_is_not_emitted_has_a_reason_and_no_name_is_in_both_lists():
         re.fullmatch(r"[A-Z][A-Za-z0-9]+(\.[A-Z][A-Za-z]+)?", name)
         for name in (*metrics.EMITTED, *metrics.NOT_EMITTED)
     )
+
+
+def test_a_tally_is_what_its_values_add_up_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "_MOST_REPEATED", 5)
+    chosen, names = random.Random(3), ("IncomingBytes", "PutRecord.Bytes", "PutRecord.Latency")
+    tally = reports.Tally()
+    for _ in range(50):
+        noted: dict[str, list[float]] = {}
+        for _ in range(chosen.randrange(40)):
+            values = [(name, chosen.randrange(3)) for name in chosen.sample(names, 2)]
+            tally.note(*values)
+            for name, value in values:
+                noted.setdefault(name, []).append(value)
+        found = {name: statistics for (name, _, _), statistics in tally.take()}
+        assert found == {
+            name: (len(each), sum(each), min(each), max(each)) for name, each in noted.items()
+        }

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from headrace.spark_submit import JobRefused
-from headrace.spark_submit.access import CLASSES
 from headrace.spark_submit.arguments import deploy_mode, local_submission, parse_submission
 from headrace.spark_submit.commands import spark_arguments
 from headrace.spark_submit.configuration import properties_file, spark_properties
 from headrace.spark_submit.emr_releases import traits_of
+from headrace.spark_submit.job_context import CLASSES
 
 
 def local(uri: str) -> str:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from headrace.core.ports import BucketNotFound
-from headrace.spark_submit.access import JobContext
 from headrace.spark_submit.arguments import parse_submission
 from headrace.spark_submit.class_archive import archive_of, archive_options, make_archive
 from headrace.spark_submit.commands import spark_command
 from headrace.spark_submit.emr_releases import traits_of
 from headrace.spark_submit.environments import Environment
+from headrace.spark_submit.job_context import JobContext
 from headrace.spark_submit.sparks import JobSpark
 from tests.support.spark_environments import HERE, make_whole
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.spark_submit.history import EventLogBounds, shorten
-from headrace.spark_submit.process import JobProcess
+from headrace.spark_submit.job import JobProcess
 from tests.support.history_home import make_event_log
 from tests.support.server import wait_until
 

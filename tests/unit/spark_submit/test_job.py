@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headrace.spark_submit import JobRefused
-from headrace.spark_submit.access import Command
 from headrace.spark_submit.job import Cancellation, JobEnd, SupervisedJob
+from headrace.spark_submit.job_context import Command
 from tests.support.clock import FakeClock
 from tests.support.server import wait_until
 

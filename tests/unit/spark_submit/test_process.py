@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark_submit.process import JobProcess
+from headrace.spark_submit.job import JobProcess
 from tests.support.server import wait_until
 
 

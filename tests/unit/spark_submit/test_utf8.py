@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark_submit import JobRefused, job_environment
+from headrace.spark_submit import JobRefused, job_context
 from headrace.spark_submit.configuration import in_ascii, properties_file, ui_logging
-from headrace.spark_submit.job_environment import require_utf8, utf8_environment
+from headrace.spark_submit.job_context import require_utf8, utf8_environment
 
 FOLDER = Path("/Jöb 作业 😀")
 
@@ -21,10 +21,10 @@ FOLDER = Path("/Jöb 作业 😀")
 @pytest.fixture
 def without_utf8(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine that has the locales C and POSIX only."""
-    monkeypatch.setattr(job_environment, "_UTF8_LOCALES", ("none-of-this-name.UTF-8",))
-    job_environment._utf8_setting.cache_clear()
+    monkeypatch.setattr(job_context, "_UTF8_LOCALES", ("none-of-this-name.UTF-8",))
+    job_context._utf8_setting.cache_clear()
     yield
-    job_environment._utf8_setting.cache_clear()
+    job_context._utf8_setting.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,11 @@ from headrace.services.cloudformation.resources import resource_type, type_names
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.resources.schemas import list_names, schemas
 from headrace.services.cloudformation.state import ChangeSet, Stack
-from headrace.services.cloudformation.template.graph import check_acyclic
 from headrace.services.cloudformation.template.template import (
     SECTIONS,
     Template,
     all_dependencies,
+    check_acyclic,
     template_of,
 )
 from headrace.services.cloudformation.template.template_checks import (

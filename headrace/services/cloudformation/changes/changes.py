@@ -26,7 +26,7 @@ from headrace.services.cloudformation.state import (
     remove_values,
     replacement,
 )
-from headrace.services.cloudformation.template import functions, graph
+from headrace.services.cloudformation.template import functions
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate, evaluate_whole
 from headrace.services.cloudformation.template.parameters import effective_values
 from headrace.services.cloudformation.template.scope import Lookups, decide, scope_of
@@ -36,6 +36,7 @@ from headrace.services.cloudformation.template.template import (
     OperationSize,
     Template,
     all_dependencies,
+    in_order,
     is_unknown,
     references,
 )
@@ -158,7 +159,7 @@ class ResourceChanges:
     def _find(self, with_values: dict[str, Change], plain: dict[str, Change]) -> None:
         size = OperationSize()
         # Dependencies first: a replaced resource makes the resources that refer to it change too.
-        for name in graph.in_order(all_dependencies(self._template)):
+        for name in in_order(all_dependencies(self._template)):
             definition = self._template.resources[name]
             if name in self._skipped:
                 continue

@@ -19,9 +19,8 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.shapes.cloudformation import PropertyDifference
 from headrace.core.system_tags import is_system
 from headrace.services.cloudformation.changes import stack_tags
-from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.resources import resource_type
-from headrace.services.cloudformation.resources.base import Context
+from headrace.services.cloudformation.resources.base import Context, Ports
 from headrace.services.cloudformation.resources.declaration import tags_of
 from headrace.services.cloudformation.resources.declared_calls import TAGS
 from headrace.services.cloudformation.resources.reading import ABSENT, as_wanted

@@ -12,7 +12,7 @@ from headrace.core.arn import make_arn
 from headrace.core.system_tags import is_system, may_set
 from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import ResourceFailed
-from headrace.services.cloudformation.ports import Ports
+from headrace.services.cloudformation.resources.base import Ports
 from headrace.services.cloudformation.state import Resource, Stack
 
 # The types whose tags the tagging API changes, with the attribute that holds the ARN.

@@ -29,9 +29,9 @@ from headrace.core.arn import Arn, make_arn
 from headrace.core.ports import FunctionNotFound, FunctionThrottled
 from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
-from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.resources.base import (
     Context,
+    Ports,
     Properties,
     ResourceResult,
     Update,

@@ -12,8 +12,7 @@ from headrace.services.cloudformation.errors import log_defect, reason_of
 from headrace.services.cloudformation.resources import base
 from headrace.services.cloudformation.resources.schemas import convert_to_texts, list_names
 from headrace.services.cloudformation.state import RETAINING, Resource
-from headrace.services.cloudformation.template import graph
-from headrace.services.cloudformation.template.graph import run_in_order
+from headrace.services.cloudformation.template.template import reverse_graph, run_in_order
 
 # Statuses in which a resource no longer belongs to its stack.
 _GONE = ("DELETE_COMPLETE", "DELETE_SKIPPED", "DELETE_IN_PROGRESS")
@@ -110,7 +109,7 @@ class Removal:
         resources = self._stack.resources
         depends_on = {name: set(resource.depends_on) for name, resource in resources.items()}
         run_in_order(
-            graph.reverse(depends_on),
+            reverse_graph(depends_on),
             lambda name: self._delete(resources[name], rolling_back=rolling_back),
             stop=self._states.stop,
             keep_going=True,

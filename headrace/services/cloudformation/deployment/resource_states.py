@@ -28,9 +28,13 @@ from headrace.services.cloudformation.errors import (
     log_defect,
     reason_of,
 )
-from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.resources import base, resource_type
-from headrace.services.cloudformation.resources.base import Context, ResourceResult, ResourceType
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Ports,
+    ResourceResult,
+    ResourceType,
+)
 from headrace.services.cloudformation.resources.schemas import convert_to_texts
 from headrace.services.cloudformation.signals import (
     SIGNALLED,

@@ -21,13 +21,12 @@ from headrace.services.cloudformation.deployment.resource_removal import Removal
 from headrace.services.cloudformation.deployment.resource_states import ResourceStates, type_of
 from headrace.services.cloudformation.deployment.stack_resources import Provisioner
 from headrace.services.cloudformation.errors import log_defect, reason_of
-from headrace.services.cloudformation.ports import Ports
-from headrace.services.cloudformation.resources.base import Context, Properties, ResourceType
+from headrace.services.cloudformation.resources.base import Context, Ports, Properties, ResourceType
 from headrace.services.cloudformation.signals import CloudStopped
 from headrace.services.cloudformation.state import CreationNotes, Resource, Stack
 from headrace.services.cloudformation.store import Stacks
-from headrace.services.cloudformation.template import graph
 from headrace.services.cloudformation.template.scope import Lookups
+from headrace.services.cloudformation.template.template import in_order
 from headrace.services.cloudformation.template.template_checks import parse
 
 log = logging.getLogger(__name__)
@@ -304,7 +303,7 @@ class Deployment:
         before = {name: Resource(**value) for name, value in previous.get("resources", {}).items()}
         failed: list[str] = []
         depends_on = {name: set(r.depends_on) for name, r in stack.resources.items()}
-        order = graph.in_order(depends_on)
+        order = in_order(depends_on)
         for logical_id in reversed([*order, *(set(depends_on) - set(order))]):
             if logical_id in before and logical_id in previous.get("skip", []):
                 stack.resources[logical_id] = before[logical_id]

@@ -32,11 +32,15 @@ from headrace.services.cloudformation.errors import ResourceFailed, TemplateErro
 from headrace.services.cloudformation.resources.base import ResourceResult, list_changed_properties
 from headrace.services.cloudformation.resources.schemas import convert_to_texts
 from headrace.services.cloudformation.state import Resource
-from headrace.services.cloudformation.template.graph import run_in_order
 from headrace.services.cloudformation.template.intrinsics import Scope
 from headrace.services.cloudformation.template.parameters import effective_values, evaluate_outputs
 from headrace.services.cloudformation.template.scope import Lookups, decide, scope_of
-from headrace.services.cloudformation.template.template import OperationSize, Template, dependencies
+from headrace.services.cloudformation.template.template import (
+    OperationSize,
+    Template,
+    dependencies,
+    run_in_order,
+)
 
 
 def denial(policy: str, action: str, logical_id: str, kind: str) -> str:

@@ -1,4 +1,4 @@
-"""What a resource type is, and what it may use to create, update and delete a resource.
+"""What a resource type is, and what it and the operations of stacks use of the cloud to make and change resources.
 
 Takes snapshots of databases before a stack deletes them, if their policy is Snapshot.
 
@@ -12,6 +12,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -424,3 +425,22 @@ def take(context: Context, kind: str, physical_id: str) -> None:
     except AwsError as error:
         if "NotFound" not in error.code:
             raise
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What all stack operations share.
+
+    Attributes:
+        endpoint_url: returns the cloud's address once its port is known.
+        executor: returns the thread pool that works on the resources of one operation.
+    """
+
+    clock: Clock
+    ids: Ids
+    control: ControlPlane
+    functions: FunctionInvoker
+    responses: CustomResponses
+    endpoint_url: Callable[[], str]
+    executor: Callable[[], Executor]
+    signals: Signals

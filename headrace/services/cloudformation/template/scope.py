@@ -20,7 +20,6 @@ from headrace.services.cloudformation.errors import (
 )
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
-from headrace.services.cloudformation.template import graph
 from headrace.services.cloudformation.template.intrinsics import (
     Scope,
     build_unresolved_error,
@@ -32,6 +31,7 @@ from headrace.services.cloudformation.template.template import (
     Allowance,
     Template,
     conditions_in,
+    in_order,
 )
 
 _MISSING = "No export named {} found."
@@ -269,6 +269,6 @@ def _at_path(value: Any, path: str) -> Any:
 def decide(template: Template, scope: Scope) -> None:
     """Evaluate every condition, each after those that it refers to. Raises TemplateError."""
     conditions = template.conditions.items()
-    for name in graph.in_order({name: set(conditions_in(value)) for name, value in conditions}):
+    for name in in_order({name: set(conditions_in(value)) for name, value in conditions}):
         scope.condition(name)
     scope.allowance = Allowance()

@@ -1,21 +1,21 @@
-"""A parsed template: its sections, what its values name, and its values without a value. Pure functions.
+"""A parsed template: its sections, which resources and conditions its values name, and the order that follows.
 
-A parsed template: its sections as one value. Pure functions.
-
-References in a template: which resources and conditions a value names. Pure functions.
-
-Values in templates: UNKNOWN before deployment, and AWS::NoValue; converts values to text, and measures them.
+Values are UNKNOWN before deployment, or AWS::NoValue; they are converted to text, and measured. A graph of dependencies
+is ordered in linear time, and a function runs on its nodes in parallel.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Set
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.signals import CloudStopped
 
 # The only version (documented: format-version-structure).
 VERSION = "2010-09-09"
@@ -357,3 +357,91 @@ class OperationSize:
                 f"Template error: the properties of all resources have more than {errors.OPERATION_BYTES:,} bytes,"
                 " which headrace does not store"
             )
+
+
+def in_order(graph: Mapping[str, Set[str]]) -> list[str]:
+    """Return the nodes, each after its dependencies, without nodes in a cycle or dependent on one."""
+    left = {node: sum(other in graph for other in others) for node, others in graph.items()}
+    dependents_of = reverse_graph(graph)
+    order = [node for node, count in left.items() if not count]
+    for node in order:  # the list grows meanwhile
+        for dependent in dependents_of[node]:
+            left[dependent] -= 1
+            if not left[dependent]:
+                order.append(dependent)
+    return order
+
+
+def in_circles(graph: Mapping[str, Set[str]]) -> list[str]:
+    """Return the nodes that are in a cycle or depend on one, sorted."""
+    return sorted(set(graph) - set(in_order(graph)))
+
+
+def check_acyclic(graph: Mapping[str, Set[str]]) -> None:
+    """Raise TemplateError, with the nodes' names, when the graph has a cycle."""
+    left = in_circles(graph)
+    if left:
+        raise TemplateError(f"Circular dependency between resources: [{', '.join(left)}]")
+
+
+def reverse_graph(graph: Mapping[str, Set[str]]) -> dict[str, set[str]]:
+    """Return the reversed graph, in which a node comes after the nodes that depend on it: the order of deletion."""
+    turned: dict[str, set[str]] = {node: set() for node in graph}
+    for node, others in graph.items():
+        for other in others:
+            if other in turned:
+                turned[other].add(node)
+    return turned
+
+
+AT_ONCE = 4
+
+
+def run_in_order(
+    depends_on: Mapping[str, Set[str]],
+    work: Callable[[str], None],
+    *,
+    stop: threading.Event,
+    keep_going: bool,
+    pool: Executor,
+) -> dict[str, BaseException]:
+    """Run `work` on each node after its dependencies; return the nodes that failed with their errors.
+
+    Args:
+        depends_on: node -> its dependencies.
+        work: raises when it fails; nodes that depend on this one are then not begun.
+        stop: once it is set, no node is begun; running ones end first.
+        keep_going: whether nodes that do not depend on a failed one are still begun. Otherwise a failure sets `stop`.
+        pool: runs the work; it is shut down at the end.
+
+    Raises CloudStopped.
+    """
+    left = {
+        name: sum(other in depends_on for other in others) for name, others in depends_on.items()
+    }
+    dependents_of = reverse_graph(depends_on)
+    ready = [name for name, count in left.items() if not count]
+    running: dict[Future[None], str] = {}
+    failed: dict[str, BaseException] = {}
+    with pool:
+        while True:
+            while ready and not stop.is_set():
+                name = ready.pop(0)
+                running[pool.submit(work, name)] = name
+            if not running:
+                return failed
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                name = running.pop(future)
+                error = future.exception()
+                if isinstance(error, CloudStopped):
+                    raise error
+                if error is not None:
+                    failed[name] = error
+                    if not keep_going:
+                        stop.set()
+                    continue
+                for dependent in dependents_of[name]:
+                    left[dependent] -= 1
+                    if not left[dependent]:
+                        ready.append(dependent)

@@ -18,13 +18,13 @@ from headrace.core.values import as_mapping
 from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.resources.base import SNAPSHOT, WITH_SNAPSHOTS
-from headrace.services.cloudformation.template import graph
 from headrace.services.cloudformation.template.functions import check_export, check_forms
 from headrace.services.cloudformation.template.template import (
     PSEUDO_PARAMETERS,
     RESOURCE_KEYS,
     Template,
     conditions_in,
+    in_circles,
     mentions,
     template_of,
 )
@@ -206,7 +206,7 @@ def _check_conditions(template: Template) -> None:
             raise TemplateError(
                 f"Template error: unresolved condition dependency {min(missing)} in Conditions block of the template"
             )
-    circle = graph.in_circles(named)
+    circle = in_circles(named)
     if circle:
         raise TemplateError(
             f"Template error: Found circular condition dependency: {', '.join(circle)}"

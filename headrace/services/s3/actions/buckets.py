@@ -40,11 +40,15 @@ from headrace.aws.shapes.s3 import (
     Tagging,
     VersioningConfiguration,
 )
-from headrace.services.s3 import acls, limits
+from headrace.services.s3 import acls, errors
 from headrace.services.s3.acls import OWNER
 from headrace.services.s3.backend import S3
-from headrace.services.s3.errors import invalid_argument, invalid_bucket_name
-from headrace.services.s3.limits import LISTED_CONFIGURATIONS, LISTED_CONFIGURATIONS_PAGE
+from headrace.services.s3.errors import (
+    LISTED_CONFIGURATIONS,
+    LISTED_CONFIGURATIONS_PAGE,
+    invalid_argument,
+    invalid_bucket_name,
+)
 from headrace.services.s3.routing import TABLE_STORAGE, is_bucket_name
 from headrace.services.s3.state import Bucket, NamesBucket, NamesConfiguration
 
@@ -342,8 +346,8 @@ def list_buckets(s3: S3, call: Call, request: ListBucketsInput) -> ListBucketsOu
     prefix = request.get("Prefix") or ""
     after = request.get("ContinuationToken") or ""
     most = request.get("MaxBuckets")
-    limit = limits.LIST_BUCKETS if most is None else most
-    if not 1 <= limit <= limits.LIST_BUCKETS:  # the range is documented, the message is assumed
+    limit = errors.LIST_BUCKETS if most is None else most
+    if not 1 <= limit <= errors.LIST_BUCKETS:  # the range is documented, the message is assumed
         sentence = "Argument max-buckets must be an integer between 1 and 10000."
         raise invalid_argument(sentence, "max-buckets", str(most))
     names = sorted(

@@ -22,8 +22,8 @@ from headrace.aws.shapes.s3 import (
 from headrace.core.system_tags import are_set_now, is_refused, is_system
 from headrace.services.s3 import (
     encryption,
+    errors,
     lifecycle,
-    limits,
     locks,
     notification_rules,
     website,
@@ -79,7 +79,7 @@ def _check_tags(value: shapes.Tagging, request: NamesBucket, bucket: Bucket) -> 
     check_tags(
         [(k, v) for k, v in tags if not are_set_now(k) and not (is_system(k) and held.get(k) == v)],
         "System tags cannot be added/updated by requester",
-        limits.TAGS_PER_BUCKET,
+        errors.TAGS_PER_BUCKET,
     )
     if gone := sorted(k for k in set(held) - set(dict(tags)) if is_refused(k)):
         raise bad_tag("System tags cannot be removed by requester", gone[0])

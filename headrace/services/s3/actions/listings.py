@@ -21,7 +21,7 @@ from headrace.aws.shapes.s3 import (
     ObjectVersion,
 )
 from headrace.core.values import moment
-from headrace.services.s3 import limits, object_headers
+from headrace.services.s3 import errors, object_headers
 from headrace.services.s3.acls import OWNER
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_argument
@@ -77,10 +77,10 @@ def find_common_prefix(key: str, prefix: str, delimiter: str) -> str:
 def _limit(request: _Request) -> int:
     limit = request.get("MaxKeys")
     if limit is None:
-        return limits.LIST_KEYS
+        return errors.LIST_KEYS
     if limit < 0:
         raise invalid_argument("Argument maxKeys must be an integer between 0 and 2147483647")
-    return min(limit, limits.LIST_KEYS)
+    return min(limit, errors.LIST_KEYS)
 
 
 def _render_object(stored: StoredObject, encode: Callable[[str], str], *, owner: bool) -> Object:

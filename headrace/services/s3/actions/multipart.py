@@ -26,7 +26,7 @@ from headrace.aws.shapes.s3 import (
     UploadPartOutput,
 )
 from headrace.aws.shapes.s3 import Part as ListedPart
-from headrace.services.s3 import checksums, encryption, limits, object_headers
+from headrace.services.s3 import checksums, encryption, errors, object_headers
 from headrace.services.s3.acls import OWNER
 from headrace.services.s3.actions.copy_object import find_source_object
 from headrace.services.s3.backend import S3
@@ -228,14 +228,14 @@ def _choose_parts(s3: S3, upload: Upload, requested: list[CompletedPart]) -> lis
             )
         chosen.append(part_present)
     for part in chosen[:-1]:
-        if part.size_bytes < limits.MIN_PART_BYTES:
+        if part.size_bytes < errors.MIN_PART_BYTES:
             raise AwsError(
                 "EntityTooSmall",
                 "Your proposed upload is smaller than the minimum allowed size",
                 400,
                 {
                     "ProposedSize": str(part.size_bytes),
-                    "MinSizeAllowed": str(limits.MIN_PART_BYTES),
+                    "MinSizeAllowed": str(errors.MIN_PART_BYTES),
                     "PartNumber": str(part.number),
                     "ETag": part.etag,
                 },
@@ -263,7 +263,7 @@ def list_parts(s3: S3, call: Call, request: ListPartsInput) -> ListPartsOutput:
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
     after = int(request.get("PartNumberMarker") or 0)
-    limit = min(int(request.get("MaxParts") or limits.LIST_PARTS), limits.LIST_PARTS)
+    limit = min(int(request.get("MaxParts") or errors.LIST_PARTS), errors.LIST_PARTS)
     parts = [part for part in s3.uploads.parts(upload).values() if part.number > after]
     answer: dict[str, Any] = {
         "Bucket": upload.bucket,
@@ -306,7 +306,7 @@ def list_multipart_uploads(
     s3.bucket(request["Bucket"])
     prefix, delimiter = request.get("Prefix") or "", request.get("Delimiter") or ""
     after = (request.get("KeyMarker") or "", request.get("UploadIdMarker") or "")
-    limit = min(int(request.get("MaxUploads") or limits.LIST_UPLOADS), limits.LIST_UPLOADS)
+    limit = min(int(request.get("MaxUploads") or errors.LIST_UPLOADS), errors.LIST_UPLOADS)
     uploads: list[Upload] = []
     rolled: set[str] = set()
     for upload in s3.uploads.list(request["Bucket"], prefix):

@@ -51,7 +51,7 @@ from headrace.aws.shapes.s3 import (
 )
 from headrace.core.ports import ObjectNotFound
 from headrace.core.values import moment
-from headrace.services.s3 import acls, encryption, limits, locks, object_headers
+from headrace.services.s3 import acls, encryption, errors, locks, object_headers
 from headrace.services.s3.acls import OWNER
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
@@ -128,12 +128,12 @@ def delete_objects(s3: S3, call: Call, request: DeleteObjectsInput) -> DeleteObj
     bypass = request.get("BypassGovernanceRetention")
     locks.check_bypass(s3.bucket(request["Bucket"]), bypass)
     objects = request["Delete"].get("Objects") or []
-    if not 0 < len(objects) <= limits.DELETE_KEYS:
+    if not 0 < len(objects) <= errors.DELETE_KEYS:
         raise build_malformed_xml()
     if not all(item.get("Key") for item in objects):
         raise build_malformed_xml()
     deleted: list[DeletedObject] = []
-    errors: list[Error] = []
+    failed: list[Error] = []
     for item in objects:
         try:
             deleted.append(
@@ -141,11 +141,11 @@ def delete_objects(s3: S3, call: Call, request: DeleteObjectsInput) -> DeleteObj
             )
         except AwsError as error:
             refused = {**item, "Code": error.code, "Message": error.message}
-            errors.append(cast("Error", refused))
+            failed.append(cast("Error", refused))
     quiet = request["Delete"].get("Quiet") in (True, "true")
     answer: DeleteObjectsOutput = {} if quiet or not deleted else {"Deleted": deleted}
-    if errors:
-        answer["Errors"] = errors
+    if failed:
+        answer["Errors"] = failed
     return answer
 
 
@@ -237,7 +237,7 @@ def get_object(s3: S3, call: Call, request: GetObjectInput) -> GetObjectOutput:
             0,
             stored.size_bytes,
         )
-        if length > limits.HELD_BYTES:
+        if length > errors.HELD_BYTES:
             raise too_large_to_hold()
         return first, length
 
@@ -314,7 +314,7 @@ def _render_parts(
     if not stored.part_checksums:
         return {"TotalPartsCount": stored.parts}
     most = request.get("MaxParts")
-    limit = limits.LIST_PARTS if most is None else min(int(most), limits.LIST_PARTS)
+    limit = errors.LIST_PARTS if most is None else min(int(most), errors.LIST_PARTS)
     after = int(request.get("PartNumberMarker") or 0)
     (name,) = stored.checksums
     every = [

@@ -1,0 +1,45 @@
+"""Arrow arrays of Python's values and NumPy's, without `pyarrow.array`, which imports pandas where that is installed.
+
+That takes half a second of a processor in each of Spark's Python processes, of which a job has several. A task of the
+source needs no pandas.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Any
+
+from headrace.spark.untyped import pa, untyped
+
+
+def binary_array(values: Sequence[bytes]) -> Any:
+    """Return an array of BINARY."""
+    return _of_bytes(values, pa.binary())
+
+
+def string_array(values: Sequence[str]) -> Any:
+    """Return an array of STRING."""
+    return _of_bytes([value.encode() for value in values], pa.string())
+
+
+def integer_array(values: Iterable[int], kind: Any) -> Any:
+    """Return an array of a type of 64 bits."""
+    return words_array(array("q", values), kind)
+
+
+def words_array(words: Any, kind: Any) -> Any:
+    """Return an array of a type of 64 bits, of what lies in a buffer: NumPy's int64, or an `array`."""
+    return untyped(pa.Array).from_buffers(kind, len(words), [None, pa.py_buffer(words)])
+
+
+def integer(value: int) -> Any:
+    """Return a BIGINT, with which an array of them is compared."""
+    return integer_array([value], pa.int64())[0]
+
+
+def _of_bytes(values: Sequence[bytes], kind: Any) -> Any:
+    offsets = array("i", accumulate(map(len, values), initial=0))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
+    return untyped(pa.Array).from_buffers(kind, len(values), buffers)
