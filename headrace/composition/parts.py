@@ -61,7 +61,6 @@ from headrace.services.iot.mqtt.mqtt import Mqtt
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.s3.backend import TableStorage
 from headrace.services.s3.website import BucketRules
-from headrace.services.sqs.patches import list_messages
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.store.database import Database
 
@@ -190,6 +189,8 @@ def build_pages(
     def list_loaded(
         account: str, region: str, name: str, show_invisible: bool, show_delayed: bool, now_ms: int
     ) -> list[dict[str, Any]] | None:
+        from headrace.services.sqs.patches import list_messages
+
         engine.warm_up()
         return list_messages(account, region, name, show_invisible, show_delayed, now_ms)
 

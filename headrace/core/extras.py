@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -32,6 +31,8 @@ def install_command(extra: str) -> str:
 
     An installation from an index, and a headrace that is not installed, have no origin: the line then has the name.
     """
+    from importlib.metadata import PackageNotFoundError, distribution
+
     try:
         # The record of where pip got a distribution (PEP 610).
         record = distribution("headrace").read_text("direct_url.json")

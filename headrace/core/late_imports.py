@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
+import importlib.abc
 import importlib.machinery
 import importlib.util
 import pkgutil
+import sys
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -31,7 +34,11 @@ class _Later:
         if name.startswith("__"):
             raise AttributeError(name)
         path = f"{self._path}.{name}"
-        return pkgutil.resolve_name(path) if self._is_imported() else _Later(self._module, path)
+        if not self._is_imported():
+            return _Later(self._module, path)
+        found = pkgutil.resolve_name(path)
+        setattr(self, name, found)
+        return found
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if self._is_imported():
@@ -65,6 +72,52 @@ def import_later(module: ModuleType, paths: Collection[str]) -> None:
         return builtins.__import__(name, globals, locals, fromlist, level)
 
     module.__dict__["__builtins__"] = {**vars(builtins), "__import__": import_or_stand_in}
+
+
+@contextlib.contextmanager
+def imports_later(
+    paths_of: Mapping[str, Collection[str]], late: Collection[str]
+) -> Generator[None]:
+    """Put off imports of libraries that are imported in this context.
+
+    `paths_of`: a module -> what it gets stand-ins for; `late`: modules whose code runs when it is needed.
+    """
+    finder = _Finder(paths_of, late)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, paths_of: Mapping[str, Collection[str]], late: Collection[str]) -> None:
+        self._paths_of = paths_of
+        self._late = late
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in self._paths_of and fullname not in self._late:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.origin is not None:
+            spec.loader = (
+                LateLoader(fullname, spec.origin, {})
+                if fullname in self._late
+                else _LaterLoader(fullname, spec.origin, self._paths_of[fullname])
+            )
+        return spec
+
+
+class _LaterLoader(importlib.machinery.SourceFileLoader):
+    def __init__(self, name: str, path: str, paths: Collection[str]) -> None:
+        super().__init__(name, path)
+        self._paths = paths
+
+    def exec_module(self, module: ModuleType) -> None:
+        import_later(module, self._paths)
+        super().exec_module(module)
 
 
 class LateLoader(importlib.machinery.SourceFileLoader):

@@ -35,6 +35,7 @@ _ENDPOINT = "headrace stores the definition: nothing answers at the endpoint."
 _FINDINGS = "headrace stores the setting: nothing is scanned, and there are no findings."
 _SCALING = "headrace stores the definition and scales nothing."
 _NO_LOGS = "headrace stores the definition: no logs are delivered."
+_NO_ACCESS_LOGS = "headrace stores the setting: requests to the API are written to no access log."
 _NO_MAIL = (
     "headrace keeps the message: no mail leaves this cloud, and no bounces or events come of it."
 )
@@ -45,6 +46,9 @@ _OF_TRIGGERS = "headrace does not run Glue's triggers: no job is started, now or
 # botocore's service -> operation, or operation and member (or member=value), -> what does not happen.
 _SENTENCES: dict[str, dict[str, str]] = {
     "amp": {"CreateWorkspace": _ENDPOINT},
+    # The paths of patch operations, and the name of a template's property.
+    "apigateway": {"UpdateStage.patchOperations=*ccessLogSetting*": _NO_ACCESS_LOGS},
+    "apigatewayv2": {"CreateStage.AccessLogSettings": _NO_ACCESS_LOGS},
     "application-autoscaling": dict.fromkeys(("PutScalingPolicy", "PutScheduledAction"), _SCALING),
     "appsync": dict.fromkeys(("CreateApi", "CreateGraphqlApi"), _ENDPOINT),
     "autoscaling": {
@@ -310,12 +314,18 @@ def _saying(method: Callable[[Any], Any], rows: list[WithoutEffect]) -> Callable
     def answer_and_say(self: Any) -> Any:
         answer = method(self)
         for row in () if _says_failed(answer) else rows:
-            if not row.member or row.concerns(self._get_param(row.member)):
+            if not row.member or row.concerns(_read_member(self, row.member)):
                 self.response_headers[WITHOUT_EFFECT] = row.sentence
                 _log_once(row)
         return answer
 
     return answer_and_say
+
+
+def _read_member(self: Any, member: str) -> Any:
+    """Return a member of the request, which API Gateway's newer protocol writes with a small first letter."""
+    value = self._get_param(member)
+    return self._get_param(member[0].lower() + member[1:]) if value is None else value
 
 
 _FAILURES = ("error", "fail", "unsuccessful")

@@ -119,7 +119,7 @@ def deploy_rows() -> list[Row]:
 def main(rounds: int, *, with_deploy: bool) -> None:
     """Measure commands, and deployments by the CDK CLI."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(command_table(rounds))
     if with_deploy:
         show(deploy_rows(), console)

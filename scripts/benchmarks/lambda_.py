@@ -11,6 +11,7 @@ import io
 import json
 import random
 import statistics
+import sys
 import tempfile
 import time
 import zipfile
@@ -217,7 +218,7 @@ def measure(seconds: float, rounds: int, console: Console) -> list[Row]:
 @click.option("--strict", is_flag=True, help="Fail when a goal is missed.")
 def main(seconds: float, rounds: int, *, streams: bool, strict: bool) -> None:
     """Measure Lambda's invocations, and the path from a stream to a function (alone: lambda_streams)."""
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 120)
     rows = measure(seconds, rounds, console)
     if streams:
         rows += lambda_streams.measure(lambda_streams.ROUNDS, lambda_streams.RECORDS, console)

@@ -240,7 +240,7 @@ def _http_answer(step: dict[str, Any], world: World, known: dict[str, str]) -> d
     return {
         "status": got.status,
         **({"headers": {name: headers.get(name.lower()) for name in wanted}} if wanted else {}),
-        **({"body": got.body.decode()} if "body" in step.get("answer", {}) else {}),
+        **({"body": _text_of(got.body)} if "body" in step.get("answer", {}) else {}),
     }
 
 
@@ -392,7 +392,7 @@ def _special_differences(
     expected = _special(wanted)
     if not isinstance(expected, bytes):
         return None
-    return [] if expected.decode() == got else [f"{path}: other bytes"]
+    return [] if _text_of(expected) == got else [f"{path}: other bytes"]
 
 
 def _has_length(got: str, length: int) -> bool:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from scripts.pipeline.run import ACCOUNT, REGION, ROOT, Run, command
-from tests.support.java import SETTINGS
 from tests.support.server import ServerProcess
 
 CDK = ROOT / "cdk" / "node_modules" / ".bin" / "cdk"
@@ -35,27 +34,18 @@ class Deployed:
 
 
 @pytest.fixture(scope="module")
-def as_users_run_it() -> Iterator[None]:
-    """Leave the step the settings that a user's has."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(SETTINGS, raising=False)
-        yield
-
-
-@pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory, as_users_run_it: None) -> Iterator[Deployed]:
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     folder: Path = tmp_path_factory.mktemp("pipeline")
     with ServerProcess(folder / "data") as server:
         run = Run(server.endpoint_url, folder)
         command([str(CDK), "bootstrap", f"aws://{ACCOUNT}/{REGION}"], run, cwd=folder)
         outputs = folder / "outputs.json"
+        # It leaves the synthesised app in `cdk.out`, for the commands that follow.
         command(
-            [str(CDK), "synth", "--quiet", "--output", str(folder / "cdk.out")],
+            [str(CDK), "deploy", "--all", "--require-approval", "never", "--output", str(folder / "cdk.out"),
+             "--outputs-file", str(outputs)],
             run, cwd=ROOT / "cdk",
         )  # fmt: skip
         deployed = Deployed(server, run)
-        deployed.cdk(
-            "deploy", "--all", "--require-approval", "never", "--outputs-file", str(outputs)
-        )
         run.outputs = json.loads(outputs.read_text())
         yield deployed

@@ -1,4 +1,7 @@
-"""`format("aws-kinesis")` as a step on each release label: what headrace brings into a label's Spark runs there."""
+"""`format("aws-kinesis")` as a step on each release label: what headrace brings into a label's Spark runs there.
+
+By day a job of test_programs.py does the same on the default label.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from headrace.spark_submit.emr_releases import DEFAULT_LABEL, EMR, releases
+from headrace.spark_submit.emr_releases import EMR, releases
 from tests.spark.conftest import Stream
 from tests.support.emr import cluster_request
 from tests.support.server import ServerProcess, wait_until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 READS = """
 import sys
@@ -30,8 +33,6 @@ print("rows:", spark.table("rows").count())
 query.stop()
 """
 ENDED = {"COMPLETED", "CANCELLED", "FAILED"}
-# Its Spark is installed beside headrace; nightly, the others are fetched.
-IN_EVERY_RUN = DEFAULT_LABEL
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +45,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @pytest.mark.parametrize(
-    "label",
-    [
-        pytest.param(release.label, marks=() if release.label == IN_EVERY_RUN else pytest.mark.slow)
-        for release in releases(EMR)
-        if release.has_kinesis_connector
-    ],
+    "label", [release.label for release in releases(EMR) if release.has_kinesis_connector]
 )
 def test_a_stream_is_read_on_each_label(
     server: ServerProcess, make_stream: Any, label: str

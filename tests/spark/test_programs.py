@@ -1,4 +1,7 @@
-"""What an EMR machine has beside `spark-submit` as a step: its programs in scripts, `hdfs:///`, buckets of later."""
+"""What an EMR machine has beside `spark-submit` as a step: its programs in scripts, `hdfs:///`, buckets of later.
+
+And EMR's connector `aws-kinesis`, as test_labels.py reads with it on every label.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.spark.conftest import Stream
+from tests.spark.test_labels import READS
 from tests.support.emr import cluster_request
 from tests.support.server import ServerProcess, wait_until
 
@@ -28,6 +33,8 @@ urllib.request.urlopen(urllib.request.Request(
 spark.range(7).write.parquet("s3://made-later/rows")
 print("later:", spark.read.parquet("s3://made-later/rows").count())
 """
+# The stream is the first argument.
+JOB += READS.encode()
 SCRIPT = b"""
 set -e
 spark-submit --master yarn --deploy-mode client --files s3://code/prod.ini#app.ini s3://code/job.py x "y z"
@@ -55,6 +62,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         files["query.sql"] = b"select 'two: ' || (1 + 1);\n"
         for name, body in files.items():
             s3.put_object(Bucket="code", Key=name, Body=body)
+        Stream(server, "x", 2).put(50)
         yield server
 
 
@@ -80,7 +88,7 @@ def printed(server: ServerProcess, script: str) -> list[str]:
 
 def test_a_script_submits_a_job(server: ServerProcess) -> None:
     assert printed(server, "script.sh") == [
-        "arguments: ['x', 'y z'] local[*]", "hdfs: 10", "s3n: 3", "later: 7", "1", "[app]",
+        "arguments: ['x', 'y z'] local[*]", "hdfs: 10", "s3n: 3", "later: 7", "rows: 50", "1", "[app]",
     ]  # fmt: skip
 
 

@@ -26,12 +26,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import botocore.loaders
 import msgspec
-from botocore.exceptions import UnknownServiceError
-from botocore.model import OperationModel, ServiceModel
 
+from headrace.core.late_imports import imports_later
 from headrace.core.ports import CallerIdentity
+
+# Descriptions need no HTTP client: its library is a twentieth of what a cloud imports before it answers.
+with imports_later(
+    {"botocore.utils": ("botocore.awsrequest", "botocore.httpsession")}, late=("urllib3",)
+):
+    import botocore.loaders
+    from botocore.exceptions import UnknownServiceError
+    from botocore.model import OperationModel, ServiceModel
 
 # Longer texts, such as patterns, rarely repeat.
 _LONGEST_SHARED_TEXT = 100

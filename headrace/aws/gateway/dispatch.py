@@ -5,15 +5,13 @@ plane (`call`). It finds the service by the signature's scope, then `X-Amz-Targe
 Version, as the services' profiles declare them; it knows no service by name. headrace owns a service whole or not at
 all: an operation that an owned service does not implement answers UnknownOperationException and is never passed to
 moto. Thread-safe.
-
-Decides which requests never block, so that the event loop's thread can answer them itself.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
 from urllib.parse import parse_qs
@@ -33,6 +31,7 @@ from headrace.aws.calls.operation import (
 )
 from headrace.aws.gateway.documents import error_answer
 from headrace.aws.gateway.faults import Faults, answer_with_faults
+from headrace.aws.gateway.inline_requests import InlineRequests
 from headrace.aws.protocols import codec_json, codec_moto, encodings
 from headrace.aws.protocols.owned_service import OwnedService
 from headrace.aws.protocols.service import Profile, ServiceApi
@@ -45,65 +44,6 @@ from headrace.core.arn import is_account_id
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import CallerIdentity
-
-
-class InlineRequests:
-    """Knows the operations that services declare inline; they never block unless faults or permissions may wait.
-
-    Attributes:
-        permissions: the gateway's permissions; set before the first request.
-    """
-
-    def __init__(
-        self,
-        faults: Faults,
-        authentication: Authentication | None,
-        may_be_quick: Callable[[HttpRequest], bool],
-        service_of: Callable[[HttpRequest], str],
-    ) -> None:
-        self.permissions: Permissions | None = None
-        self._faults = faults
-        self._may_be_quick = may_be_quick
-        self._service_of = service_of
-        self._quick: dict[str, Callable[[HttpRequest], bool]] = {}
-        self._authentication = authentication
-        # The targets (`X-Amz-Target`) of the services' inline operations, and whose they are.
-        self._targets: dict[str, str] = {}
-
-    def add(self, api: ServiceApi) -> None:
-        """Add the operations of a service that never block."""
-        prefix = api.profile.target_prefix
-        self._targets.update((f"{prefix}.{operation}", api.name) for operation in api.inline)
-        if api.may_be_quick is not None:
-            self._quick[api.name] = api.may_be_quick
-
-    def has(self, request: HttpRequest) -> bool:
-        """Whether a request never blocks, or says so by `NeedsThread`, and may run on the event loop's thread."""
-        declared = self._targets.get(request.headers.get("x-amz-target", ""))
-        # A signature for another service leads there, whatever the target and the path say.
-        is_declared = declared is not None and self._service_of(request) == declared
-        if not (is_declared or self._is_quick(request)) or self._faults.is_slow:
-            return False
-        if self._faults.rules and not is_declared:
-            # A rule counts a request once, and not again on its thread.
-            return False
-        authentication, permissions = self._authentication, self.permissions
-        if (
-            permissions is not None
-            and (permissions.enforces or not is_declared)
-            # Reading policies may have to wait until moto is loaded.
-            and is_restricted(scope_of(request).access_key)
-        ):
-            return False
-        return authentication is None or authentication.is_quick(scope_of(request).access_key)
-
-    def _is_quick(self, request: HttpRequest) -> bool:
-        if self._may_be_quick(request):
-            return True
-        enforces = self.permissions is not None and self.permissions.enforces
-        quick = (name for name, is_quick in self._quick.items() if is_quick(request))
-        return not enforces and self._service_of(request) in quick
-
 
 log = logging.getLogger(__name__)
 MOST_ACCOUNTS_KEPT = 10_000

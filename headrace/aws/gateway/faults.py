@@ -14,7 +14,6 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from typing import Any, Final, Literal, cast
 from urllib.parse import parse_qs
 
@@ -86,6 +85,7 @@ def _list_names(names: list[str]) -> str:
 
 def _nearest(misspelt: str, names: Iterable[str]) -> list[str]:
     """Return the names in one text, the most similar to `misspelt` first."""
+    from difflib import SequenceMatcher
 
     def unlike(name: str) -> tuple[float, str]:
         return -SequenceMatcher(None, misspelt.lower(), name.lower()).ratio(), name

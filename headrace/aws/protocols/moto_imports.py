@@ -8,7 +8,6 @@ incomplete module and fail. So code that imports moto takes the lock `IMPORTING`
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import threading
 from pathlib import Path
 from typing import Any
@@ -55,6 +54,8 @@ def load_moto() -> None:
     """Import the modules of moto that headrace uses; quick after the first time. Thread-safe."""
     if _loaded.is_set():
         return
+    import importlib.metadata
+
     with IMPORTING:
         check_version(importlib.metadata.version("moto"))
         for name in _SHARED:

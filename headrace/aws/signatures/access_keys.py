@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import configparser
 import functools
 import hmac
 import json
@@ -313,6 +312,8 @@ def read_secrets(data_dir: Path) -> Secrets | None:
 
 def read_keys(path: Path) -> list[AccessKey]:
     """Return the keys of a file in the form of ~/.aws/credentials. Raises KeysRefused."""
+    import configparser
+
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(path.read_text())

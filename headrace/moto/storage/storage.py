@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 import json
 import logging
 import sqlite3
@@ -99,7 +98,6 @@ class MotoStorage:
         self.progress = Progress()
         self._stored: dict[str, _Stored] = {}
         self.journalled: set[str] = set()
-        self._moto = _moto_version()
         # How often a change was undone; a read in the meantime may have seen it.
         self.undo_count = 0
         # Whether memory differs from the database, because a change could not be undone.
@@ -142,8 +140,8 @@ class MotoStorage:
         ((version, is_compressed, state),) = self._database.query(
             "SELECT moto, is_compressed, state FROM fallback_services WHERE service = ?", (service,)
         )
-        if version != self._moto:
-            log.warning("%s was stored by moto %s; this is %s", service, version, self._moto)
+        if version != _moto_version():
+            log.warning("%s was stored by moto %s; this is %s", service, version, _moto_version())
         data = zlib.decompress(state) if is_compressed else bytes(state)
         where, rows = load_service(data)
         self._stored[service] = _Stored(_digest(data), frozenset(row.id for row in rows))
@@ -288,7 +286,12 @@ class MotoStorage:
         self._database.execute(
             "INSERT INTO fallback_services VALUES (?, ?, ?, ?) ON CONFLICT(service) DO UPDATE SET"
             " moto = excluded.moto, is_compressed = excluded.is_compressed, state = excluded.state",
-            (service, self._moto, is_compressed, zlib.compress(data, 1) if is_compressed else data),
+            (
+                service,
+                _moto_version(),
+                is_compressed,
+                zlib.compress(data, 1) if is_compressed else data,
+            ),
         )
         self.journal.drop(service)
         live = frozenset(backend.id for backend in backends)
@@ -327,6 +330,8 @@ class MotoStorage:
 
 @functools.cache
 def _moto_version() -> str:
+    import importlib.metadata
+
     return importlib.metadata.version("moto")
 
 

@@ -26,6 +26,7 @@ def patch_responses(response: Any) -> None:
     response.delete_gateway_response = _with_status(response.delete_gateway_response)
     response.delete_rest_api = _delete_api(response.delete_rest_api)
     response.test_invoke_method = _test_method
+    response.create_authorizer = _without_default_ttl(response.create_authorizer)
     response.create_domain_name = _with_routing_mode(response.create_domain_name)
     response.update_api_key = _without_value(response.update_api_key)
     for name in ("get_rest_apis", "get_usage_plans", "get_api_keys"):
@@ -35,9 +36,10 @@ def patch_responses(response: Any) -> None:
 
 
 def patch_models(module: Any) -> None:
-    """Let accounts and domain names of `moto.apigateway.models` show what they always show."""
+    """Let accounts, authorizers and domain names of `moto.apigateway.models` show what they always show."""
     module.Account.to_json = _with_features(module.Account.to_json)
     module.DomainName.to_json = _describe_domain(module.DomainName.to_json)
+    module.Authorizer.to_json = _describe_authorizer(module.Authorizer.to_json)
 
 
 def _with_features(to_json: Any) -> Any:
@@ -48,6 +50,34 @@ def _with_features(to_json: Any) -> Any:
         return {**to_json(self), "features": self.features or ["UsagePlans"]}
 
     return describe
+
+
+def _describe_authorizer(to_json: Any) -> Any:
+    """Show an authorizer's kind, and how long its answers are kept if the request said so (recorded)."""
+
+    @functools.wraps(to_json)
+    def describe(self: Any) -> dict[str, Any]:
+        is_pool = self.type == "COGNITO_USER_POOLS"
+        shown = {"authType": "cognito_user_pools" if is_pool else "custom", **to_json(self)}
+        if shown["authorizerResultTtlInSeconds"] is None:
+            del shown["authorizerResultTtlInSeconds"]
+        return shown
+
+    return describe
+
+
+def _without_default_ttl(create: Any) -> Any:
+    @functools.wraps(create)
+    def create_authorizer(self: Any) -> Any:
+        status, headers, body = create(self)
+        if self._get_param("authorizerResultTtlInSeconds") is None:
+            api = self.backend.get_rest_api(names_of(self)[1])
+            authorizer = api.authorizers[json.loads(body)["id"]]
+            authorizer.authorizer_result_ttl = None
+            body = json.dumps(authorizer.to_json())
+        return status, headers, body
+
+    return create_authorizer
 
 
 def _describe_domain(to_json: Any) -> Any:

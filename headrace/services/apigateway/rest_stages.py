@@ -125,7 +125,10 @@ def _describe_stage(to_json: Any) -> Any:
         if documented := getattr(self, "documentation_version", None):
             shown["documentationVersion"] = documented
         if self.canary_settings:
-            shown["canarySettings"] = self.canary_settings
+            canary = dict(self.canary_settings)
+            if not canary["stageVariableOverrides"]:
+                del canary["stageVariableOverrides"]
+            shown["canarySettings"] = canary
         if (created_s := getattr(self, "created_s", None)) is not None:
             shown |= {"createdDate": created_s, "lastUpdatedDate": self.updated_s}
         return shown
@@ -147,6 +150,17 @@ def _known_paths() -> str:
     return ", ".join([*listed, "/variables/{variable_name}", "/tracingEnabled"])
 
 
+def _unknown_path(path: str) -> Exception:
+    return bad_request(f"Invalid method setting path: {path}. Must be one of: [{_known_paths()}]")
+
+
+def _no_such_setting(path: str) -> Exception:
+    return bad_request(
+        f"Cannot remove method setting {path.lstrip('/')} because there is no method setting for"
+        " this method "
+    )
+
+
 def _with_known_paths(update: Any) -> Any:
     @functools.wraps(update)
     def update_stage(self: Any) -> Any:
@@ -156,9 +170,7 @@ def _with_known_paths(update: Any) -> Any:
             is_setting = _KNOWN.fullmatch(path) and not path.startswith("/tags/")
             is_copied = operation.get("op") == "copy"
             if not (is_known or is_setting or is_copied):
-                raise bad_request(
-                    f"Invalid method setting path: {path}. Must be one of: [{_known_paths()}]"
-                )
+                raise _unknown_path(path)
         return update(self)
 
     return update_stage
@@ -179,10 +191,7 @@ def _take_settings_back(apply: Any) -> Any:
             elif operation != "remove" or not is_setting:
                 others.append(patch_operation)
             elif place not in self.method_settings:
-                raise bad_request(
-                    f"Cannot remove method setting {path.lstrip('/')} because there is no method"
-                    " setting for this method "
-                )
+                raise _no_such_setting(path)
             else:
                 del self.method_settings[place]
         return apply(self, others)
@@ -231,6 +240,8 @@ def _with_settings(create: Any) -> Any:
         old = self.backend.get_rest_api(api_id).stages.get(name)
         deployed_before = None if old is None else old.deployment_id
         canary = _canary(self._get_param("canarySettings"))
+        if canary is not None:
+            _want_stage(name, old)
         status, headers, body = create(self)
         if name:
             stage = self.backend.get_stage(api_id, name)
@@ -242,6 +253,18 @@ def _with_settings(create: Any) -> Any:
         return status, headers, body
 
     return create_deployment
+
+
+def _want_stage(name: str | None, stage: Any) -> None:
+    """Refuse a canary without its stage. Raises BadRequestException (recorded)."""
+    why = f"Stage {name} must already be created before making a canary release deployment"
+    if not name:
+        why = (
+            "Non null and non empty stageName must be provided for canary deployment. Provided value is"
+            f" {'null' if name is None else name}"
+        )
+    if stage is None:
+        raise bad_request(f"Invalid deployment content specified.{why}")
 
 
 def _with_canary(create: Any) -> Any:
@@ -314,7 +337,8 @@ def _change_canary(stage: Any, patch_operation: Mapping[str, Any], path: str) ->
     if not path:
         stage.canary_settings = None
         return
-    settings = _NO_CANARY | (stage.canary_settings or {})
+    _check_canary_patch(str(patch_operation["op"]), path)
+    settings = _NO_CANARY | {"deploymentId": stage.deployment_id} | (stage.canary_settings or {})
     value, (name, _, variable) = str(patch_operation.get("value") or ""), path.partition("/")
     if variable:
         variables = dict(settings["stageVariableOverrides"])
@@ -327,6 +351,17 @@ def _change_canary(stage: Any, patch_operation: Mapping[str, Any], path: str) ->
     else:
         settings[name] = value.lower() == "true" if name == "useStageCache" else value
     stage.canary_settings = settings
+
+
+def _check_canary_patch(operation: str, path: str) -> None:
+    """Refuse an operation that the part of a canary does not have. Raises BadRequestException (recorded)."""
+    of_variable = path.startswith("stageVariableOverrides/")
+    if operation == "remove" and not of_variable:
+        raise _no_such_setting(f"{_CANARY}/{path}")
+    if not of_variable and (path not in _NO_CANARY or path == "stageVariableOverrides"):
+        raise _unknown_path(f"{_CANARY}/{path}")
+    if operation == "add" and not of_variable:
+        raise bad_request(f"Invalid add operation with path: {_CANARY}/{path}")
 
 
 def _promote(stage: Any, source: str) -> None:

@@ -42,6 +42,7 @@ from headrace.services.s3.routing import (
     check_key,
     parse_part_number,
     parse_target,
+    parse_target_in,
 )
 from headrace.services.s3.state import EmptyAnswer
 
@@ -187,12 +188,13 @@ class RawRequests:
 
     def answer_raw(self, request: HttpRequest) -> HttpResponse:
         """Answer a request. Raises only errors that cannot be translated to AWS's; see `ServiceApi.raw`."""
-        site = parse_website_host(request.headers.get("host", ""))
+        host = request.headers.get("host", "")
+        bucket = parse_bucket_host(host)
         try:
             response = (
-                self._answer_website(request, site)
-                if site
-                else self._answer(request, parse_target(request))
+                self._answer_website(request, bucket)
+                if bucket and parse_website_host(host)
+                else self._answer(request, parse_target_in(request, bucket))
             )
         except Exception as error:
             aws_error = error if isinstance(error, AwsError) else translate(error)
@@ -200,7 +202,7 @@ class RawRequests:
                 raise
             aws_error = hide_missing(request, aws_error)
             missing = aws_error.members.get("BucketName")
-            if missing and missing == parse_bucket_host(request.headers.get("host", "")):
+            if missing and missing == bucket:
                 aws_error = no_such_bucket_or_point(missing)
             if isinstance(error, OSError):
                 log.exception("%s %s failed", request.method, request.path)

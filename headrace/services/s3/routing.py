@@ -70,13 +70,17 @@ class Target:
 
 def parse_target(request: HttpRequest) -> Target:
     """Return a request's bucket, key and parameters. Raises AwsError KeyTooLongError, InvalidURI, NotImplemented."""
+    return parse_target_in(request, parse_bucket_host(request.headers.get("host", "")))
+
+
+def parse_target_in(request: HttpRequest, bucket: str) -> Target:
+    """Do as `parse_target`, with the bucket that `parse_bucket_host` found in the host; "" for none."""
     path = unquote(request.path, errors="surrogateescape").removeprefix("/")
-    host = request.headers.get("host", "")
-    bucket = parse_bucket_host(host)
-    if bucket and (_POINT_HOST.search(host) or scope_of(request).service in _POINT_SCOPES):
-        raise access_point_refused(host.partition(":")[0])
-    key = path
-    if not bucket:
+    if bucket:
+        host, key = request.headers["host"], path
+        if _POINT_HOST.search(host) or scope_of(request).service in _POINT_SCOPES:
+            raise access_point_refused(host.partition(":")[0])
+    else:
         bucket, _, key = path.partition("/")
     if not bucket and key:
         raise invalid_bucket_name("")

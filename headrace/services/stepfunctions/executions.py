@@ -15,19 +15,16 @@ import time
 import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.deliveries.outbox import queue_service_event
 from headrace.moto.current_cloud import CURRENT, RunningExecutions
 from headrace.services.stepfunctions import map_runs
 from headrace.services.stepfunctions.activities import Activities
-from headrace.services.stepfunctions.interpreter.run import (
-    RUNTIME_ERROR,
-    ExecutionInput,
-    Outcome,
-    Run,
-)
+
+if TYPE_CHECKING:
+    from headrace.services.stepfunctions.interpreter.run import ExecutionInput, Outcome, Run
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +59,9 @@ class Executions:
 
     def start(self, started: ExecutionInput) -> None:
         """Run an execution, which is stored once the caller releases moto's lock. Raises AwsError."""
+        # The interpreter comes with the first execution: a cloud that starts needs none.
+        from headrace.services.stepfunctions.interpreter.run import Run
+
         run = Run(started, self.activities)
         thread = threading.Thread(
             target=self._run, args=(run,), name=f"states-{started.name[:40]}", daemon=True
@@ -151,6 +151,8 @@ def build_input(
     machine: Any, arn: str, name: str, input_text: str, start_date: datetime
 ) -> ExecutionInput:
     """Return what an execution of moto's machine runs."""
+    from headrace.services.stepfunctions.interpreter.run import ExecutionInput
+
     parts = arn.split(":")
     return ExecutionInput(
         arn=arn,
@@ -234,6 +236,8 @@ def settle(execution: Any, executions: RunningExecutions | None) -> None:
     if execution.status == "RUNNING" and (
         executions is None or executions.run_of(execution.execution_arn) is None
     ):
+        from headrace.services.stepfunctions.interpreter.run import RUNTIME_ERROR, Outcome
+
         end(execution, Outcome("FAILED", error=RUNTIME_ERROR, cause=STOPPED_CAUSE))
 
 

@@ -328,3 +328,34 @@ def test_a_managed_policy_keeps_five_versions_and_its_holders(cloud: InProcessCl
     assert [each["Arn"] for each in listed] == [second]
     delete(cfn, "s")
     assert iam.list_policies(Scope="Local")["Policies"] == []
+
+
+def test_a_stage_keeps_its_access_log_with_and_without_settings_of_methods(
+    cloud: InProcessCloud, cfn: Any
+):
+    api = {"RestApiId": {"Ref": "Api"}}
+    written = {"DestinationArn": {"Fn::GetAtt": "Group.Arn"}, "Format": "$context.requestId"}
+    every = {"HttpMethod": "*", "ResourcePath": "/*", "LoggingLevel": "INFO"}
+
+    def stage(**settings: Any) -> dict[str, Any]:
+        return of("ApiGateway::Stage", **api, DeploymentId={"Ref": "Made"}, **settings)
+
+    method = of(
+        "ApiGateway::Method", **api, ResourceId={"Fn::GetAtt": "Api.RootResourceId"},
+        HttpMethod="GET", AuthorizationType="NONE", Integration={"Type": "MOCK"},
+    )  # fmt: skip
+    body = template(
+        Group=of("Logs::LogGroup"),
+        Api=of("ApiGateway::RestApi", Name="a"),
+        Get=method,
+        Made={**of("ApiGateway::Deployment", **api), "DependsOn": "Get"},
+        One=stage(StageName="one", AccessLogSetting=written),
+        Two=stage(StageName="two", AccessLogSetting=written, MethodSettings=[every]),
+    )
+    assert create(cfn, body) == "CREATE_COMPLETE"
+    stages = cloud.client("apigateway").get_stages(restApiId=physical(cfn, "Api"))["item"]
+    shown = {one["stageName"]: one["accessLogSettings"] for one in stages}
+    assert [one["format"] for one in shown.values()] == ["$context.requestId"] * 2
+    events = cfn.describe_stack_events(StackName="s")["StackEvents"]
+    said = [e for e in events if "to no access log" in e.get("ResourceStatusReason", "")]
+    assert {e["LogicalResourceId"] for e in said} == {"One", "Two"}

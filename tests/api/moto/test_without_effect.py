@@ -125,6 +125,24 @@ def test_a_push_and_a_subscription_say_so_by_their_value(lab: MotoLab) -> None:
     assert not _said(sns.publish(TargetArn=topic, Message="m"))
 
 
+def test_an_api_s_access_log_says_that_nothing_is_written(lab: MotoLab) -> None:
+    written = {"DestinationArn": "arn:aws:logs:us-east-1:000000000000:log-group:g", "Format": "f"}
+    http = lab.client("apigatewayv2")
+    named = {"ApiId": http.create_api(Name="a", ProtocolType="HTTP")["ApiId"], "StageName": "s"}
+    assert "to no access log" in _said(http.create_stage(**named, AccessLogSettings=written))
+    assert not _said(http.update_stage(**named, Description="d"))
+    rest = lab.client("apigateway")
+    api = {"restApiId": rest.create_rest_api(name="a")["id"]}
+    root = {**api, "resourceId": rest.get_resources(**api)["items"][0]["id"], "httpMethod": "GET"}
+    rest.put_method(**root, authorizationType="NONE")
+    rest.put_integration(**root, type="MOCK")
+    rest.create_deployment(**api, stageName="s")
+    for path, is_log in (("/description", False), ("/accessLogSettings/format", True)):
+        operation = {"op": "replace", "path": path, "value": "v"}
+        answer = rest.update_stage(**api, stageName="s", patchOperations=[operation])
+        assert bool(_said(answer)) == is_log
+
+
 def test_the_log_says_it_once(
     lab: MotoLab, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

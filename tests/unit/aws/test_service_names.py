@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.aws.calls.http import HttpRequest
-from headrace.aws.gateway.dispatch import InlineRequests
 from headrace.aws.gateway.faults import Faults
+from headrace.aws.gateway.inline_requests import InlineRequests
 from headrace.aws.protocols.service import Profile, ServiceApi
 from headrace.aws.signatures.credential_scopes import ServiceNames
 from headrace.core.ids import Ids

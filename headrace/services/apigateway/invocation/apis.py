@@ -130,7 +130,12 @@ def choose_release(stage: dict[str, Any], request_id: str) -> dict[str, Any]:
     if canary is None or zlib.crc32(request_id.encode()) % 100 >= canary["percentTraffic"]:
         return stage
     variables = {**stage["variables"], **canary["stageVariableOverrides"]}
-    return {**stage, "variables": variables, "deploymentId": canary["deploymentId"]}
+    return {
+        **stage,
+        "variables": variables,
+        "deploymentId": canary["deploymentId"],
+        "isCanary": True,
+    }
 
 
 def _rest_api(backend: Any, api_id: str, account: str, region: str) -> RestApi:

@@ -314,7 +314,11 @@ class MethodTest(RestRequest):
         )
         # Recorded: a path that is not the method's has no parameters.
         match = best_match(self._path, [path], is_rest_raw=True)
-        stage = {"variables": dict(asked.get("stageVariables") or {}), "deploymentId": ""}
+        stage = {
+            "variables": dict(asked.get("stageVariables") or {}),
+            "deploymentId": "",
+            "canary": None,
+        }
         open_method = {**methods[method_name], "authorizationType": "NONE", "apiKeyRequired": False}
         parameters = {} if match is None else match[1]
         self._told.lines += self._lines_before(method_name, parameters, asked)

@@ -52,6 +52,12 @@ NO_LOG = CallLog()
 INVALID_ADDRESS = "Invalid endpoint address"
 
 
+def method_of(integration: Mapping[str, Any], request: HttpRequest, default: str = "ANY") -> str:
+    """Return the method by which a REST API's integration is called: `ANY` is that of the request."""
+    method = str(integration.get("httpMethod") or default).upper()
+    return request.method if method == "ANY" else method
+
+
 def forward(
     method: str,
     uri: str,

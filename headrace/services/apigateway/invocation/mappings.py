@@ -149,7 +149,8 @@ def _convert(body: bytes, handling: str, *, comes_binary: bool, goes_binary: boo
         is_text = handling == TO_TEXT or (not handling and not goes_binary)
         return base64.b64encode(body) if is_text else body
     is_decoded = handling == TO_BINARY or (not handling and goes_binary)
-    return from_base64(body) if is_decoded else body
+    # Recorded: what is no UTF-8 becomes question marks of Unicode.
+    return from_base64(body) if is_decoded else body.decode(errors="replace").encode()
 
 
 def _choose_response(

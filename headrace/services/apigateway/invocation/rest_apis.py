@@ -167,6 +167,7 @@ class RestRequest:
         is_signed = method["authorizationType"] == "AWS_IAM"
         context = self._context(stage, resource_id, resource_path, is_signed=is_signed)
         event = self._event(stage, resource_path, parameters, context)
+        context |= {} if stage["canary"] is None else {"isCanaryRequest": "isCanary" in stage}
         self._seen = replace(
             self._seen,
             path=parameters,
@@ -337,8 +338,7 @@ class RestRequest:
         return function
 
     def _proxy(self, integration: Mapping[str, Any], event: dict[str, Any]) -> HttpResponse:
-        method = str(integration.get("httpMethod") or "POST").upper()
-        if (self._request.method if method == "ANY" else method) != "POST":
+        if integrations.method_of(integration, self._request, "POST") != "POST":
             # Recorded: functions are called by POST alone, and the status is 500, not the kind's 504.
             raise Refused(
                 500,
@@ -429,7 +429,7 @@ class RestRequest:
         parameters = mappings.request_parameters(integration, seen, overrides)
         kind = seen.header.get("content-type", "application/json")
         return integrations.forward(
-            str(integration.get("httpMethod") or self._request.method),
+            integrations.method_of(integration, self._request),
             mappings.with_variables(str(integration["uri"]), seen.stage),
             path={**seen.path, **parameters["path"]},
             query={**query, **parameters["querystring"]},
@@ -481,7 +481,7 @@ class RestRequest:
             service=service,
             kind=action,
             target=rest.partition("?")[0],
-            method=str(integration.get("httpMethod") or self._request.method),
+            method=integrations.method_of(integration, self._request),
             headers=headers,
             query={**dict(mappings.pairs(rest)), **parameters["querystring"]},
             body=body,

@@ -129,13 +129,18 @@ def _is_query(service: str, sent: IntegrationRequest) -> bool:
     protocol = _protocol_of(service)
     if protocol == "json" and sent.names_target():
         return False
-    return service in _BY_QUERY or protocol in ("query", "ec2")
+    # Recorded: Systems Manager answers so to parameters in the query.
+    return (
+        service in _BY_QUERY
+        or (service == "ssm" and bool(sent.query))
+        or protocol in ("query", "ec2")
+    )
 
 
 def _refuse(service: str, sent: IntegrationRequest, error: AwsError) -> IntegrationAnswer:
-    if _has_paths(service, sent):
+    if service == "s3" or _has_paths(service, sent):
         return _of_response(serialize_error(service, None, error, sent.request_id))
-    if service == "s3" or error.code == _NO_SERVICE or not _is_query(service, sent):
+    if error.code == _NO_SERVICE or not _is_query(service, sent):
         return IntegrationAnswer(
             error.status, {"content-type": JSON_1_1}, encode_error(error, JSON_1_1)
         )
@@ -197,11 +202,26 @@ def _call_by_query(ask: _Ask, service: str, sent: IntegrationRequest) -> Integra
     output = ask(operation, params)
     if sent.accepts_xml():
         return _of_response(serialize_output(service, operation, output, sent.request_id, "query"))
+    if service == "ssm":
+        output = _show_missing(
+            service_model(service).operation_model(operation).output_shape, output
+        )
     result: dict[str, Any] = {"ResponseMetadata": {"RequestId": sent.request_id}}
     if output:
         result[f"{operation}Result"] = output
     body = json.dumps({f"{operation}Response": result}, default=_to_json).encode()
     return IntegrationAnswer(200, {"content-type": "application/json"}, body)
+
+
+def _show_missing(shape: Any, value: Any) -> Any:
+    """Return a value in which every structure has all its members: null for those that are missing (recorded)."""
+    if value is None:
+        return None
+    if shape.type_name == "structure":
+        return {name: _show_missing(one, value.get(name)) for name, one in shape.members.items()}
+    if shape.type_name == "list":
+        return [_show_missing(shape.member, item) for item in value]
+    return value
 
 
 def _to_json(value: Any) -> Any:
@@ -287,7 +307,8 @@ def _call_s3(ask: _Ask, sent: IntegrationRequest) -> IntegrationAnswer:
             params["ContentType"] = sent.headers["content-type"]
     output = ask(operation, params)
     headers = {
-        "content-type": str(output.get("ContentType", "application/xml")),
+        "content-type": sent.query.get("response-content-type")
+        or str(output.get("ContentType", "application/xml")),
         "etag": str(output.get("ETag", "")),
     }
     return IntegrationAnswer(

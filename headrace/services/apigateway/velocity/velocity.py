@@ -120,9 +120,9 @@ class _Run:
                 self.write(text)
             case ("reference", chain, bool(is_quiet), str(source)):
                 value = self.reference(chain)
-                self.write(
-                    ("" if is_quiet else source) if value is None else text_of(value, self.budget)
-                )
+                # Recorded: a stage variable that is missing is empty, and not its own text.
+                missing = "" if is_quiet or source.startswith("$stageVariables.") else source
+                self.write(missing if value is None else text_of(value, self.budget))
             case ("set", chain, expression):
                 self._set(chain, self.value(expression))
             case ("if", branches):

@@ -48,14 +48,14 @@ def create_stack(
         values = dict[str, Any]()
         if not failure:
             template, values = requests.prepare(cfn, stack, request, expanded)
-        check_topics(cfn, stack, request)
-        stack.policy = policy_of(cfn, request) or ""
-        stack.request_token = token
-        stack.note_caller(call)
         # This raises when a value cannot be evaluated.
         ResourceChanges(cfn.lookups, stack, template, values, stack.tags)
+        check_topics(cfn, stack, request)
+        stack.policy = policy_of(cfn, request) or ""
         stack.disable_rollback = requests.disables_rollback(request)
         requests.take_over(stack, template, values, request)
+        stack.request_token = token
+        stack.note_caller(call)
         for change_set in cfn.stacks.change_sets(stack.stack_id):
             change_set.execution_status = "OBSOLETE"  # recorded
             cfn.stacks.save_change_set(change_set)

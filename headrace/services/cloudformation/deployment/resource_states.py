@@ -267,7 +267,8 @@ def create(states: ResourceStates, defined: EvaluatedResource) -> None:
         states.ports.signals.forget(receiver_of(states.stack.stack_id, resource.logical_id))
     states.set_status(resource, _STATUS)
     keep = functools.partial(states.set_status, resource, _STATUS, INITIATED)
-    _say_unsent(states, defined)
+    if resource.type in SIGNALLED:
+        _say_unsent(states, defined)
     try:
         result = make(states, resource, defined.kind, keep)
         _say_without_effect(states, defined)

@@ -213,6 +213,12 @@ def list_without_effect(kind: DeclaredType, properties: Mapping[str, Any]) -> di
             if isinstance(source, str)
         }
         for row in rows_of(kind.service, call.operation):
+            source = call.members.get(row.member)
+            if isinstance(source, ComputedProperty) and row.pattern:
+                found = [
+                    one for one in source.properties if one in properties and row.concerns(one)
+                ]
+                remarks.update(dict.fromkeys(found, row.sentence))
             name = names.get(row.member, "")
             if not row.member or (name in properties and row.concerns(properties[name])):
                 remarks[name] = row.sentence

@@ -248,7 +248,7 @@ DECLARED = [
                 "UpdateStage",
                 {**_STAGE, "patchOperations": stage_settings},
                 only=(),
-                when="MethodSettings",
+                only_if=lambda v: bool(stage_settings(v)),
             ),
         ],
         id="StageName",

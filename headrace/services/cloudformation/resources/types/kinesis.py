@@ -62,25 +62,33 @@ def _create(context: Context, properties: Properties) -> ResourceResult:
 
 def wait_until_active(context: Context, status: Callable[[], str], what: str) -> None:
     """Wait until `status` is ACTIVE. Raises ResourceFailed when that takes too long."""
+    if (now := status()) == "ACTIVE":
+        return
     deadline_s = context.clock.monotonic_s() + _ACTIVE_WITHIN_S
-    while (now := status()) != "ACTIVE":
+    while now != "ACTIVE":
         if context.clock.monotonic_s() > deadline_s:
             raise ResourceFailed(f"{what} is still {now}")
         context.pause(CHECK_EVERY_S)
+        now = status()
 
 
-def _wait_for_stream(context: Context, name: str) -> None:
+def _wait_for_stream(context: Context, name: str) -> str:
+    """Wait until a stream is active; return its ARN."""
+    arn = ""
+
     def status() -> str:
-        summary = context.call("kinesis", "DescribeStreamSummary", {"StreamName": name})
-        return str(summary["StreamDescriptionSummary"]["StreamStatus"])
+        nonlocal arn
+        answer = context.call("kinesis", "DescribeStreamSummary", {"StreamName": name})
+        summary = answer["StreamDescriptionSummary"]
+        arn = str(summary["StreamARN"])
+        return str(summary["StreamStatus"])
 
     wait_until_active(context, status, f"Stream {name}")
+    return arn
 
 
 def _build_result(context: Context, name: str) -> ResourceResult:
-    _wait_for_stream(context, name)
-    summary = context.call("kinesis", "DescribeStreamSummary", {"StreamName": name})
-    return ResourceResult(name, {"Arn": summary["StreamDescriptionSummary"]["StreamARN"]})
+    return ResourceResult(name, {"Arn": _wait_for_stream(context, name)})
 
 
 def _configure(context: Context, name: str, old: Properties, new: Properties) -> None:
