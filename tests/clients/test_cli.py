@@ -5,21 +5,22 @@ from __future__ import annotations
 import base64
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support.forked_command import run
 from tests.support.server import ServerProcess
 
 
 def aws(server: ServerProcess, *arguments: str, check: bool = True) -> Any:
     """Run `aws kinesis ...`; returns its JSON, or the standard error of a failure."""
-    done = subprocess.run(
-        [sys.executable, "-m", "awscli", "kinesis", *arguments,
-         "--endpoint-url", server.endpoint_url, "--output", "json"],
-        capture_output=True, text=True, timeout=60, check=False,
-        env={
+    from awscli import clidriver
+
+    code, out, err = run(
+        "kinesis", *arguments, "--endpoint-url", server.endpoint_url, "--output", "json",
+        prepare=list, command=lambda: sys.exit(clidriver.main()),
+        environment={
             **os.environ,
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": "test",
@@ -28,10 +29,10 @@ def aws(server: ServerProcess, *arguments: str, check: bool = True) -> Any:
             "AWS_MAX_ATTEMPTS": "1",
         },
     )  # fmt: skip
-    assert (done.returncode == 0) is check, done.stderr
+    assert (code == 0) is check, err
     if not check:
-        return done.stderr
-    return json.loads(done.stdout) if done.stdout.strip() else None
+        return err
+    return json.loads(out) if out.strip() else None
 
 
 def test_the_command_line_puts_and_gets(server: ServerProcess, tmp_path: Path):

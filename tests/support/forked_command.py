@@ -1,4 +1,4 @@
-"""The `headrace` command in a child of the test's own process: quick, since everything is imported already."""
+"""`headrace`, or another command of Python, in a child of the process of the test, which has imported it already."""
 
 from __future__ import annotations
 
@@ -36,17 +36,19 @@ def obey_modes() -> None:
 
 def run(
     *arguments: str,
-    prepare: Callable[[], None] = obey_modes,
+    prepare: Callable[[], object] = obey_modes,
     stdin: str = "",
     environment: Mapping[str, str] | None = None,
+    command: Callable[[], object] = main,
 ) -> tuple[int, str, str]:
     """Run the command in a child of this process; return its exit code and what it printed.
 
     Args:
-        arguments: what follows `headrace`.
+        arguments: what follows the command's name.
         prepare: called in the child first.
         stdin: what the command reads.
         environment: its variables instead of this process's.
+        command: what is run; it raises SystemExit with its exit code.
     """
     with (
         tempfile.TemporaryFile("w+") as given,
@@ -72,7 +74,7 @@ def run(
                     os.environ.update(environment)
                 prepare()
                 sys.argv = ["headrace", *arguments]
-                main()
+                command()
             except SystemExit as ended:
                 code = int(ended.code or 0)
             except BaseException:  # noqa: BLE001 - what the test looks for

@@ -280,16 +280,26 @@ def _redrive_of(execution: Any) -> dict[str, Any]:
     }
 
 
+def refuse_type() -> AwsError:
+    """Return the refusal of what the type of a state machine does not have."""
+    return AwsError(
+        "StateMachineTypeNotSupported",
+        "This operation is not supported by this type of state machine",
+    )
+
+
 def list_whole(list_executions: Any) -> Any:
     """Show the members that moto omits of each execution."""
 
     def list_all_members(self: Any) -> Any:
+        machine = find_machine(self.stepfunction_backend, self._get_param("stateMachineArn") or "")
+        if machine is not None and machine.type == "EXPRESS":
+            raise refuse_type()
         answer = list_executions(self)
         for row in answer.result["executions"]:
             execution = self.stepfunction_backend.describe_execution(row["executionArn"])
             row |= {"stateMachineArn": execution.state_machine_arn, **_qualifiers_of(execution)}
-            if not getattr(execution, "is_express", False):
-                row["redriveCount"] = 0
+            row["redriveCount"] = 0
             if execution.status == "TIMED_OUT":
                 row["stopDate"] = execution.stop_date
         return answer

@@ -221,7 +221,12 @@ def _start(start: Any) -> Any:
         for started in self.executions:
             settle(started, CURRENT.executions)
         known = len(self.executions)
-        execution = start(self, region_name, account_id, execution_name, execution_input)
+        if self.type == "EXPRESS":
+            execution = _start_express(
+                self, start, region_name, account_id, execution_name, execution_input
+            )
+        else:
+            execution = start(self, region_name, account_id, execution_name, execution_input)
         if len(self.executions) == known or CURRENT.executions is None:
             return execution
         # moto's setting for the outcome of its simulated executions has no effect here.
@@ -247,8 +252,30 @@ def _start(start: Any) -> Any:
     return start_execution
 
 
+def _start_express(self: Any, start: Any, *arguments: str) -> Any:
+    """Store an execution with a name of its own, so that a name may come again (documented)."""
+    others, self.executions = self.executions, []
+    try:
+        execution = start(self, *arguments)
+    finally:
+        self.executions = others
+    execution.execution_arn = _express_arn(self, execution.name)
+    others.append(execution)
+    return execution
+
+
+def _express_arn(machine: Any, name: str) -> str:
+    return machine.arn.replace(":stateMachine:", ":express:", 1) + f":{name}:{uuid.uuid4()}"
+
+
 def _describe(describe: Any) -> Any:
     def describe_execution(self: Any, execution_arn: str) -> Any:
+        if ":express:" in execution_arn:
+            # Observed by others: an express execution is told by its log alone.
+            raise AwsError(
+                "InvalidArn",
+                "Invalid Arn: 'Resource type not valid in this context: express'",
+            )
         execution = describe(self, execution_arn)
         settle(execution, CURRENT.executions)
         return execution
@@ -380,12 +407,9 @@ def _start_sync_execution(self: Any) -> Any:
     name = self._get_param("name") or str(uuid.uuid4())
     machine = self.stepfunction_backend.describe_state_machine(machine_arn)
     if machine.type != "EXPRESS":
-        raise AwsError(
-            "StateMachineTypeNotSupported",
-            "This operation is not supported by this type of state machine",
-        )
+        raise answers.refuse_type()
     answers.check_input(input_text)
-    arn = machine.arn.replace(":stateMachine:", ":express:", 1) + f":{name}:{uuid.uuid4()}"
+    arn = _express_arn(machine, name)
     started = build_input(machine, arn, name, input_text, datetime.now(UTC))
     outcome = Run(started).run()
     stop_date = datetime.now(UTC)

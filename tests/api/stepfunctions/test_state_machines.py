@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from headrace.services.s3 import errors
 from tests.support.cloud import ACCOUNT, InProcessCloud
@@ -453,3 +454,26 @@ def test_a_result_path_that_does_not_fit_fails_the_state_by_awss_name(
     assert described()["error"] == "States.ResultPathMatchFailure"
     text = json.dumps(given, separators=(",", ":"))
     assert described()["cause"].endswith(f'Unable to apply step "{step}" to input {text}')
+
+
+def test_an_express_execution_is_told_by_its_log_alone(cloud: InProcessCloud):
+    states = cloud.client("stepfunctions")
+    definition = json.dumps({"StartAt": "P", "States": {"P": {"Type": "Pass", "End": True}}})
+    role = "arn:aws:iam::000000000000:role/r"
+    made = states.create_state_machine(
+        name="quick", type="EXPRESS", definition=definition, roleArn=role
+    )
+    machine = {"stateMachineArn": made["stateMachineArn"]}
+    # A name may come again, with another input too.
+    runs = [
+        states.start_execution(**machine, name="n", input=given)["executionArn"]
+        for given in ("{}", "{}", '{"a": 1}')
+    ]
+    start = "arn:aws:states:us-east-1:000000000000:express:quick:n:"
+    assert len(set(runs)) == 3
+    assert all(run.startswith(start) for run in runs)
+    for call in (states.describe_execution, states.get_execution_history):
+        with pytest.raises(ClientError, match="Resource type not valid in this context: express"):
+            call(executionArn=runs[0])
+    with pytest.raises(ClientError, match="not supported by this type of state machine"):
+        states.list_executions(**machine)

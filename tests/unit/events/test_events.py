@@ -15,7 +15,9 @@ import pytest
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import CallerIdentity, NoGuard
+from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.moto.current_cloud import CURRENT
+from headrace.moto.storage.changes import MOTO_LOCK
 from tests.support.moto_lab import MotoLab
 
 ARN = "arn:aws:{}:us-east-1:000000000000:{}"
@@ -322,3 +324,28 @@ def test_a_dead_letter_that_its_queue_refuses_is_counted_and_stops_nobody(
     assert ("its dead-letter queue refused it" in caplog.text) is (why != "open")
     lab.restart()
     assert lab.database.query("SELECT count(*) FROM fallback_rows WHERE rows_id = 1") == [(0,)]
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_schedules_dead_letter_is_sent_by_its_role(
+    lab: MotoLab, is_closed: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    dead = queue(lab, "dead")
+    if is_closed:
+        monkeypatch.setattr(CURRENT, "guard", Closed())
+    delivery = Delivery(
+        what="a schedule",
+        body=b"{}",
+        service="kinesis",
+        operation="PutRecord",
+        account="000000000000",
+        region="us-east-1",
+        acting_arn=ARN.format("iam", "role/r"),
+        dead_letter_arn=ARN.format("sqs", "dead"),
+    )
+    lab.outside.failures = [AwsError("ResourceNotFoundException", "Stream s not found")]
+    with MOTO_LOCK:
+        OUTBOX.add(delivery)
+    deliver(lab)
+    assert len(received(lab, dead)) == (0 if is_closed else 1)
+    assert ("role/r may not" in caplog.text) is is_closed

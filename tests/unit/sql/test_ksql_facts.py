@@ -1,4 +1,4 @@
-"""What each function gives, by ksqlDB's reference and published tests, and that the page of functions is current."""
+"""What each function gives, by ksqlDB's reference and published tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 
-import scripts.sql_page
 from headrace.sql.analysis import read_script
 from headrace.sql.fold import Record, run
 from scripts.sql_published import outcomes
@@ -44,10 +43,6 @@ def queries() -> str:
 def expected(*names: str) -> dict[str, Any]:
     values = [value for name in names for _, value in FACTS[name]]
     return {f"c{index}": value for index, value in enumerate(values)}
-
-
-def test_the_page_of_statements_and_functions_is_current() -> None:
-    assert scripts.sql_page.PAGE.read_text(encoding="utf-8") == scripts.sql_page.page()
 
 
 @pytest.mark.parametrize("kind", ["scalars", "aggregates"])

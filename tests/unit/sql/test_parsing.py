@@ -9,7 +9,6 @@ from headrace.sql.parsing import MOST_BYTES, parse
 from headrace.sql.pyspark_job import compile_script
 from headrace.sql.statements import CreateSource, Query
 from headrace.sql.types import SqlError
-from scripts import sql_grammar
 
 
 @pytest.mark.parametrize(
@@ -181,8 +180,3 @@ def test_a_word_that_is_nearly_one_of_sqls_is_named_with_its_location(
     with pytest.raises(SqlError) as error:
         parse(text)
     assert str(error.value) == f"line {location} does not belong here; did you mean {meant}?"
-
-
-def test_the_tables_are_the_grammars() -> None:
-    """`python -m scripts.sql_grammar` makes them of grammar.lark."""
-    assert sql_grammar.TABLES.read_text(encoding="utf-8") == sql_grammar.tables()
