@@ -75,6 +75,7 @@ from headrace.services.iam import patches as iam_patches
 from headrace.services.iam import sts_sessions as sts_sessions
 from headrace.services.iot import patches as iot_patches
 from headrace.services.iot.mqtt import shadows as iot_shadows
+from headrace.services.logs import groups as log_groups
 from headrace.services.logs import patches as logs_patches
 from headrace.services.opensearch import patches as opensearch_patches
 from headrace.services.pipes import pipes as pipes_patches
@@ -89,6 +90,7 @@ from headrace.services.stepfunctions import patches as stepfunctions_patches
 QUICK_CALLS = (
     *dynamodb_quick.QUICK_CALLS,
     *events_responses.QUICK_CALLS,
+    *log_groups.QUICK_CALLS,
     *sns_patches.QUICK_CALLS,
     *sqs_quick.QUICK_CALLS,
     *sts_sessions.QUICK_CALLS,

@@ -404,7 +404,7 @@ def build_foundation(
     )
 
     # Metrics and log lines are not sent to moto when sending them would load it.
-    may_send = _always if warms_up else moto.engine.memory.is_ready
+    may_send = (lambda: True) if warms_up else moto.engine.memory.is_ready
     functions = FunctionTotals(config.account_id, config.region)
     return Foundation(
         config=config,
@@ -424,10 +424,6 @@ def build_foundation(
         endpoint_url=endpoint_url,
         tls=tls,
     )
-
-
-def _always() -> bool:
-    return True
 
 
 def _build_entrance(

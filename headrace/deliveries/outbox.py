@@ -107,7 +107,6 @@ class Outbox(DeliveryRows):
         self.waiting: dict[int, Delivery] = {}
         self._due: list[tuple[int, int]] = []
         self._next = 0
-        self._arrived: Iterable[Callable[[], None]] = ()
 
     def add(self, delivery: Delivery) -> None:
         """Add a delivery; when there are too many, the oldest is given up."""
@@ -117,8 +116,7 @@ class Outbox(DeliveryRows):
             self.remove(oldest)
         delivery.first_ms = delivery.first_ms or CURRENT.clock.now_ms()
         self.put(self._next, delivery, CURRENT.clock.now_ms())
-        for arrived in self._arrived:
-            arrived()
+        self.has_new = True
 
     def put(self, number: int, delivery: Delivery, due_ms: int) -> None:
         """Schedule a delivery for `due_ms`."""
@@ -134,11 +132,7 @@ class Outbox(DeliveryRows):
 
     def clear(self) -> None:
         """See `DeliveryRows.clear`."""
-        self.waiting, self._due = {}, []
-
-    def listen(self, arrived: Iterable[Callable[[], None]]) -> None:
-        """See `DeliveryRows.listen`."""
-        self._arrived = arrived
+        self.waiting, self._due, self.has_new = {}, [], False
 
     def take_due(self, now_ms: int) -> tuple[int | None, float]:
         """Return the number of a delivery that is due, and unschedule it; else the seconds until one may be due."""

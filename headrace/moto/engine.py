@@ -150,11 +150,8 @@ class MotoEngine:
         self._ids = ids
         self._waits_for_disk = database.fsync
         self._kept = MotoStorage(database, always=[outbox])
-        self._clock = clock
-        self._patches = patches
-        self._outbox = outbox
-        self._endpoint_host = endpoint_host
-        self._sessions = sessions
+        self._clock, self._patches, self._outbox = clock, patches, outbox
+        self._endpoint_host, self._sessions = endpoint_host, sessions
         self._ready = threading.Event()
         self._failure = ""
         self._preparation = Preparation(
@@ -173,7 +170,10 @@ class MotoEngine:
     def _calls(self) -> InProcessCalls:
         from headrace.moto.in_process import InProcessCalls
 
-        return InProcessCalls(self._answer, self._ids, self._clock, self._endpoint_host)
+        return InProcessCalls(
+            self._answer, self._ids, self._clock, self._endpoint_host,
+            quick=lambda: self._quick, answer_quickly=self._answer_quickly,
+        )  # fmt: skip
 
     def connect(self, connections: Connections) -> None:
         """Say what moto's services may call; once, before the first request."""
@@ -251,7 +251,6 @@ class MotoEngine:
         CHANGES.take()
         self._kept.load(lambda entry: self._run_entry(entry).status)
         CURRENT.connect(self._connections)
-        self._outbox.listen(self._listeners.setdefault("outbox", []))
         _Owner.engine = self
         self._ready.set()
         for package in self._listeners:
@@ -312,7 +311,7 @@ class MotoEngine:
     ) -> HttpResponse:
         try:
             if is_from_outside:
-                answer = self._answer_quickly(request)
+                answer = self._answer_quickly(request, self._quick.find(request))
                 if answer is not None:
                     return answer
             self._require()
@@ -331,12 +330,12 @@ class MotoEngine:
         """See `headrace.aws.gateway.dispatch.MotoServices.may_be_quick`."""
         return not self._waits_for_disk and self._quick.find(request) is not None
 
-    def _answer_quickly(self, request: HttpRequest) -> HttpResponse | None:
+    def _answer_quickly(self, request: HttpRequest, quick: QuickCall | None) -> HttpResponse | None:
         """Answer a plain request of a quick call; None for another one.
 
         Raises AwsError; and NeedsThread instead of None for a request that is to be answered at once.
         """
-        answer, quick = None, self._quick.find(request)
+        answer = None
         if quick is not None and self.is_loaded():
             if MOTO_LOCK.acquire(timeout=0 if request.at_once else LONGEST_WAIT_S):
                 try:
@@ -352,10 +351,10 @@ class MotoEngine:
     def _run_quickly(self, quick: QuickCall, request: HttpRequest) -> HttpResponse | None:
         call = request.call
         assert call is not None
-        is_loaded = _Owner.engine is self and not self._kept.journalled
-        if not is_loaded or not may_skip_moto(quick.service, call):
-            return None
         request_id = new_request_id()
+        is_loaded = _Owner.engine is self
+        if not is_loaded or self._kept.journalled or not may_skip_moto(quick.service, call):
+            return None
         try:
             body = quick.answer(QuickRequest(call, request.body, request_id, self._ids))
         except NotPlain:
@@ -465,6 +464,10 @@ class MotoEngine:
             if self._kept.must_load_again:
                 self._ready.clear()
                 _Owner.engine = None
+        if self._outbox.has_new:
+            self._outbox.has_new = False  # told only now: they are stored
+            for arrived in self._listeners.get("outbox", ()):
+                arrived()
 
     # --- changes outside a request ------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import botocore
 import botocore.session
+import msgspec
 from botocore import parsers
 from botocore.awsrequest import AWSResponse
 from botocore.config import Config as BotocoreConfig
@@ -23,11 +24,12 @@ from botocore.validate import ParamValidator
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.calls.operation import loader, service_model
+from headrace.aws.calls.operation import Call, loader, service_model
 from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.moto.current_cloud import ANSWERED
+from headrace.moto.requests.quick import QuickCall, QuickCalls
 from headrace.store.database import answer_from, has_note
 
 
@@ -40,9 +42,13 @@ class InProcessCalls:
         ids: Ids,
         clock: Clock,
         endpoint_host: Callable[[], str],
+        *,
+        quick: Callable[[], QuickCalls],
+        answer_quickly: Callable[[HttpRequest, QuickCall], HttpResponse | None],
     ) -> None:
-        """`handle` answers a request to a service."""
+        """`handle` answers a request to a service; `answer_quickly` one of the calls of `quick` in its plain form."""
         self._handle = handle
+        self._quick, self._answer_quickly = quick, answer_quickly
         self._ids = ids
         self._clock = clock
         self._endpoint_host = endpoint_host
@@ -51,6 +57,12 @@ class InProcessCalls:
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
     ) -> dict[str, Any]:
         """Return an operation's output. Raises AwsError."""
+        if not has_note():
+            call = Call(account, region, self._ids.uuid(), self._clock.now_ms(), service)
+            plain = self._quick().request_of(service, operation, params, call)
+            answer = None if plain is None else self._answer_quickly(*plain)
+            if answer is not None:
+                return cast("dict[str, Any]", msgspec.json.decode(cast("bytes", answer.body)))
         client = _client(service, account, region, self._endpoint_host())
         method = _client_methods(service).get(operation)
         if method is None:
@@ -77,8 +89,6 @@ class InProcessCalls:
         return cast("dict[str, Any]", output)
 
     def _send(self, request: Any, service: str, account: str, region: str) -> AWSResponse:
-        from headrace.aws.calls.operation import Call
-
         http_request = http_request_of(request)
         http_request.call = Call(account, region, self._ids.uuid(), self._clock.now_ms(), service)
         response = self._handle(http_request, scope_of(http_request).service or service)

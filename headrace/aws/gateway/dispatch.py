@@ -188,10 +188,7 @@ class Gateway:
         scope = scope_of(request)
         service = request.service or self.names.service_of(request)
         owned = self._services.get(service)
-        if owned is not None:
-            answered = owned.answer
-        else:
-            answered = self._answer_cbor if encodings.is_rpc(request) else self._answer_fallback
+        answered = self._answer_by_moto if owned is None else owned.answer
         call = self._call(scope, service, request.headers)
         request.call = call
         is_session = scope.access_key.startswith(KEY_PREFIX)
@@ -287,13 +284,15 @@ class Gateway:
         try:
             service = self._moto.service_of(request, call.service)
             return encodings.answer_as_cbor(
-                request, service, lambda asked: self._answer_fallback(asked, call)
+                request, service, lambda asked: self._answer_by_moto(asked, call)
             )
         except Exception:
             log.exception("%s failed in CBOR", call.service)
             return error_answer(request, call.service, internal_failure(), call.request_id)
 
-    def _answer_fallback(self, request: HttpRequest, call: Call) -> HttpResponse:
+    def _answer_by_moto(self, request: HttpRequest, call: Call) -> HttpResponse:
+        if encodings.is_rpc(request):
+            return self._answer_cbor(request, call)
         service = call.service
         try:
             if call.permit is not None:

@@ -149,21 +149,16 @@ def host_of(service: str, region: str) -> str:
     return f"{host}.{region}.amazonaws.com"
 
 
-_URL_TABLES: dict[str, list[tuple[re.Pattern[str], Any]]] = {}
-
-
-def is_imported(package: str) -> bool:
-    """Whether a package of moto's is imported, with its patches. The caller holds `MOTO_LOCK`."""
-    return package in _URL_TABLES
+URL_TABLES: dict[str, list[tuple[re.Pattern[str], Any]]] = {}
 
 
 def _url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
     """Return a service's patterns and functions; the first call imports its modules and loads its state."""
-    table = _URL_TABLES.get(service)
+    table = URL_TABLES.get(service)
     if table is None:
         # The order of locks wherever both are held: loading state also imports.
         with MOTO_LOCK, IMPORTING:
-            table = _URL_TABLES[service] = _import_url_table(service)
+            table = URL_TABLES[service] = _import_url_table(service)
     return table
 
 

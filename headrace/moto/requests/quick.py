@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Any, NamedTuple
@@ -23,9 +23,8 @@ import msgspec
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Call
 from headrace.aws.signatures.credential_scopes import SIGV4, scope_of
-from headrace.core.arn import partition_of
 from headrace.core.ids import Ids
-from headrace.moto.requests.preparation import is_imported
+from headrace.moto.requests.preparation import URL_TABLES
 from headrace.moto.storage.changes import CHANGES
 
 # Larger bodies take long anyway, and would hold up others on the event loop's thread.
@@ -105,6 +104,7 @@ class QuickCall:
         has_checksum: its answers have a checksum.
         content_type: of its answers; empty for none.
         is_motos: moto would answer it, and add headers.
+        is_own: the cloud's own calls go this way, too: all members are texts, numbers, lists and structures.
     """
 
     name: str
@@ -114,6 +114,7 @@ class QuickCall:
     has_checksum: bool = False
     content_type: str = "application/x-amz-json-1.0"
     is_motos: bool = True
+    is_own: bool = False
 
 
 class QuickCalls:
@@ -122,6 +123,23 @@ class QuickCalls:
     def __init__(self, calls: Sequence[QuickCall]) -> None:
         self._targets = {call.name: call for call in calls if "=" not in call.name}
         self._fields = {call.name.encode(): call for call in calls if "=" in call.name}
+        self._own = {(one.service, one.name.partition(".")[2]): one for one in calls if one.is_own}
+
+    def request_of(
+        self, service: str, operation: str, params: Mapping[str, Any], call: Call
+    ) -> tuple[HttpRequest, QuickCall] | None:
+        """Return the request that one of the cloud's own calls is; None for a call that is not quick."""
+        quick = self._own.get((service, operation))
+        body = b"" if quick is None else msgspec.json.encode(params)
+        if quick is None or len(body) > MOST_BYTES:
+            return None
+        scope = f"{call.account}/20231114/{call.region}/{service}/aws4_request"
+        headers = {
+            "x-amz-target": quick.name,
+            "content-type": quick.content_type,
+            "authorization": f"{SIGV4} Credential={scope}, SignedHeaders=host, Signature=0",
+        }
+        return HttpRequest("POST", "/", headers=headers, body=body, call=call), quick
 
     def find(self, request: HttpRequest) -> QuickCall | None:
         """Return the quick call of a request that may be plain, by its head and the start of its body."""
@@ -154,11 +172,10 @@ def may_skip_moto(service: str, call: Call) -> bool:
 
     The caller holds `MOTO_LOCK`.
     """
-    if not is_imported(service) or not CHANGES.deferred.keys().isdisjoint((service, "iam")):
+    if service not in URL_TABLES or not CHANGES.deferred.keys().isdisjoint((service, "iam")):
         return False
-    backends = dict.get(_iam_backends(), call.account) or {}
-    backend: Any = dict.get(backends, partition_of(call.region))
-    return backend is None or call.access_key not in backend.access_keys
+    backends: Any = dict.get(_iam_backends(), call.account) or {}
+    return not any(call.access_key in backend.access_keys for backend in backends.values())
 
 
 @functools.cache

@@ -60,14 +60,16 @@ class Rows:
 
 
 class DeliveryRows(Rows):
-    """The stored deliveries of moto's services, which are in memory as a whole."""
+    """The stored deliveries of moto's services, which are in memory as a whole.
+
+    Attributes:
+        has_new: there is a delivery that nobody has been told of; who stores it tells, and sets this to False.
+    """
+
+    has_new = False
 
     def clear(self) -> None:
         """Remove all, before another cloud's are loaded."""
-        raise NotImplementedError
-
-    def listen(self, arrived: Iterable[Callable[[], None]]) -> None:
-        """Call each of `arrived`, and nothing else, whenever there is a new delivery."""
         raise NotImplementedError
 
 

@@ -32,7 +32,7 @@ from headrace.deliveries.outbox import (
     give_up,
     send_to_queue,
 )
-from headrace.deliveries.targets import HttpCall, http_call, is_http
+from headrace.deliveries.targets import HttpCall, http_call
 from headrace.moto.current_cloud import CURRENT
 
 log = logging.getLogger(__name__)
@@ -132,7 +132,8 @@ def send_on(rule: Any, target: Mapping[str, Any], event: Any, *, transform_input
     if service == "events" and not parts[5].strip(":"):
         _to_archive(rule, target, event)
         return
-    sender = _to_http if is_http(arn) else _SENDERS.get(service)
+    kind = parts[-1].partition("/")[0]
+    sender = _SENDERS.get(f"{service}/{kind}") or _SENDERS.get(service)
     if sender is None:
         raise TargetFailed(
             "UNSUPPORTED_TARGET",
@@ -366,6 +367,7 @@ _SENDERS: Mapping[str, Callable[[Any, Mapping[str, Any], list[str], Any], None]]
     "sns": _to_topic,
     "logs": _to_log_group,
     "events": _to_bus,
+    "events/api-destination": _to_http,
     "states": _to_machine,
     "execute-api": _to_http,
     "redshift": _to_warehouse,

@@ -142,7 +142,7 @@ class DeliveryStream:
             table_errors(table["DestinationDatabaseName"], table["DestinationTableName"]): str(
                 table["S3ErrorOutputPrefix"]
             )
-            for table in get_list(self.destination, "DestinationTableConfigurationList")
+            for table in self.destination.get("DestinationTableConfigurationList") or ()
             if table.get("S3ErrorOutputPrefix")
         }
 

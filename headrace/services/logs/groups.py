@@ -11,9 +11,14 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import Any
+from itertools import pairwise
+from typing import Annotated, Any
+
+import msgspec
 
 from headrace.aws.calls.errors import AwsError
+from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest, reader_of
+from headrace.services.logs.metric_filters import filters_of
 
 _CLASSES = ("STANDARD", "INFREQUENT_ACCESS", "DELIVERY", "ESSENTIALS")
 
@@ -105,3 +110,46 @@ def _protect(self: Any) -> str:
         raise AwsError("ResourceNotFoundException", "The specified log group does not exist.")
     group.is_protected = bool(self._get_param("deletionProtectionEnabled"))
     return ""
+
+
+# --- PutLogEvents in the quick way (see `headrace.moto.requests.quick`): functions send it all the time --------------
+
+
+class _LogEvent(msgspec.Struct, forbid_unknown_fields=True):
+    timestamp: Annotated[int, msgspec.Meta(ge=0)]
+    message: Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class _PutLogEvents(msgspec.Struct, forbid_unknown_fields=True):
+    logGroupName: str
+    logStreamName: str
+    logEvents: Annotated[list[_LogEvent], msgspec.Meta(min_length=1)]
+
+
+def _put_quickly(request: QuickRequest, asked: _PutLogEvents) -> bytes:
+    """Put events in their order to a stream that is there, in a group without filters, which take long."""
+    from moto.logs.models import logs_backends
+
+    backend = request.backend_in(logs_backends)
+    group = backend.groups.get(asked.logGroupName)
+    if group is None or asked.logStreamName not in group.streams:
+        raise NotPlain
+    if group.subscription_filters or filters_of(group):
+        raise NotPlain
+    events: list[Any] = msgspec.to_builtins(asked.logEvents)
+    if any(later["timestamp"] < one["timestamp"] for one, later in pairwise(events)):
+        raise NotPlain
+    token, rejected = backend.put_log_events(asked.logGroupName, asked.logStreamName, events)
+    info = {"rejectedLogEventsInfo": rejected} if rejected else {}
+    return msgspec.json.encode({"nextSequenceToken": token, **info})
+
+
+QUICK_CALLS = (
+    QuickCall(
+        "Logs_20140328.PutLogEvents",
+        "logs",
+        reader_of(_put_quickly, _PutLogEvents),
+        content_type="application/x-amz-json-1.1",
+        is_own=True,
+    ),
+)

@@ -169,7 +169,7 @@ def _put_subscription_filter(
     group = self.groups.get(log_group_name)
     if group is not None:
         others = [one for one in _subscriptions_of(group) if one["filterName"] != filter_name]
-        _check_regexes(pattern, [*others, *_filters_of(group)])
+        _check_regexes(pattern, [*others, *filters_of(group)])
     put(self, log_group_name, filter_name, filter_pattern, *rest)
 
 
@@ -198,7 +198,8 @@ def _filter_log_events(
     )  # fmt: skip
 
 
-def _filters_of(group: Any) -> list[dict[str, Any]]:
+def filters_of(group: Any) -> list[dict[str, Any]]:
+    """Return the metric filters of a log group."""
     from moto.logs.models import logs_backends
 
     backends: Any = logs_backends
@@ -207,14 +208,14 @@ def _filters_of(group: Any) -> list[dict[str, Any]]:
 
 
 def _to_describe_dict(self: Any, describe: Any) -> dict[str, Any]:
-    return {**describe(self), "metricFilterCount": len(_filters_of(self))}
+    return {**describe(self), "metricFilterCount": len(filters_of(self))}
 
 
 def _put_log_events(self: Any, put: Any, log_stream_name: str, log_events: list[Any]) -> Any:
     answer = put(self, log_stream_name, log_events)
     if CURRENT.metrics is not None:
         metrics = embedded_metrics(self.name, log_events)
-        for one in _filters_of(self):
+        for one in filters_of(self):
             metrics += filter_metrics(one, log_events)
         if metrics:
             CURRENT.metrics.put(metrics, account=self.account_id, region=self.region)

@@ -181,14 +181,18 @@ def end(execution: Any, outcome: Outcome) -> None:
 
 
 def announce(execution: Any) -> None:
-    """Count the state that an execution has entered, and tell the default bus; called under moto's lock.
+    """Tell the default bus of the state that an execution has entered, and count it; called under moto's lock.
 
     Documented: docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html, which says that express
-    workflows send no events, and that those leave out what is too large, and procedure-cw-metrics.html.
+    workflows send no events, and procedure-cw-metrics.html.
     """
+    if not getattr(execution, "is_express", False) and CURRENT.control is not None:
+        _queue_event(execution)
     CURRENT.handled.note(execution.state_machine_arn, _METRICS[execution.status])
-    if getattr(execution, "is_express", False) or CURRENT.control is None:
-        return
+
+
+def _queue_event(execution: Any) -> None:
+    """Queue the event of an execution's state, without what is too large for one (documented there too)."""
     is_over = execution.stop_date is not None
     output_bytes = _count_escaped(execution.output)
     has_output = output_bytes <= _MOST_TOLD_BYTES

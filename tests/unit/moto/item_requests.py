@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from tests.support.moto_lab import MotoLab
 
-TARGETS = {"dynamodb": "DynamoDB_20120810", "sqs": "AmazonSQS", "events": "AWSEvents"}
+TARGETS = {
+    "dynamodb": "DynamoDB_20120810",
+    "sqs": "AmazonSQS",
+    "events": "AWSEvents",
+    "logs": "Logs_20140328",
+}
 # Text from which moto may take a region: such a request is not plain.
 MOTOS_WAY = "sdk region/us-east-1"
 

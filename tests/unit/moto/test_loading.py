@@ -148,7 +148,7 @@ def test_who_imports_a_service_holds_the_order_of_requests_first(
         return get_backend(name)
 
     monkeypatch.setattr(moto.backends, "get_backend", noted)
-    monkeypatch.setattr(preparation, "_URL_TABLES", {})
+    monkeypatch.setattr(preparation, "URL_TABLES", {})
     preparation.method_for.cache_clear()
     lab.client("kms").list_keys()
     assert owned

@@ -369,6 +369,58 @@ def test_events_are_answered_and_sent_as_by_moto(lab: MotoLab, entries: list[Any
     assert answers[0] == answers[1]
 
 
+LINES = [{"timestamp": FakeClock().now_ms() + n, "message": f"line ü {n}"} for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"logEvents": LINES},
+        {"logEvents": LINES, "logStreamName": "missing"},
+        {"logEvents": LINES, "logGroupName": "missing"},
+        {"logEvents": LINES[::-1]},
+        {"logEvents": [{**LINES[0], "timestamp": 1}, *LINES]},
+        {"logEvents": [{**LINES[0], "message": ""}]},
+        {"logEvents": []},
+        {"logEvents": LINES, "sequenceToken": "1"},
+        {"logEvents": LINES[:2]},
+    ],
+    ids=["plain", "stream", "group", "order", "old", "empty", "none", "token", "filtered"],
+)
+def test_log_events_are_stored_as_by_moto(
+    lab: MotoLab, params: dict[str, Any], request: pytest.FixtureRequest
+):
+    is_filtered = "filtered" in request.node.name
+    logs, answers = lab.client("logs"), list[Any]()
+    for name, agent in (("quick", "sdk"), ("motos", MOTOS_WAY)):
+        named = {"logGroupName": f"g{next(COUNT)}-{name}", "logStreamName": "s"}
+        logs.create_log_group(logGroupName=named["logGroupName"])
+        logs.create_log_stream(**named)
+        if is_filtered:
+            transformation = {"metricName": "m", "metricNamespace": "n", "metricValue": "1"}
+            logs.put_metric_filter(
+                logGroupName=named["logGroupName"], filterName="f", filterPattern="line",
+                metricTransformations=[transformation],
+            )  # fmt: skip
+        answer = ask(lab, "logs", "PutLogEvents", {**named, **params}, agent)
+        events = logs.get_log_events(**named)["events"]
+        answers.append((answer, [(one["timestamp"], one["message"]) for one in events]))
+    assert answers[0] == answers[1]
+
+
+def test_the_clouds_own_log_lines_go_without_a_client(lab: MotoLab, motos_way: list[str]):
+    logs, named = lab.client("logs"), {"logGroupName": f"g{next(COUNT)}", "logStreamName": "s"}
+    logs.create_log_group(logGroupName=named["logGroupName"])
+    logs.create_log_stream(**named)
+    motos_way.clear()
+    answer = lab.moto.call(
+        "logs", "PutLogEvents", {**named, "logEvents": LINES}, account=ACCOUNT, region="us-east-1"
+    )
+    assert answer["nextSequenceToken"]
+    assert motos_way == []
+    assert len(logs.get_log_events(**named)["events"]) == len(LINES)
+
+
 @pytest.mark.parametrize(
     "fields",
     [
