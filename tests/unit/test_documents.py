@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 README_LINES, README_WORDS = 100, 900
 CHANGELOG_LINES, ENTRY_LENGTH = 120, 200
+SERVICES_WORDS, LINE_LENGTH, CELL_LENGTH = 5000, 400, 220
 DECISIONS, DECISION_LINES = 60, 6
 FILE_LINES = 500
 FUNCTION_LINES = 60
@@ -56,6 +57,16 @@ def test_the_changelog_is_one_page_by_area_with_a_short_line_an_entry() -> None:
         assert len(areas) == len(set(areas)), f"{name} has a heading twice"
         odd = [line for line in lines if not line.startswith(("### ", "- "))]
         assert odd == [], name
+
+
+@pytest.mark.parametrize("name", ["services.md", "queries.md"])
+def test_what_is_simulated_is_read_in_short_cells(name: str) -> None:
+    text = (ROOT / "docs" / name).read_text()
+    assert len(text.split()) <= SERVICES_WORDS
+    assert [line for line in text.splitlines() if len(line) > LINE_LENGTH] == []
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    cells = [cell.strip() for row in rows for cell in re.split(r"(?<!\\)\|", row)]
+    assert [cell for cell in cells if len(cell) > CELL_LENGTH] == []
 
 
 @pytest.mark.parametrize("folder", ["headrace", "tests"])
