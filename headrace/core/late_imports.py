@@ -129,12 +129,17 @@ class LateLoader(importlib.machinery.SourceFileLoader):
     def __init__(self, name: str, path: str, given: Mapping[str, Any]) -> None:
         super().__init__(name, path)
         self._given = given
+        self._hooks: dict[str, Callable[..., Any]] = {}
         self._running = threading.RLock()
         self._has_begun = False
 
     def exec_module(self, module: ModuleType) -> None:
         """See `importlib.abc.Loader.exec_module`."""
-        vars(module).update(self._given, __getattr__=functools.partial(self._find, module))
+        self._hooks = {
+            "__getattr__": functools.partial(self._find, module),
+            "__dir__": functools.partial(self._list, module),
+        }
+        vars(module).update(self._given, **self._hooks)
 
     def _find(self, module: ModuleType, name: str) -> Any:
         whole = f"{module.__name__}.{name}"
@@ -143,13 +148,38 @@ class LateLoader(importlib.machinery.SourceFileLoader):
         # The import system asks every module whether it is a package.
         if name != "__path__":
             self._run(module)
-        if name not in vars(module):
+        if name in vars(module):
+            return vars(module)[name]
+        own = vars(module).get("__getattr__")
+        if own is None or own is self._hooks["__getattr__"]:
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-        return vars(module)[name]
+        return own(name)
+
+    def _list(self, module: ModuleType) -> list[str]:
+        self._run(module)
+        return sorted(vars(module))
 
     def _run(self, module: ModuleType) -> None:
         with self._running:
-            if not self._has_begun:
-                self._has_begun = True
+            if self._has_begun:
+                return
+            self._has_begun = True
+            before = dict(vars(module))
+            try:
                 super().exec_module(module)
-                vars(module).pop("__getattr__", None)
+            except BaseException:
+                self._has_begun = False
+                raise
+            for name, hook in self._hooks.items():
+                # A module may have such a function of its own.
+                if vars(module)[name] is hook:
+                    del vars(module)[name]
+            vars(module).update(
+                (name, value)
+                for name, value in before.items()
+                if not name.startswith("__") and self._is_set(name, value)
+            )
+
+    def _is_set(self, name: str, value: Any) -> bool:
+        """Whether somebody has set a name, such as a test that puts its own function in the place of a module's."""
+        return not isinstance(value, ModuleType) and self._given.get(name, self) is not value

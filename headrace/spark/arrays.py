@@ -19,9 +19,16 @@ def binary_array(values: Sequence[bytes]) -> Any:
     return _of_bytes(values, pa.binary())
 
 
-def string_array(values: Sequence[str]) -> Any:
-    """Return an array of STRING."""
-    return _of_bytes([value.encode() for value in values], pa.string())
+def string_array(values: Sequence[str | None]) -> Any:
+    """Return an array of STRING, in which None is NULL."""
+    encoded = [b"" if value is None else value.encode() for value in values]
+    validity = None
+    if None in values:
+        bits = bytearray((len(values) + 7) // 8)
+        for number, value in enumerate(values):
+            bits[number // 8] |= (value is not None) << number % 8
+        validity = pa.py_buffer(bits)
+    return _of_bytes(encoded, pa.string(), validity)
 
 
 def integer_array(values: Iterable[int], kind: Any) -> Any:
@@ -39,7 +46,7 @@ def integer(value: int) -> Any:
     return integer_array([value], pa.int64())[0]
 
 
-def _of_bytes(values: Sequence[bytes], kind: Any) -> Any:
+def _of_bytes(values: Sequence[bytes], kind: Any, validity: Any = None) -> Any:
     offsets = array("i", accumulate(map(len, values), initial=0))
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
     return untyped(pa.Array).from_buffers(kind, len(values), buffers)

@@ -138,7 +138,7 @@ def _batch(records: list[dict[str, Any]]) -> Records:
     return pa.RecordBatch.from_arrays(
         [
             binary_array([a2b_base64(record["Data"]) for record in records]),
-            string_array([record["PartitionKey"] for record in records]),
+            string_array([record.get("PartitionKey") for record in records]),
             string_array([record["SequenceNumber"] for record in records]),
             integer_array(
                 [round(record["ApproximateArrivalTimestamp"] * 1000) * 1000 for record in records],

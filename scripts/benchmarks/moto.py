@@ -79,8 +79,10 @@ class Client:
         return bytes(self.connection.buffer[start:stop])
 
     def make(self) -> None:
-        """Create the table, the queue and the topic."""
+        """Create the table with all leases, the queue and the topic."""
         self.dynamodb("CreateTable", **TABLE)
+        for number in range(LEASES):
+            put_item(self, number)
         request = _request("sqs", "AmazonSQS.CreateQueue", {"QueueName": "q"})
         self.url = json.loads(self._ask(request))["QueueUrl"]
         made = self.query("sns", SNS, "CreateTopic", Name="t").decode()

@@ -19,12 +19,13 @@ def add_calls(module: Any) -> None:
     @functools.wraps(create)
     def create_table(self: Any) -> Any:
         # Checked before, so that a refused request leaves no table.
-        columns = self.parameters["TableInput"].get("PartitionKeys") or []
+        table = self.parameters.get("TableInput") or {}
+        columns = table.get("PartitionKeys") or []
         made: dict[str, Any] = {}
         for index in self.parameters.get("PartitionIndexes") or []:
             _add(made, index, columns)
         answer = create(self)
-        _indexes(self._of_table(self.parameters["TableInput"]["Name"])).update(made)
+        _indexes(self._of_table(table["Name"])).update(made)
         return answer
 
     def of_table(self: Any, name: str) -> Any:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 
-def run(program: str) -> None:
+def run(program: str, *arguments: Path) -> None:
     """Run a program in a process of its own; it must not fail."""
-    subprocess.run([sys.executable, "-c", program], check=True)
+    subprocess.run([sys.executable, "-c", program, *map(str, arguments)], check=True)
 
 
 def test_a_cloud_starts_without_an_http_client() -> None:
@@ -33,4 +34,60 @@ def test_clients_that_are_imported_afterwards_work() -> None:
         "try: client.get_caller_identity()\n"
         "except EndpointConnectionError: pass\n"
         "else: raise AssertionError\n"
+    )
+
+
+def test_late_modules_are_what_tests_may_replace_and_describe() -> None:
+    run(
+        "import headrace.cloud, urllib3\n"
+        "urllib3.PoolManager = mine = object()\n"
+        "assert urllib3.HTTPResponse and urllib3.PoolManager is mine\n"
+    )
+    run("import headrace.cloud, urllib3\nassert {'PoolManager', 'request'} <= set(dir(urllib3))\n")
+    run(
+        "import headrace.cloud, urllib3\n"
+        "from unittest import mock\n"
+        "assert mock.create_autospec(urllib3).request\n"
+    )
+
+
+MODULE = """
+import pathlib, sys
+from headrace.core.late_imports import imports_later
+folder = pathlib.Path(sys.argv[1])
+with imports_later({}, late=("late_module",)):
+    sys.path.insert(0, str(folder))
+    import late_module
+"""
+
+
+def test_a_late_module_keeps_functions_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "late_module.py").write_text(
+        "def __getattr__(name):\n"
+        "    if name == 'old': return 5\n"
+        "    raise AttributeError(name)\n"
+        "def __dir__(): return ['new', 'old']\n"
+        "new = 6\n"
+    )
+    run(
+        MODULE + "assert (late_module.old, late_module.new, late_module.old) == (5, 6, 5)\n"
+        "assert not hasattr(late_module, 'other')\n"
+        "assert dir(late_module) == ['new', 'old']\n",
+        tmp_path,
+    )
+
+
+def test_a_late_module_that_fails_fails_again(tmp_path: Path) -> None:
+    (tmp_path / "late_module.py").write_text(
+        "import os\nnew = int(os.environ['HEADRACE_TEST_NUMBER'])\n"
+    )
+    run(
+        MODULE + "import os\n"
+        "for _ in range(2):\n"
+        "    try: late_module.new\n"
+        "    except KeyError: pass\n"
+        "    else: raise AssertionError\n"
+        "os.environ['HEADRACE_TEST_NUMBER'] = '7'\n"
+        "assert late_module.new == 7\n",
+        tmp_path,
     )

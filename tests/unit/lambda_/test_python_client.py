@@ -89,6 +89,24 @@ def test_a_response_goes_with_the_question_for_the_next_invocation() -> None:
                 third.result()
 
 
+def test_a_function_may_change_what_sockets_it_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Proxied(socket.socket):
+        def connect(self, _: object) -> None:
+            raise OSError("there is no proxy")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = RuntimeClient(f"127.0.0.1:{listener.getsockname()[1]}")
+        monkeypatch.setattr(socket, "socket", Proxied)
+        socket.setdefaulttimeout(0.001)
+        try:
+            client._send(b"asks")
+        finally:
+            socket.setdefaulttimeout(None)
+        assert client._socket is not None
+        assert client._socket.gettimeout() is None
+        client._socket.close()
+
+
 WAITING = """
 import signal, threading
 started = []

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from typing import Any
 
+# A function may put another class in its place, such as a proxy's.
+_Socket = socket.socket
 HTTPS_PORTS = (443, "443", "https")
 # Up to this size glibc takes memory from what it has, not from the system, where it comes page by page.
 _READ_BYTES = 64 * 1024
@@ -151,7 +153,9 @@ class RuntimeClient(ModuleType):
         if self._socket is None:
             host, _, port = self._address.rpartition(":")
             # Not `create_connection`, which loads the codec of international names to resolve an address.
-            self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            self._socket = _Socket(socket.AF_INET, socket.SOCK_STREAM)
+            # A function may limit the time of new sockets; the next invocation may come at any time.
+            self._socket.settimeout(None)
             self._socket.connect((host, int(port)))
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.sendall(data)
