@@ -32,7 +32,7 @@ from headrace.moto.patching import check_first
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import MOTO_LOCK, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.dynamodb import expressions
+from headrace.services.dynamodb import expressions, global_tables
 from headrace.services.dynamodb.items import (
     TOKENS,
     Copies,
@@ -97,6 +97,7 @@ def patch() -> None:
     handler.call_action = measured(handler.call_action)
     handler.create_table = _answer_creation(DynamoHandler.create_table)
     handler.update_table = _answer_updating(DynamoHandler.update_table)
+    global_tables.patch(handler)
     for name in ("batch_write_item", "batch_get_item", "transact_write_items", "update_item"):
         setattr(handler, name, _as_asked(getattr(handler, name)))
     handler.transact_write_items = once_per_token(handler.transact_write_items)
@@ -337,9 +338,6 @@ def _as_asked(action: Any) -> Any:
     return act
 
 
-_NO_REPLICAS = "headrace replicates no tables to other regions: send the table's stream there by a function or a pipe."
-
-
 def _answer_updating(update_table: Any) -> Any:
     """Answer that a table is UPDATING (recorded); later descriptions say ACTIVE."""
 
@@ -347,7 +345,7 @@ def _answer_updating(update_table: Any) -> Any:
     def update_and_answer(self: Any) -> Any:
         table = self.dynamodb_backend.get_table(self.body["TableName"])
         if self.body.get("ReplicaUpdates"):
-            raise AwsError("NotImplemented", _NO_REPLICAS, 501)
+            global_tables.refuse_replicas(self)
         if table.billing_mode == "PAY_PER_REQUEST":
             table.on_demand_since = getattr(table, "on_demand_since", table.created_at)
         elif self.body.get("BillingMode") == "PAY_PER_REQUEST":

@@ -309,6 +309,17 @@ def test_a_table_is_not_said_to_have_replicas(lab: MotoLab) -> None:
             TableName="tab", ReplicaUpdates=[{"Create": {"RegionName": "eu-west-1"}}]
         )
     assert refusal.value.response["Error"]["Code"] == "NotImplemented"
+    # The older version of global tables, and the scaling of replicas.
+    with pytest.raises(ClientError, match="replicates no tables"):
+        tables.create_global_table(
+            GlobalTableName="tab", ReplicationGroup=[{"RegionName": "us-east-1"}]
+        )
+    with pytest.raises(ClientError, match="replicates no tables"):
+        tables.update_table_replica_auto_scaling(TableName="tab")
+    assert tables.list_global_tables()["GlobalTables"] == []
+    for call in (tables.describe_global_table, tables.describe_global_table_settings):
+        with pytest.raises(tables.exceptions.GlobalTableNotFoundException, match="'tab'"):
+            call(GlobalTableName="tab")
 
 
 def test_a_job_of_batch_may_have_a_name_of_one_letter(lab: MotoLab) -> None:
