@@ -48,6 +48,7 @@ class Settings:
         slot, publication: their names on the server; made when they are not there.
         tables: `schema.table` each; none for all.
         snapshot: drop the slot and its progress, and read all rows again.
+        keyed_tables: the tables that have partition keys of their own; a warning names those that are not captured.
         most_wal_bytes: the log that the server may keep for the slot; beyond it the slot is dropped. At half there is
             a warning.
         once: end when the server has nothing more.
@@ -58,6 +59,7 @@ class Settings:
     publication: str
     tables: tuple[str, ...] = ()
     snapshot: bool = False
+    keyed_tables: tuple[str, ...] = ()
     most_wal_bytes: int = 16 << 30
     once: bool = False
 
@@ -127,6 +129,7 @@ class Capture:
         warnings += server.make_publication(settings.publication, settings.tables)
         if self._sink.home is None:
             warnings += server.warn_of_large_values(settings.publication)
+        warnings += server.warn_of_unpublished(settings.publication, settings.keyed_tables)
         slot = server.slot(settings.slot)
         if not self._has_reset:
             self._wait_for_reader(server)

@@ -121,11 +121,17 @@ class Server:
     def make_publication(self, name: str, tables: tuple[str, ...]) -> list[str]:
         """Make the publication unless it is there; return warnings.
 
-        Raises CaptureError for a table without a replica identity: its updates would fail from then on.
+        Raises CaptureError for a table that is not there, and for one without a replica identity: its updates would
+        fail from then on.
         """
+        there = self._list_tables()
+        names = [table for table, _, _ in there]
+        for table in tables:
+            if table not in names:
+                raise CaptureError(f"There is no table {table}: name tables as schema.table.")
         exists = bool(self._rows("select from pg_publication where pubname = %s", name))
         if not exists:
-            self._refuse_without_identity(tables)
+            self._refuse_without_identity(tables, there)
             what = sql.SQL(", ").join(sql.Identifier(*table.split(".", 1)) for table in tables)
             statement = sql.SQL("create publication {} for {}").format(
                 sql.Identifier(name),
@@ -133,10 +139,7 @@ class Server:
             )
             self.connection.execute(statement)
             return []
-        published = {
-            f"{schema}.{table}" for schema, table, _, _ in self._list_published_tables(name)
-        }
-        missing = sorted(set(tables) - published)
+        missing = sorted(set(tables) - set(self._list_published_names(name)))
         if missing:
             raise CaptureError(
                 f"The publication {name} is there, and does not have {', '.join(missing)}: ALTER PUBLICATION"
@@ -144,20 +147,21 @@ class Server:
             )
         return []
 
-    def _refuse_without_identity(self, tables: tuple[str, ...]) -> None:
-        rows = self._rows(
+    def _list_tables(self) -> list[tuple[Any, ...]]:
+        """Return name, replica identity and whether there is a primary key of each table that can be published."""
+        return self._rows(
             "select n.nspname || '.' || c.relname, c.relreplident::text, exists (select from pg_index i where"
             " i.indrelid = c.oid and i.indisprimary) from pg_class c join pg_namespace n on n.oid = c.relnamespace"
             " where c.relkind in ('r', 'p') and c.relpersistence = 'p'"
             " and n.nspname not in ('pg_catalog', 'information_schema')"
         )
-        known = {name for name, _, _ in rows}
-        for table in tables:
-            if table not in known:
-                raise CaptureError(f"There is no table {table}: name tables as schema.table.")
+
+    def _refuse_without_identity(
+        self, tables: tuple[str, ...], there: list[tuple[Any, ...]]
+    ) -> None:
         bare = sorted(
             name
-            for name, identity, has_key in rows
+            for name, identity, has_key in there
             if (not tables or name in tables)
             and (identity == "n" or (identity == "d" and not has_key))
         )
@@ -174,6 +178,19 @@ class Server:
             f"select schemaname, tablename, {more} from pg_publication_tables where pubname = %s order by 1, 2",
             publication,
         )
+
+    def _list_published_names(self, publication: str) -> list[str]:
+        rows = self._list_published_tables(publication)
+        return [f"{schema}.{table}" for schema, table, _, _ in rows]
+
+    def warn_of_unpublished(self, publication: str, keyed: tuple[str, ...]) -> list[str]:
+        """Return a warning for each table that has a partition key of its own, and is not in the publication."""
+        published = self._list_published_names(publication)
+        return [
+            f"--partition-by has no effect for {table}, which is not in the publication {publication}"
+            for table in keyed
+            if table not in published
+        ]
 
     def warn_of_large_values(self, publication: str) -> list[str]:
         """Return a warning for each table that has large values (TOAST), and no identity with which they are sent."""

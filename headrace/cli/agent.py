@@ -254,11 +254,14 @@ def _sender(
 
 
 def _is_flumes(path: Path) -> bool:
-    """Whether a file is not JSON but properties."""
+    """Whether a file has properties: its name does not end in `.json`, and no JSON begins it but for its comments."""
+    from headrace.agent.kinesis_agent import blank_comments
+
     try:
-        return not path.read_bytes().lstrip().startswith(b"{")
+        text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise fail(f"{path}: {error.strerror}.") from error
+    return path.suffix != ".json" and not blank_comments(text).lstrip().startswith(("{", "["))
 
 
 class _FlumeReach:

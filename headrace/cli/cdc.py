@@ -24,7 +24,7 @@ from headrace.cli.options import (
     fail,
     split_s3_url,
 )
-from headrace.cli.stream_names import explain_stream
+from headrace.cli.stream_names import explain_stream, explain_stream_errors
 from headrace.core.extras import install_command
 
 if TYPE_CHECKING:
@@ -143,9 +143,10 @@ def cdc(
         raise fail(f"--state {state} cannot be made: {error.strerror}.") from error
     from headrace.cdc.capture import Settings
 
+    columns = _partition_columns(partition_by)
     settings = Settings(
         url, slot, publication, tables, snapshot=snapshot, most_wal_bytes=most_wal_mib << 20,
-        once=once,
+        once=once, keyed_tables=tuple(table for table in columns if table != "*"),
     )  # fmt: skip
     reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
 
@@ -155,7 +156,7 @@ def cdc(
 
             return TableSink(str(into), slot)
         return _stream_sink(
-            url, stream, format_, partition_by, aggregate=aggregate, large_to=large_to,
+            url, stream, format_, columns, aggregate=aggregate, large_to=large_to,
             record_bytes=record_kib << 10, reach=reach,
         )  # fmt: skip
 
@@ -239,7 +240,7 @@ def _stream_sink(
     url: str,
     stream: str,
     format_: str,
-    partition_by: tuple[str, ...],
+    columns: dict[str, tuple[str, ...] | None],
     *,
     aggregate: bool,
     large_to: str | None,
@@ -257,13 +258,15 @@ def _stream_sink(
         if s3_url is None:
             raise fail(f"--large-to is s3://BUCKET/PREFIX/, not {large_to!r}.")
         shrink = LargeValues(client("s3", **reach), *s3_url).shrink
-    client("kinesis", **reach).describe_stream_summary(**name_member(stream))
+    kinesis = client("kinesis", **reach)
+    with explain_stream_errors(kinesis, stream):
+        kinesis.describe_stream_summary(**name_member(stream))
     parts = urlsplit(url)
     database = parts.path.lstrip("/") or (parts.username or "")
     return StreamSink(
         Producer(stream, aggregate=aggregate, **PRODUCER_OPTIONS, **client_options(**reach)),
         envelope_of(format_, database, parts.hostname or ""),
-        PartitionKeys(_partition_columns(partition_by)),
+        PartitionKeys(columns),
         record_bytes=record_bytes,
         shrink=shrink,
     )

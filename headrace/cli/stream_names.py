@@ -37,7 +37,8 @@ def stream_names(kinesis: Any) -> list[str]:
 def suggest_stream(error: BaseException | None, kinesis: Any, stream: str) -> str:
     """Return "; did you mean ..?", or "; there is ..", if `error` says that `stream` is not there; else nothing.
 
-    Asks ListStreams. A caller who may not list streams gets no hint.
+    A region without any stream is named, since it may be the wrong one. Asks ListStreams; who may not list
+    streams gets no hint.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -52,6 +53,8 @@ def suggest_stream(error: BaseException | None, kinesis: Any, stream: str) -> st
         names = stream_names(kinesis)
     except (BotoCoreError, ClientError):
         return ""
+    if not names:
+        return f"; there is no stream in {kinesis.meta.region_name}"
     name = stream.rpartition("/")[2]
     # The stream is there, and something else is not: a shard.
     return "" if name in names else near(name, names)

@@ -129,6 +129,8 @@ def submit(
 
     if (serverless and cluster_id) or (application_id and not serverless):
         raise fail("--cluster is for steps; --application is for --serverless")
+    if role and not serverless:
+        raise fail("--role is for --serverless; a step has its cluster's roles")
     if aws and not dry_run:
         _check_aws(cluster_id, application_id, bucket, role, serverless=serverless)
     named = bucket or ("BUCKET" if dry_run else _bucket(region))

@@ -42,7 +42,7 @@ def trace(name: str, sequence: str | None, *, as_json: bool, endpoint_url: str) 
         show = _show_consumers
     if reports is None:
         hint = _suggest(endpoint_url, name)
-        raise fail(f"There is no mapping, mapped function, queue or channel {name}{hint or '.'}")
+        raise fail(f"There is no mapping, mapped function, queue or channel {name}{hint}")
     if as_json:
         click.echo(json.dumps(reports, indent=2))
     else:
@@ -52,7 +52,10 @@ def trace(name: str, sequence: str | None, *, as_json: bool, endpoint_url: str) 
 
 
 def _suggest(endpoint_url: str, name: str) -> str:
-    """Return what else may be meant: the functions that read the stream `name`, or the nearest mapped function."""
+    """Return what else may be meant: the functions that read the stream `name`, or the nearest mapped function.
+
+    Where no function is mapped, that: a stream by itself has nothing to trace.
+    """
     from headrace.sql.types import near
 
     mappings = _fetch(endpoint_url, "lambda/mappings", {}, "mappings") or []
@@ -61,7 +64,7 @@ def _suggest(endpoint_url: str, name: str) -> str:
     readers = [function for function, source in functions.items() if name == _source_name(source)]
     if readers:
         return f"; {name} is read by {', '.join(readers)}: headrace trace {readers[0]}"
-    return near(name, list(functions))
+    return near(name, list(functions)) or "; no function is mapped to a stream or a queue"
 
 
 def _source_name(arn: str) -> str:

@@ -270,7 +270,7 @@ def _express_arn(machine: Any, name: str) -> str:
 
 def _describe(describe: Any) -> Any:
     def describe_execution(self: Any, execution_arn: str) -> Any:
-        if ":express:" in execution_arn:
+        if execution_arn.split(":")[5:6] == ["express"]:
             # Observed by others: an express execution is told by its log alone.
             raise AwsError(
                 "InvalidArn",

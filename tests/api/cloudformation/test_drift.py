@@ -15,6 +15,7 @@ import pytest
 from headrace.services.cloudformation.changes.live_state import differences
 from headrace.services.cloudformation.resources.reading import as_wanted
 from tests.api.cloudformation.test_declared import EXAMPLES, NAMED
+from tests.api.cloudformation.test_declared import refused as why
 from tests.api.cloudformation.test_stacks import create, physical, refused
 from tests.support.cloud import InProcessCloud
 
@@ -176,12 +177,16 @@ def test_what_was_changed_or_deleted_by_other_hands_is_found(cloud: InProcessClo
     assert one["StackResourceDrift"]["StackResourceDriftStatus"] == "IN_SYNC"
 
 
-@pytest.mark.parametrize("group", ["logs", "stepfunctions", "glue", "events", "secrets"])
+@pytest.mark.parametrize("group", sorted(EXAMPLES))
 def test_what_a_stack_has_just_made_has_not_drifted(cfn: Any, group: str):
     body = {"Resources": EXAMPLES[group]["resources"]}
-    assert create(cfn, body, f"fresh-{group}", **NAMED) == "CREATE_COMPLETE"
-    assert detect(cfn, f"fresh-{group}")["DetectionStatus"] == "DETECTION_COMPLETE"
-    assert drifts(cfn, f"fresh-{group}", "MODIFIED", "DELETED") == {}
+    name = f"fresh-{group}"
+    assert create(cfn, body, name, **NAMED) == "CREATE_COMPLETE", why(cfn, name)
+    assert detect(cfn, name)["DetectionStatus"] == "DETECTION_COMPLETE"
+    assert drifts(cfn, name, "MODIFIED", "DELETED") == {}
+    # Groups share names.
+    cfn.delete_stack(StackName=name)
+    cfn.get_waiter("stack_delete_complete").wait(StackName=name, WaiterConfig={"Delay": 1})
 
 
 def _made_and_served() -> dict[str, Any]:
@@ -300,3 +305,56 @@ def test_names_that_differ_in_capitals_alone_are_in_sync(cfn: Any) -> None:
     assert found["Cluster"]["StackResourceDriftStatus"] == "IN_SYNC"
     (difference,) = found["Options"]["PropertyDifferences"]
     assert difference["PropertyPath"] == "/EngineName"
+
+
+def test_what_an_answer_calls_by_another_name_is_compared(cloud: InProcessCloud, cfn: Any) -> None:
+    role = "arn:aws:iam::000000000000:role/any"
+    wait = {"StartAt": "A", "States": {"A": {"Type": "Wait", "Seconds": 1, "End": True}}}
+    text = json.dumps(wait, indent=1)
+    rule = {"Sql": "SELECT * FROM 'a'", "Actions": [{"Sqs": {"QueueUrl": "q", "RoleArn": role}}]}
+    properties: dict[str, tuple[str, dict[str, Any]]] = {
+        "Machine": (
+            "StepFunctions::StateMachine",
+            {
+                "RoleArn": role,
+                "DefinitionString": text.replace("1,", "${seconds},"),
+                "DefinitionSubstitutions": {"seconds": "1"},
+            },
+        ),
+        # Of the forms of a definition, AWS reads back the string alone.
+        "Unseen": ("StepFunctions::StateMachine", {"RoleArn": role, "Definition": wait}),
+        "Rule": ("IoT::TopicRule", {"RuleName": "renamed", "TopicRulePayload": rule}),
+        "Thing": ("IoT::Thing", {"AttributePayload": {"Attributes": {"a": "1"}}}),
+        "Pool": ("Cognito::UserPool", {"UserPoolName": "one"}),
+    }
+    made = {
+        name: {"Type": f"AWS::{kind}", "Properties": given}
+        for name, (kind, given) in properties.items()
+    }
+    assert create(cfn, {"Resources": made}, "renamed") == "CREATE_COMPLETE"
+    detect(cfn, "renamed")
+    assert drifts(cfn, "renamed", "IN_SYNC").keys() == made.keys()
+
+    states, iot = cloud.client("stepfunctions"), cloud.client("iot")
+    other = json.dumps({**wait, "Comment": "other"})
+    for name in ("Machine", "Unseen"):
+        states.update_state_machine(
+            stateMachineArn=physical(cfn, name, "renamed"), definition=other
+        )
+    action = {"sqs": {"queueUrl": "other", "roleArn": role}}
+    iot.replace_topic_rule(
+        ruleName="renamed", topicRulePayload={"sql": rule["Sql"], "actions": [action]}
+    )
+    iot.update_thing(
+        thingName=physical(cfn, "Thing", "renamed"), attributePayload={"attributes": {"a": "2"}}
+    )
+    detect(cfn, "renamed")
+    changed = {
+        name: [(d["PropertyPath"], d["ActualValue"]) for d in drift["PropertyDifferences"]]
+        for name, drift in drifts(cfn, "renamed", "MODIFIED").items()
+    }
+    assert changed == {
+        "Machine": [("/DefinitionString", other)],
+        "Rule": [("/TopicRulePayload/Actions/0/Sqs/QueueUrl", "other")],
+        "Thing": [("/AttributePayload/Attributes/a", "2")],
+    }

@@ -51,12 +51,22 @@ def test_a_dry_run_prints_the_command_for_aws(tmp_path: Path) -> None:
     assert driver["sparkSubmitParameters"] == "--conf 'a=b c'"
 
 
-def test_a_step_and_a_job_run_are_not_mixed_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--serverless", "--cluster", "j-1"), "--cluster is for steps"),
+        (("--application", "a"), "--application is for --serverless"),
+        (("--role", "arn:aws:iam::1:role/r"), "--role is for --serverless"),
+    ],
+)
+def test_a_step_and_a_job_run_are_not_mixed_up(
+    tmp_path: Path, options: tuple[str, ...], sentence: str
+) -> None:
     job = tmp_path / "job.py"
     job.write_text("")
-    done = submit("http://127.0.0.1:9", "--cluster", "j-1", str(job))
+    done = run_headrace("submit", "--endpoint-url", "http://127.0.0.1:9", *options, str(job))
     assert done.returncode == 1
-    assert "--cluster is for steps" in done.stderr
+    assert sentence in done.stderr
 
 
 @pytest.mark.spark

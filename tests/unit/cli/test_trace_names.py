@@ -39,6 +39,10 @@ def test_the_nearest_or_the_reader_is_named(
     assert (done.exit_code, done.output) == (1, f"{beginning}{hint}\n")
 
 
-def test_without_mappings_nothing_is_suggested(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_mappings_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_fetch", _answers([]))
-    assert CliRunner().invoke(module.trace, ["f"]).output.endswith("queue or channel f.\n")
+    assert (
+        CliRunner()
+        .invoke(module.trace, ["f"])
+        .output.endswith("channel f; no function is mapped to a stream or a queue\n")
+    )

@@ -329,7 +329,8 @@ class DeclaredType:
         enforced: the properties that headrace acts on; `ALL` of them, or some.
         refused: properties of AWS's that headrace does not have: a template with one is refused.
         unread: properties whose name means something else in the read answer: they cannot be read.
-        read_as: the sources of properties that the read answer has in another form.
+        read_as: the sources of properties that the read answer has under another name (a path, which may omit members
+            that the service omits) or in another form (a function).
     """
 
     type: str

@@ -119,13 +119,15 @@ class _Maker:
         if not self._exists(values):
             return None
         members = list_passed(self._declared, self._declared.create[0])
-        readable = {
-            name: members.get(name, "") for name in expected if name not in self._declared.unread
-        }
+        # AWS does not read back what its schema calls write-only.
+        hidden = {*self._declared.unread, *self._declared.schema.get("writeOnly", ())}
+        readable = {name: members.get(name, "") for name in expected if name not in hidden}
         seen = find_properties(values.answer, readable, expected)
         for name, source in self._declared.read_as.items():
-            if name in expected:
-                seen[name] = as_wanted(expected[name], value_from(source, values))
+            value = value_from(source, values) if name in expected else None
+            if value is not None:
+                partly = isinstance(source, str)
+                seen[name] = as_wanted(expected[name], value, partly=partly)
         return seen
 
     def adopt(

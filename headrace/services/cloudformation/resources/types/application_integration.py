@@ -27,7 +27,13 @@ from headrace.services.cloudformation.resources.declaration import (
     Values,
     declare_sources,
 )
-from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, last_of, same
+from headrace.services.cloudformation.resources.reading import (
+    ReadCall,
+    ReadingRules,
+    as_wanted,
+    last_of,
+    same,
+)
 
 GONE = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist")
 _ATTRIBUTES = (
@@ -198,8 +204,19 @@ def _definition(values: Values) -> str | None:
         raise ResourceFailed(
             "One of Definition, DefinitionString and DefinitionS3Location must be given"
         )
+    return _substitute(values, str(text))
+
+
+def _substitute(values: Values, text: str) -> str:
     substitutions: dict[str, Any] = values.get("DefinitionSubstitutions") or {}
-    return re.sub(r"\$\{([^}]+)\}", lambda m: str(substitutions.get(m[1], m[0])), str(text))
+    return re.sub(r"\$\{([^}]+)\}", lambda m: str(substitutions.get(m[1], m[0])), text)
+
+
+def _live_definition(values: Values) -> Any:
+    """Return the definition as the template has it, where only its substitutions and its layout differ."""
+    text, live = str(values.get("DefinitionString")), values.answer.get("definition")
+    deployed = _substitute(values, text)
+    return text if as_wanted(deployed, live) == deployed else live
 
 
 def _has_machine(values: Values) -> bool:
@@ -330,6 +347,7 @@ DECLARED = [
         create=[Call("CreateStateMachine", {"definition": _definition})],
         id="@answer.stateMachineArn",
         read=Call("DescribeStateMachine", _ARN),
+        read_as={"DefinitionString": _live_definition},
         update=[Call("UpdateStateMachine", {**_ARN, "definition": _definition})],
         delete=[Call("DeleteStateMachine", _ARN)],
         name="StateMachineName",

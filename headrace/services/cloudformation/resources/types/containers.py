@@ -120,6 +120,7 @@ DECLARED = [
         create=[Call("CreateCluster")],
         id="ClusterName",
         read=Call("DescribeClusters", {"clusters": lambda v: [v.id]}),
+        read_as={"ClusterSettings": "@answer.clusters.0.settings"},
         # Deleting it would delete its services and tasks.
         deletes_others=True,
         update=[

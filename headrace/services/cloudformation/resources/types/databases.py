@@ -47,6 +47,18 @@ def _has_endpoint(values: Values) -> bool:
     return any(endpoint["EndpointIdentifier"] == name.lower() for endpoint in endpoints)
 
 
+def _subnets(values: Values, path: str) -> list[str] | None:
+    return [subnet["SubnetIdentifier"] for subnet in values.list_answered(path)] or None
+
+
+def _read_database(kind: str) -> dict[str, Source]:
+    """Return where an answer has what it calls by another name than a template does."""
+    return {
+        "EnableCloudwatchLogsExports": f"@answer.{kind}.0.EnabledCloudwatchLogsExports",
+        "EnableIAMDatabaseAuthentication": f"@answer.{kind}.0.IAMDatabaseAuthenticationEnabled",
+    }
+
+
 _TAGS = ("AddTagsToResource", "RemoveTagsFromResource", "ResourceName")
 
 
@@ -142,6 +154,7 @@ DECLARED = [
         create=[Call("CreateDBSubnetGroup")],
         id="DBSubnetGroupName",
         read=Call("DescribeDBSubnetGroups", {"DBSubnetGroupName": "@id"}),
+        read_as={"SubnetIds": lambda v: _subnets(v, "DBSubnetGroups.0.Subnets")},
         update=[Call("ModifyDBSubnetGroup", {"DBSubnetGroupName": "@id"})],
         tag=(*_TAGS, "@answer.DBSubnetGroups.0.DBSubnetGroupArn"),
         delete=[Call("DeleteDBSubnetGroup", {"DBSubnetGroupName": "@id"})],
@@ -158,6 +171,7 @@ DECLARED = [
         create=[Call("CreateDBInstance")],
         id="DBInstanceIdentifier",
         read=Call("DescribeDBInstances", {"DBInstanceIdentifier": "@id"}),
+        read_as=_read_database("DBInstances"),
         # Deleting it would delete its data and replicas.
         deletes_others=True,
         tag=(*_TAGS, "@answer.DBInstances.0.DBInstanceArn"),
@@ -193,6 +207,7 @@ DECLARED = [
         create=[Call("CreateDBCluster")],
         id="DBClusterIdentifier",
         read=Call("DescribeDBClusters", {"DBClusterIdentifier": "@id"}),
+        read_as=_read_database("DBClusters"),
         # Deleting it would delete its data and instances.
         deletes_others=True,
         tag=(*_TAGS, "@answer.DBClusters.0.DBClusterArn"),
@@ -251,6 +266,7 @@ DECLARED = [
         create=[Call("CreateCacheSubnetGroup")],
         id="CacheSubnetGroupName",
         read=Call("DescribeCacheSubnetGroups", {"CacheSubnetGroupName": "@id"}),
+        read_as={"SubnetIds": lambda v: _subnets(v, "CacheSubnetGroups.0.Subnets")},
         update=[Call("ModifyCacheSubnetGroup", {"CacheSubnetGroupName": "@id"})],
         tag=(*_TAGS, build_arn("elasticache", "subnetgroup:")),
         delete=[Call("DeleteCacheSubnetGroup", {"CacheSubnetGroupName": "@id"})],

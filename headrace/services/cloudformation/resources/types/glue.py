@@ -369,6 +369,7 @@ DECLARED = [
         create=[Call("CreateConnection", {"ConnectionInput": _connection})],
         id="ConnectionInput.Name",
         read=Call("GetConnection", _NAME),
+        read_as={"ConnectionInput": "@answer.Connection"},
         update=[Call("UpdateConnection", {**_NAME, "ConnectionInput": _connection_changed})],
         tag=_tag("connection"),
         delete=[Call("DeleteConnection", {"ConnectionName": "@id"})],
@@ -379,6 +380,7 @@ DECLARED = [
         create=[Call("CreatePartition")],
         id=_partition_id,
         read=Call("GetPartition", _PARTITION),
+        read_as={"PartitionInput": "@answer.Partition"},
         update=[
             Call(
                 "UpdatePartition",

@@ -116,6 +116,7 @@ DECLARED = [
         ],
         id="@answer.UserPool.Id",
         read=Call("DescribeUserPool", _POOL),
+        read_as={"UserPoolName": "@answer.UserPool.Name"},
         update=[Call("UpdateUserPool", _POOL)],
         delete=[Call("DeleteUserPool", _POOL)],
         name="UserPoolName",
@@ -353,6 +354,8 @@ DECLARED = [
         ],
         id="@answer.OpenIDConnectProviderArn",
         read=Call("GetOpenIDConnectProvider", _PROVIDER),
+        # The answer has it without its scheme.
+        unread=frozenset({"Url"}),
         update=[Call("UpdateOpenIDConnectProviderThumbprint", _PROVIDER)],
         delete=[
             Call(

@@ -114,6 +114,7 @@ DECLARED = [
         ],
         id="DestinationName",
         read=Call("DescribeDestinations", {"DestinationNamePrefix": "@last"}),
+        read_as={"DestinationPolicy": "@answer.destinations.0.accessPolicy"},
         update=[
             Call(
                 "PutDestination", only=("RoleArn", "TargetArn"), members={"destinationName": "@id"}

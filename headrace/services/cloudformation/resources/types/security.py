@@ -126,9 +126,16 @@ def _expressions(values: Values) -> list[dict[str, str]] | None:
     return None if texts is None else [{"RegexString": str(text)} for text in texts]
 
 
+def _live_expressions(values: Values) -> list[str]:
+    rows = values.list_answered("RegexPatternSet.RegularExpressionList")
+    return [row["RegexString"] for row in rows]
+
+
 def _declare_set(kind: str, **attributes: Source) -> DeclaredType:
     """Return the type of a part of web ACLs: `IPSet`, `RegexPatternSet` or `RuleGroup`."""
-    members = {"RegularExpressionList": _expressions} if kind == "RegexPatternSet" else {}
+    is_pattern = kind == "RegexPatternSet"
+    members = {"RegularExpressionList": _expressions} if is_pattern else {}
+    read_as: dict[str, Source] = {"RegularExpressionList": _live_expressions} if is_pattern else {}
     return DeclaredType(
         f"AWS::WAFv2::{kind}",
         "wafv2",
@@ -142,6 +149,7 @@ def _declare_set(kind: str, **attributes: Source) -> DeclaredType:
                 "Scope": "Scope",
             },
         ),
+        read_as=read_as,
         update=[Call(f"Update{kind}", {**_wafv2(f"Get{kind}", "LockToken"), **members})],
         tag=("TagResource", "UntagResource", "ResourceARN", f"@answer.{kind}.ARN"),
         delete=[
