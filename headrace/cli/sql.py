@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -254,6 +255,8 @@ def query(
     """
     from headrace.cli.sql_prompt import answer, make_session
 
+    if not select.strip(" \n;"):
+        raise fail("there is no SELECT to answer")
     if checkpoint is None and aws:
         raise fail("--aws needs --checkpoint: the folder that `headrace sql run` was given")
     checkpoint = checkpoint or _checkpoint(region, queries.resolve().stem)
@@ -316,12 +319,12 @@ def run(
     name = queries.resolve().stem
     checkpoint = f"{(checkpoint or _checkpoint(region, name)).rstrip('/')}/"
     _prepare_cloud(script, checkpoint, errors, reach)
+    spoken = [] if dialect == "ksql" else ["--dialect", dialect]
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder) / f"{name}.py"
         job.write_text(source, encoding="utf-8")
+        # A step has its cloud's endpoint in its environment: so the printed commands are right on AWS too.
         arguments = ["--region", region, "--checkpoint", checkpoint]
-        if not aws:
-            arguments += ["--endpoint-url", endpoint_url]
         if errors:
             arguments += ["--errors", errors]
         context.invoke(
@@ -330,6 +333,9 @@ def run(
             arguments=(*arguments, *(["--once"] if once else [])),
             cluster_id=cluster_id,
             bucket=bucket,
+            made_by=shlex.join(
+                ["headrace", "sql", "compile", str(queries), "-o", job.name, *spoken]
+            ),
             **({} if packages is None else _unpacking_options(packages)),
             **reach,
         )

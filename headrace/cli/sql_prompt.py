@@ -43,7 +43,7 @@ def run_prompt(
     """Read statements and answer them until the end of the input, or a line with a q after a backslash."""
     reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
     session = make_session(Analysis(dialect, Cloud(Path(), **reach)), checkpoint, **reach)
-    is_terminal = sys.stdin.isatty()
+    is_terminal, failed = sys.stdin.isatty(), False
     if is_terminal:
         click.echo("Streaming SQL. \\h helps, \\q ends.")
     with _history(session) if is_terminal else contextlib.nullcontext():
@@ -52,8 +52,12 @@ def run_prompt(
                 answer(session, text)
             except click.ClickException as error:
                 click.echo(error.message, err=True)
+                failed = True
             except KeyboardInterrupt:
                 click.echo()
+    if failed and not is_terminal:
+        # A script must not take what failed for done.
+        raise click.exceptions.Exit(1)
 
 
 def make_session(

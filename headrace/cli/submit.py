@@ -23,7 +23,6 @@ from headrace.cli.submit_plan import (
     Plan,
     follow,
     make_plan,
-    upload_commands,
 )
 from headrace.client.pages import ask
 from headrace.spark_submit.emr_releases import DEFAULT_LABEL, ReleaseTooOld, check_release
@@ -117,6 +116,7 @@ def submit(
     endpoint_url: str,
     region: str,
     aws: bool,
+    made_by: str = "",
 ) -> None:
     """Run JOB, a PySpark program, as a step of EMR. It gets ARGUMENTS; the options come before JOB.
 
@@ -136,13 +136,14 @@ def submit(
     named = bucket or ("BUCKET" if dry_run else _bucket(region))
     brought = {"--py-files": py_files, "--jars": jars, "--files": files, "--archives": archives}
     plan = make_plan(
-        job, arguments, conf=conf, packages=packages, files=brought, bucket=named, region=region
-    )
+        job, arguments, conf=conf, packages=packages, files=brought, bucket=named, region=region,
+        made_by=made_by,
+    )  # fmt: skip
     if dry_run:
         role = role or submit_plan.role_arn("ACCOUNT")
         run = plan.serverless_command(application_id or "APPLICATION", role)
         step = plan.step_command(cluster_id or "j-CLUSTER")
-        click.echo("\n".join([*upload_commands(plan.uris, region), run if serverless else step]))
+        click.echo("\n".join([*plan.upload_commands(), run if serverless else step]))
         return
 
     def make(service: str) -> Any:
@@ -270,7 +271,7 @@ def _upload(s3: Any, plan: Plan, *, make_bucket: bool) -> None:
     for path, uri in plan.uris.items():
         bucket, _, key = uri.removeprefix("s3://").partition("/")
         s3.put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
-    for line in upload_commands(plan.uris, plan.region):
+    for line in plan.upload_commands():
         click.echo(line, err=True)
 
 

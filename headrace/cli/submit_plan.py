@@ -40,6 +40,7 @@ class Plan:
         uris: the job and the files of its options, each with its S3 URI.
         args: the arguments of the step's `command-runner.jar`.
         driver: the job run's jobDriver.
+        made_by: the command that makes the job, a file of its name; empty when the job is the user's own.
     """
 
     name: str
@@ -48,6 +49,17 @@ class Plan:
     driver: dict[str, Any]
     bucket: str
     region: str
+    made_by: str = ""
+
+    def upload_commands(self) -> list[str]:
+        """Return the commands that make the job, if one does, and upload it and its files to their URIs."""
+        job, *others = self.uris
+        shown = [job.name if self.made_by else str(job), *map(str, others)]
+        copies = [
+            shlex.join(["aws", "s3", "cp", "--region", self.region, path, uri])
+            for path, uri in zip(shown, self.uris.values(), strict=True)
+        ]
+        return [self.made_by, *copies] if self.made_by else copies
 
     @property
     def log_uri(self) -> str:
@@ -79,6 +91,7 @@ def make_plan(
     files: Mapping[str, Sequence[str]],
     bucket: str,
     region: str,
+    made_by: str = "",
 ) -> Plan:
     """Return the plan for a job. Reads its files.
 
@@ -90,6 +103,7 @@ def make_plan(
         files: local files by the option of spark-submit that brings them, each `PATH` or `PATH#NAME`.
         bucket: the bucket of all files.
         region: the bucket's region.
+        made_by: the command that makes the job, if it is not the user's own file.
     """
     uris = {job: _uri(bucket, job)}
     options = [word for setting in conf for word in ("--conf", setting)]
@@ -110,6 +124,7 @@ def make_plan(
         job_driver(uris[job], arguments, options),
         bucket,
         region,
+        made_by,
     )
 
 
@@ -125,14 +140,6 @@ def aws_command(cluster_id: str, name: str, args: Sequence[str], region: str) ->
     steps = json.dumps([step])
     words = ["aws", "emr", "add-steps", "--region", region]
     return shlex.join([*words, "--cluster-id", cluster_id, "--steps", steps])
-
-
-def upload_commands(uris: dict[Path, str], region: str) -> list[str]:
-    """Return the AWS CLI commands that upload the job and its files to their URIs."""
-    return [
-        shlex.join(["aws", "s3", "cp", "--region", region, str(path), uri])
-        for path, uri in uris.items()
-    ]
 
 
 def _uri(bucket: str, path: Path) -> str:

@@ -99,6 +99,8 @@ def finish_waits(answer: HttpResponse) -> HttpResponse:
 def when_done(answer: HttpResponse) -> Future[HttpResponse]:
     """Return a Future of the answer to send once its waits are done."""
     done: Future[HttpResponse] = Future()
+    # Whoever waits for it may be cancelled, as by a client that goes away; it gets its result all the same.
+    done.set_running_or_notify_cancel()
     if answer.waits:
         call_when_done(answer, lambda: done.set_result(finish_waits(answer)))
     else:

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
-from headrace.aws.server.server import finish_waits
+from headrace.aws.server.server import finish_waits, when_done
 from headrace.services.lambda_.invocations.sandbox_pool import SandboxPool
 from headrace.services.lambda_.names import parse_function
 from headrace.services.lambda_.runtime.platform_log import OutputLog
+from headrace.services.lambda_.runtime.steps import Watch
 from tests.support.clients import client_of
 from tests.support.lambda_lab import LambdaLab
 from tests.support.server import wait_until
@@ -327,3 +328,18 @@ def test_each_invocation_has_a_trace_of_its_own(loop: Loop, warm: str) -> None:
     for part in range(2):
         assert len({header.split(";")[part] for header in headers}) == 50
     assert all(re.fullmatch(r"Root=1-\w{8}-\w{24};Parent=\w{16};Sampled=0", one) for one in headers)
+
+
+def test_an_invocation_ends_in_peace_when_nobody_waits_for_its_answer_any_more() -> None:
+    async def left() -> None:
+        watch = Watch()
+        waiting = asyncio.ensure_future(
+            asyncio.wrap_future(when_done(HttpResponse(200, waits=[watch])))
+        )
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        watch.end()
+
+    asyncio.run(left())

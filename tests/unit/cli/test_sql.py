@@ -11,8 +11,10 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner, Result
 
+from headrace.cli import sql, submit
 from headrace.cli.commands import headrace
 from headrace.cli.sql_prompt import Cloud
+from headrace.cli.submit_plan import Plan
 from headrace.sql.types import Location, SqlError
 
 DELAYS = """
@@ -278,6 +280,41 @@ def test_a_row_pattern_is_not_run_without_the_packages_that_its_job_needs(tmp_pa
     result = CliRunner().invoke(headrace, ["sql", "run", str(file)])
     assert result.exit_code == 1
     assert "needs pandas and PyArrow in the job, which EMR's images lack" in result.output
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"), [("ksql", DELAYS), ("kinesis-analytics", 'CREATE STREAM "A" (n INTEGER);')]
+)
+def test_the_commands_of_run_make_the_job_and_name_no_local_cloud(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dialect: str, text: str
+) -> None:
+    plans: list[Plan] = []
+    monkeypatch.setattr(submit, "_run", lambda _make, plan, *_, **__: plans.append(plan) or True)
+    monkeypatch.setattr(submit, "_check_spark", lambda _: None)
+    monkeypatch.setattr(sql, "_prepare_cloud", lambda *_: None)
+    monkeypatch.setattr(sql, "_compile", lambda *_: "print()")
+    file = tmp_path / "q.sql"
+    file.write_text(text)
+    done = CliRunner().invoke(headrace, ["sql", "run", str(file), "--dialect", dialect])
+    assert done.exit_code == 0, done.output
+    make, copy = plans[0].upload_commands()
+    spoken = "" if dialect == "ksql" else f" --dialect {dialect}"
+    assert make == f"headrace sql compile {file} -o q.py{spoken}"
+    assert copy.startswith("aws s3 cp --region us-east-1 q.py s3://")
+    assert "127.0.0.1" not in plans[0].step_command("j-1")
+
+
+@pytest.mark.parametrize("text", ["", " ;\n"])
+def test_a_query_of_nothing_is_refused(queries: Path, text: str) -> None:
+    done = CliRunner().invoke(headrace, ["sql", "query", str(queries), text])
+    assert (done.exit_code, done.output) == (1, "Error: there is no SELECT to answer\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("DEFINE a = 'b';", 0), ("SELEC 1;\nDEFINE a = 'b';", 1)]
+)
+def test_a_script_at_the_prompt_ends_with_1_if_a_statement_failed(text: str, code: int) -> None:
+    assert CliRunner().invoke(headrace, ["sql"], input=text).exit_code == code
 
 
 def test_run_refuses_to_read_the_records_that_it_cannot_read(tmp_path: Path) -> None:
