@@ -72,11 +72,14 @@ def validation_error(message: str) -> AwsError:
     return AwsError("ValidationException", message, 400)
 
 
-def unknown_operation(operation: str, service: str) -> AwsError:
-    """The service has no such operation, or headrace owns the service and does not implement the operation."""
+def unknown_operation(operation: str, service: str, instead: str = "") -> AwsError:
+    """The service has no such operation, or headrace owns the service and does not implement the operation.
+
+    `instead` says what to do.
+    """
     return AwsError(
         "UnknownOperationException",
-        f"headrace does not implement {service}:{operation}",
+        f"headrace does not implement {service}:{operation}{instead and f': {instead}'}",
         400,
     )
 

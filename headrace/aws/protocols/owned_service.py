@@ -212,7 +212,7 @@ class Operations:
         action = self._actions.get(operation)
         if action is None:
             log.warning("headrace does not implement %s:%s", api.name, operation)
-            raise unknown_operation(operation, api.name)
+            raise unknown_operation(operation, api.name, api.instead.get(operation, ""))
         try:
             if call.permit is not None:
                 account, region = call.account, call.region

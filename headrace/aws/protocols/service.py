@@ -89,6 +89,7 @@ class ServiceApi:
         fidelity_notes: the notes of rows of the fidelity report, by `Operation.Parameter`.
         fidelity_rows: returns more rows of the fidelity report: for the stack with a name or, when the name is empty,
             for all stacks and this machine.
+        instead: what to do instead of operations that headrace does not implement.
         pages: the pages that show its data.
         shards_by_stream: returns the ids of the shards by stream, which faults may name.
         policy_of: returns the JSON policy of a resource by its ARN; None when it has none.
@@ -109,6 +110,7 @@ class ServiceApi:
     fidelity: FidelityTable = field(default_factory=dict[str, Mapping[str, FidelityLevel]])
     fidelity_notes: Mapping[str, str] = field(default_factory=dict[str, str])
     fidelity_rows: Callable[[str], Sequence[Mapping[str, str]]] | None = None
+    instead: Mapping[str, str] = field(default_factory=dict[str, str])
     pages: Sequence[DataPage] = ()
     wording: Wording | None = None
     shards_by_stream: Callable[[], dict[str, set[str]]] | None = None

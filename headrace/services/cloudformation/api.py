@@ -13,7 +13,7 @@ from headrace.core.workers import Supervisor
 from headrace.services.cloudformation.actions import ACTIONS
 from headrace.services.cloudformation.backend import CloudFormation, Notifications, Operations
 from headrace.services.cloudformation.errors import translate
-from headrace.services.cloudformation.fidelity import FIDELITY
+from headrace.services.cloudformation.fidelity import FIDELITY, INSTEAD
 from headrace.services.cloudformation.resources.base import Ports
 from headrace.services.cloudformation.signals import Responses, Signals
 from headrace.services.cloudformation.single_resources import SingleResources
@@ -98,5 +98,6 @@ def cloudformation_api(cfn: CloudFormation) -> ServiceApi:
         translate=translate,
         profile=PROFILE,
         fidelity=FIDELITY,
+        instead=INSTEAD,
         fidelity_rows=cfn.fidelity,
     )

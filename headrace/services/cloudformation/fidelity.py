@@ -157,3 +157,22 @@ def log_ignored(stack_name: str, template: Template) -> None:
     if rows:
         shown = ", ".join(f"{row['resource']}.{row['property']}" for row in rows)
         log.warning("stack %s: ignored properties: %s", stack_name, shown)
+
+
+_EACH_STACK = "each instance's stack has DetectStackDrift."
+_READ_BACK = "ListResources and GetResource of the Cloud Control API read resources back."
+_OTHER_TYPES = "a custom resource (Custom::) or a macro does what a type of your own would."
+# What to do instead of operations that are not here.
+INSTEAD: Mapping[str, str] = {
+    "CreateStackRefactor": "retain the resource (DeletionPolicy), remove it, and import it under its new name"
+    " (cdk import, or a change set of the type IMPORT).",
+    "DetectStackSetDrift": _EACH_STACK,
+    "ListStackInstanceResourceDrifts": _EACH_STACK,
+    "ImportStacksToStackSet": "delete the stacks, and create them as instances (CreateStackInstances).",
+    "CreateGeneratedTemplate": _READ_BACK,
+    "StartResourceScan": _READ_BACK,
+    "RegisterType": _OTHER_TYPES,
+    "ActivateType": _OTHER_TYPES,
+    "DescribeEvents": "DescribeStackEvents has a stack's events.",
+    "EstimateTemplateCost": "`headrace plan` estimates what a load costs in a month.",
+}
