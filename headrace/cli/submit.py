@@ -127,10 +127,7 @@ def submit(
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
-    if (serverless and cluster_id) or (application_id and not serverless):
-        raise fail("--cluster is for steps; --application is for --serverless")
-    if role and not serverless:
-        raise fail("--role is for --serverless; a step has its cluster's roles")
+    _check_kind(cluster_id, application_id, role, serverless=serverless)
     if aws and not dry_run:
         _check_aws(cluster_id, application_id, bucket, role, serverless=serverless)
     named = bucket or ("BUCKET" if dry_run else _bucket(region))
@@ -160,6 +157,15 @@ def submit(
         except (BotoCoreError, ClientError) as error:
             raise explain(error) from error
     sys.exit(INTERRUPTED if asked else 0 if good else 1)
+
+
+def _check_kind(
+    cluster_id: str | None, application_id: str | None, role: str | None, *, serverless: bool
+) -> None:
+    if (serverless and cluster_id) or (application_id and not serverless):
+        raise fail("--cluster is for steps; --application is for --serverless")
+    if role and not serverless:
+        raise fail("--role is for --serverless; a step has its cluster's roles")
 
 
 def _run(

@@ -127,4 +127,4 @@ def test_the_command_shows_queues_and_channels(lab: ChannelLab, monkeypatch: pyt
     assert "channel c ← flights" in shown.output
     nobody = CliRunner().invoke(headrace, ["trace", "nobody"])
     assert nobody.exit_code == 1
-    assert "There is no mapping, mapped function, queue or channel nobody." in nobody.output
+    assert "There is no mapping, mapped function, queue or channel nobody;" in nobody.output
