@@ -305,7 +305,8 @@ def test_headraces_own_commands_find_the_key_in_the_data_directory(started: Star
     assert started.command("faults", "clear").stdout == "1 removed\n"
     trace = started.command("trace", "nothing")
     assert trace.stderr == (
-        "Error: There is no mapping, mapped function, queue or channel nothing; no function is mapped to a stream or a queue\n"
+        "Error: There is no mapping, mapped function, queue or channel nothing; no function is mapped to a stream"
+        " or a queue\n"
     )
     status = started.command("status", "--json")
     assert json.loads(status.stdout)["data_dir"] == str(started.server.data_dir.absolute())
