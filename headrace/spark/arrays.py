@@ -31,6 +31,11 @@ def string_array(values: Sequence[str | None]) -> Any:
     return _of_bytes(encoded, pa.string(), validity)
 
 
+def repeated_string(value: str, count: int) -> Any:
+    """Return an array of STRING in which each of `count` values is this one."""
+    return string_array([value]).take(words_array(array("q", bytes(8 * count)), pa.int64()))
+
+
 def integer_array(values: Iterable[int], kind: Any) -> Any:
     """Return an array of a type of 64 bits."""
     return words_array(array("q", values), kind)

@@ -20,7 +20,7 @@ from hashlib import md5
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from headrace.spark.arrays import binary_array, integer_array, string_array
+from headrace.spark.arrays import binary_array, integer_array, repeated_string, string_array
 from headrace.spark.get_records import ExpiredIterator, Page
 from headrace.spark.offsets import Init, TrimHorizon
 from headrace.spark.options import Options
@@ -85,11 +85,11 @@ def with_constants(records: Records, stream: str, shard_id: str) -> Records:
     rows = records.num_rows
     arrays = [
         records.column("data"),
-        string_array([stream] * rows),
+        repeated_string(stream, rows),
         records.column("partitionKey"),
         records.column("sequenceNumber"),
         records.column("approximateArrivalTimestamp"),
-        string_array([shard_id] * rows),
+        repeated_string(shard_id, rows),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
 
