@@ -53,7 +53,7 @@ class _Made(_Later):
         return getattr(self._find(), name)
 
 
-def import_later(module: ModuleType, paths: Collection[str]) -> None:
+def _import_later(module: ModuleType, paths: Collection[str]) -> None:
     """Let a module, whose code has not run yet, get stand-ins for all that lies below these dotted paths."""
 
     def import_or_stand_in(
@@ -76,13 +76,10 @@ def import_later(module: ModuleType, paths: Collection[str]) -> None:
 
 @contextlib.contextmanager
 def imports_later(
-    paths_of: Mapping[str, Collection[str]], late: Collection[str]
+    paths_of: Mapping[str, Collection[str]], late: Mapping[str, Mapping[str, Any]]
 ) -> Generator[None]:
-    """Put off imports of libraries that are imported in this context.
-
-    `paths_of`: a module -> what it gets stand-ins for; `late`: modules whose code runs when it is needed.
-    """
-    finder = _Finder(paths_of, late)
+    """Put off imports of libraries that are imported in this context; see `LateFinder`."""
+    finder = LateFinder(paths_of, late)
     sys.meta_path.insert(0, finder)
     try:
         yield
@@ -90,37 +87,67 @@ def imports_later(
         sys.meta_path.remove(finder)
 
 
-class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, paths_of: Mapping[str, Collection[str]], late: Collection[str]) -> None:
+class LateFinder(importlib.abc.MetaPathFinder):
+    """Finds the modules whose imports are put off, or that are changed; the other finders find all others.
+
+    Args:
+        paths_of: a module -> what it gets stand-ins for.
+        late: a module whose code runs when it is needed -> the names that others take from it at their own import.
+        changes: a module -> what is called with it once its code has run; no late one.
+    """
+
+    def __init__(
+        self,
+        paths_of: Mapping[str, Collection[str]],
+        late: Mapping[str, Mapping[str, Any]],
+        changes: Mapping[str, Sequence[Callable[[Any], None]]] | None = None,
+    ) -> None:
         self._paths_of = paths_of
         self._late = late
+        self._changes = changes or {}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in self._paths_of and fullname not in self._late:
+        """See `importlib.abc.MetaPathFinder.find_spec`."""
+        if not any(fullname in names for names in (self._paths_of, self._late, self._changes)):
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.origin is not None:
             spec.loader = (
-                LateLoader(fullname, spec.origin, {})
+                _LateLoader(fullname, spec.origin, self._late[fullname])
                 if fullname in self._late
-                else _LaterLoader(fullname, spec.origin, self._paths_of[fullname])
+                else _ChangingLoader(
+                    fullname,
+                    spec.origin,
+                    self._paths_of.get(fullname, ()),
+                    self._changes.get(fullname, ()),
+                )
             )
         return spec
 
 
-class _LaterLoader(importlib.machinery.SourceFileLoader):
-    def __init__(self, name: str, path: str, paths: Collection[str]) -> None:
+class _ChangingLoader(importlib.machinery.SourceFileLoader):
+    def __init__(
+        self,
+        name: str,
+        path: str,
+        later: Collection[str],
+        changes: Sequence[Callable[[Any], None]],
+    ) -> None:
         super().__init__(name, path)
-        self._paths = paths
+        self._later = later
+        self._changes = changes
 
     def exec_module(self, module: ModuleType) -> None:
-        import_later(module, self._paths)
+        if self._later:
+            _import_later(module, self._later)
         super().exec_module(module)
+        for change in self._changes:
+            change(module)
 
 
-class LateLoader(importlib.machinery.SourceFileLoader):
+class _LateLoader(importlib.machinery.SourceFileLoader):
     """Runs a module's code when somebody first looks for a name that it has not been given.
 
     A package's modules are imported without its own code.

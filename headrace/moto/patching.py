@@ -13,13 +13,10 @@ from __future__ import annotations
 
 import collections.abc
 import functools
-import importlib.abc
-import importlib.machinery
 import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, cast
 
 from botocore import xform_name
@@ -28,7 +25,7 @@ from botocore.loaders import Loader
 
 from headrace.aws.calls.operation import LeanFiles, service_description
 from headrace.aws.protocols.moto_imports import load_moto
-from headrace.core.late_imports import LateLoader, import_later
+from headrace.core.late_imports import LateFinder
 
 Patch = Callable[[Any], None]
 
@@ -72,43 +69,10 @@ _LATE: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, name: str, path: str, patches: Sequence[Patch]) -> None:
-        super().__init__(name, path)
-        self._patches = patches
-
-    def exec_module(self, module: ModuleType) -> None:
-        if module.__name__ in _LATER:
-            import_later(module, _LATER[module.__name__])
-        super().exec_module(module)
-        for patch in self._patches:
-            patch(module)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules to patch; the other finders import all others."""
-
-    def __init__(self, of_modules: Mapping[str, Sequence[Patch]]) -> None:
-        self._of_modules = of_modules
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if not any(fullname in names for names in (self._of_modules, _LATER, _LATE)):
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.origin is not None:
-            if fullname in _LATE:
-                spec.loader = LateLoader(fullname, spec.origin, _LATE[fullname])
-            else:
-                spec.loader = _Loader(fullname, spec.origin, self._of_modules.get(fullname, ()))
-        return spec
-
-
 @functools.cache
 def watch_imports(patches: Patches) -> None:
     """Patch moto's modules in this process from now on, those that are imported already at once."""
-    sys.meta_path.insert(0, _Finder(patches.of_modules))
+    sys.meta_path.insert(0, LateFinder(_LATER, _LATE, patches.of_modules))
     for name, functions in patches.of_modules.items():
         if name in sys.modules:
             for patch in functions:

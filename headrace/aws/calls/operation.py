@@ -33,7 +33,7 @@ from headrace.core.ports import CallerIdentity
 
 # Descriptions need no HTTP client: its library is a twentieth of what a cloud imports before it answers.
 with imports_later(
-    {"botocore.utils": ("botocore.awsrequest", "botocore.httpsession")}, late=("urllib3",)
+    {"botocore.utils": ("botocore.awsrequest", "botocore.httpsession")}, late={"urllib3": {}}
 ):
     import botocore.loaders
     from botocore.exceptions import UnknownServiceError

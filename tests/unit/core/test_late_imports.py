@@ -55,7 +55,7 @@ MODULE = """
 import pathlib, sys
 from headrace.core.late_imports import imports_later
 folder = pathlib.Path(sys.argv[1])
-with imports_later({}, late=("late_module",)):
+with imports_later({}, late={"late_module": {}}):
     sys.path.insert(0, str(folder))
     import late_module
 """
