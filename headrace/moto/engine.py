@@ -26,14 +26,8 @@ from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.moto.current_cloud import (
-    ANSWERED,
-    ANSWERS_CLIENT,
-    CURRENT,
-    NOTHING,
-    Connections,
-    wait_for_messages,
-)
+from headrace.moto.current_cloud import ANSWERED, ANSWERS_CLIENT, CURRENT, NOTHING, Connections
+from headrace.moto.long_polls import wait_for_messages
 from headrace.moto.memory import MotoMemory, account_of
 from headrace.moto.patches.core import new_request_id
 from headrace.moto.patching import Patches, start_empty

@@ -26,7 +26,8 @@ from botocore.auth import HmacV1Auth
 from botocore.utils import normalize_url_path
 
 from headrace.aws.calls.http import HttpRequest
-from headrace.aws.signatures.credential_scopes import SIGV4, parse_bucket_host
+from headrace.aws.signatures.bucket_hosts import parse_bucket_host
+from headrace.aws.signatures.credential_scopes import SIGV4
 
 UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
 EMPTY_SHA256 = hashlib.sha256().hexdigest()

@@ -21,6 +21,7 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 from headrace.services.apigateway import (
+    parameter_mappings,
     refusals,
     rest_answers,
     rest_stages,
@@ -192,8 +193,8 @@ def patch_responses(module: Any) -> None:
     for name, change in (("get_tags", _get), ("tag_resource", _tag), ("untag_resource", _untag)):
         setattr(response, name, _of_any(getattr(response, name), change))
     for name, check in (
-        ("put_integration", updates.check_request),
-        ("put_integration_response", updates.check_response),
+        ("put_integration", parameter_mappings.check_request),
+        ("put_integration_response", parameter_mappings.check_response),
     ):
         setattr(response, name, refusals.check_first(getattr(response, name), check))
     # The last change, so that what is refused is changed by nothing.

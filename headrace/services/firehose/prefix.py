@@ -30,15 +30,8 @@ from headrace.core.ids import Ids
 from headrace.core.values import get_mapping, section
 from headrace.services.firehose.errors import EVALUATED_PREFIX_CHARS, EXTENSIONS, invalid
 from headrace.services.firehose.java_times import BadPattern, format_java_time
-from headrace.services.firehose.records import (
-    DELIVERED,
-    SOURCE_BACKUP,
-    FailedRecord,
-    Found,
-    Queries,
-    Record,
-    is_json,
-)
+from headrace.services.firehose.queries import Found, Queries, is_json
+from headrace.services.firehose.records import DELIVERED, SOURCE_BACKUP, FailedRecord, Record
 from headrace.services.firehose.state import (
     DeliveryStream,
     ObjectNaming,

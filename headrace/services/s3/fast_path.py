@@ -14,7 +14,7 @@ from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse, Scope
 from headrace.aws.calls.operation import Action, Call, operation_name
 from headrace.aws.protocols import codec_moto
 from headrace.aws.protocols.owned_service import Strictness
-from headrace.aws.signatures.credential_scopes import parse_bucket_host, parse_website_host
+from headrace.aws.signatures.bucket_hosts import parse_bucket_host, parse_website_host
 from headrace.core.arn import bucket_arn, is_account_id
 from headrace.moto.without_effect import say_in_header
 from headrace.services.s3 import (

@@ -8,7 +8,8 @@ from urllib.parse import quote, unquote
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest
-from headrace.aws.signatures.credential_scopes import parse_bucket_host, scope_of
+from headrace.aws.signatures.bucket_hosts import parse_bucket_host
+from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.services.s3 import errors
 from headrace.services.s3.errors import (
     access_point_refused,

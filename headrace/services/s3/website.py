@@ -32,7 +32,7 @@ from headrace.aws.shapes.s3 import (
     RoutingRule,
     WebsiteConfiguration,
 )
-from headrace.aws.signatures.credential_scopes import parse_bucket_host
+from headrace.aws.signatures.bucket_hosts import parse_bucket_host
 from headrace.services.s3 import errors
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import (

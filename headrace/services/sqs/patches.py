@@ -21,7 +21,8 @@ from types import ModuleType
 from typing import Any
 
 from headrace.core.arn import is_account_id, partition_of
-from headrace.moto.current_cloud import CURRENT, LAST_RECEIVE, use_clock
+from headrace.moto.current_cloud import CURRENT, use_clock
+from headrace.moto.long_polls import LAST_RECEIVE
 from headrace.moto.memory import refusal_of
 from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.permissions.policies.document import as_list

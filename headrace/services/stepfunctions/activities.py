@@ -16,7 +16,8 @@ from collections import defaultdict, deque
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
-from headrace.moto.current_cloud import CURRENT, LAST_RECEIVE
+from headrace.moto.current_cloud import CURRENT
+from headrace.moto.long_polls import LAST_RECEIVE
 
 
 def patch(response: Any, backend: Any) -> None:

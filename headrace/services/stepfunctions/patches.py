@@ -21,6 +21,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
 from headrace.services.stepfunctions import (
     activities,
+    aliases,
     answers,
     map_runs,
     state_tests,
@@ -43,11 +44,11 @@ def patch(responses: Any) -> None:
     backend: Any = models.StepFunctionBackend
     backend.describe_execution = _describe(backend.describe_execution)
     backend.list_executions = answers.list_of_version(
-        _list(backend.list_executions), answers.find_machine
+        _list(backend.list_executions), aliases.find_machine
     )
     backend.start_execution = _of_version(backend.start_execution)
     response = responses.StepFunctionResponse
-    answers.patch_aliases(response, backend)
+    aliases.patch(response, backend)
     response.update_state_machine = answers.check_update(response.update_state_machine)
     backend.create_state_machine = answers.create_once(backend.create_state_machine)
     backend._validate_arn = answers.check_arn
@@ -119,7 +120,7 @@ def _validate_state_machine_definition(self: Any) -> Any:
 def _is_express(self: Any) -> bool:
     """Whether a request gives an express machine's definition; an update keeps its machine's type."""
     arn = self._get_param("stateMachineArn")
-    machine = None if arn is None else answers.find_machine(self.stepfunction_backend, arn)
+    machine = None if arn is None else aliases.find_machine(self.stepfunction_backend, arn)
     return (self._get_param("type") if machine is None else machine.type) == "EXPRESS"
 
 
@@ -128,7 +129,7 @@ def _of_version(start: Any) -> Any:
 
     def start_execution(self: Any, state_machine_arn: str, name: str, execution_input: str) -> Any:
         machine_arn, _, qualifier = state_machine_arn.rpartition(":")
-        machine = answers.find_machine(self, machine_arn)
+        machine = aliases.find_machine(self, machine_arn)
         if machine is None:
             return start(self, state_machine_arn, name, execution_input)
         version = _version_of(machine, state_machine_arn, qualifier)
@@ -196,7 +197,7 @@ def _delete_version(self: Any) -> Any:
 
     arn = str(self._get_param("stateMachineVersionArn"))
     machine_arn, _, number = arn.rpartition(":")
-    machine = answers.find_machine(self.stepfunction_backend, machine_arn)
+    machine = aliases.find_machine(self.stepfunction_backend, machine_arn)
     if machine is None or not number.isdecimal():
         return EmptyResult()
     for alias in machine.aliases.values():

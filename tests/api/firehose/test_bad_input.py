@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.services.firehose import records, sorting
+from headrace.services.firehose import queries, sorting
 from headrace.testing.clock import MovableClock
 from headrace.testing.waiting import until
 from tests.support.cloud import InProcessCloud
@@ -153,7 +153,7 @@ def test_an_endless_query_costs_its_record_alone(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, name: str, query: str, data: str
 ):
     pytest.importorskip("jq", reason="JQ 1.6 has no wheel for this Python")
-    monkeypatch.setattr(records, "_BASE_S", 0.2)
+    monkeypatch.setattr(queries, "_BASE_S", 0.2)
     lab.stream(name, **by_query(name, query))
     lab.put(name, data.encode(), b'{"c":"fine","v":1}', b'{"c":"fine","v":2}')
     lab.check_others_go_on(f"beside {name}".encode())

@@ -8,7 +8,8 @@ from typing import Any
 from headrace.core.ids import Ids
 from headrace.core.ports import StreamRecord
 from headrace.services.firehose.delivery import Delivery
-from headrace.services.firehose.records import Ports, Queries, Record
+from headrace.services.firehose.queries import Queries
+from headrace.services.firehose.records import Ports, Record
 from headrace.services.firehose.s3_settings import check_extended_s3
 from headrace.services.firehose.sources import KinesisSource, Source
 from headrace.services.firehose.state import DeliveryStream, DeliveryStreams, Progress

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.aws.calls.errors import AwsError
-from headrace.services.firehose import records
-from headrace.services.firehose.records import Queries
+from headrace.services.firehose import queries
+from headrace.services.firehose.queries import Queries
 
 pytest.importorskip("jq", reason="JQ 1.6 has no wheel for this Python")
 EXPRESSIONS = (
@@ -122,7 +122,7 @@ def test_an_endless_record_fails_alone(runner: Queries):
 
 
 def test_an_endless_query_keeps_nobody_waiting(runner: Queries, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(records, "_BASE_S", 0.02)
+    monkeypatch.setattr(queries, "_BASE_S", 0.02)
     started_s = time.monotonic()
     found = runner.run("def f: f; {a: f}", [b"{}"] * 20)
     assert set(map(str, found)) == {"the query took too much time or memory"}

@@ -23,7 +23,8 @@ from headrace.core.ports import CallerIdentity, ControlPlane
 from headrace.core.values import get_list, section
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.permits import SESSION
-from headrace.services.firehose.records import FailedRecord, Found, Queries, Record, is_json
+from headrace.services.firehose.queries import Found, Queries, is_json
+from headrace.services.firehose.records import FailedRecord, Record
 from headrace.services.firehose.s3_settings import find_query
 from headrace.services.firehose.state import DeliveryStream
 
