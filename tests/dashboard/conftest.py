@@ -11,7 +11,17 @@ from tests.security.browser import find_chromium
 
 
 @pytest.fixture(scope="session")
-def page() -> Iterator[Page]:
-    """A page; which address it shows, each test says."""
+def browser() -> Iterator[Page]:
+    """The browser's only page."""
     with Page(find_chromium()) as page:
         yield page
+
+
+@pytest.fixture
+def page(browser: Page) -> Iterator[Page]:
+    """A page; which address it shows, each test says.
+
+    A test leaves its address: a page would ask for a server that has ended, and the next test read its complaints.
+    """
+    yield browser
+    browser.do("leave")

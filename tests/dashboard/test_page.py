@@ -76,7 +76,7 @@ def traffic(url: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def server(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def server(browser: Page, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path_factory.mktemp("dashboard") / "data") as server:
         make_pipeline(lambda service: client_at(server.endpoint_url, service))
         make_conversion(lambda service: client_at(server.endpoint_url, service))

@@ -25,6 +25,7 @@ async function newPage() {
 const commands = {
   init: ({code}) => page.addInitScript(code),
   anew: async () => { await page.close(); said = []; page = await newPage(); },
+  leave: async () => { await page.goto('about:blank'); said = []; },
   // An address that differs only behind its # would load nothing.
   open: async ({url}) => {
     if (page.url().split('#')[0] !== url.split('#')[0]) return page.goto(url);
@@ -65,7 +66,7 @@ for await (const line of createInterface({input: process.stdin})) {
   try {
     const value = await commands[command.do](command);
     answer = {value: value === undefined || typeof value === 'function' || value?.constructor?.name === 'Response' || value?.constructor?.name === 'JSHandle' ? null : value};
-    if (['anew', 'init', 'open', 'wait', 'holds', 'shot'].includes(command.do)) answer = {value: null};
+    if (['anew', 'init', 'leave', 'open', 'wait', 'holds', 'shot'].includes(command.do)) answer = {value: null};
   } catch (error) {
     answer = {error: String(error)};
   }
