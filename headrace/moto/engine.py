@@ -448,6 +448,7 @@ class MotoEngine:
         self, entry: Entry | None, *, with_services: bool = True, frees: bool = False
     ) -> None:
         """Store what was touched. Raises AwsError when the disk refuses it; then the change is undone."""
+        acts = CHANGES.take_acts()
         try:
             self._kept.save(entry, with_services=with_services, frees=frees)
         except (sqlite3.Error, OSError) as error:
@@ -462,6 +463,8 @@ class MotoEngine:
             self._outbox.has_new = False  # told only now: they are stored
             for arrived in self._listeners.get("outbox", ()):
                 arrived()
+        for act in acts:
+            act()
 
     # --- changes outside a request ------------------------------------------------------------
 
