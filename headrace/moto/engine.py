@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
-from headrace.aws.protocols.codec_moto import moto_request, without_controls
+from headrace.aws.protocols.codec_moto import check_body, moto_request, without_controls
 from headrace.aws.protocols.moto_imports import IMPORTING
 from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.access_keys import RoleSessions
@@ -31,7 +31,8 @@ from headrace.moto.long_polls import wait_for_messages
 from headrace.moto.memory import MotoMemory, account_of
 from headrace.moto.patches.core import new_request_id
 from headrace.moto.patching import Patches, start_empty
-from headrace.moto.requests.checks import AnswerWithoutMoto, CheckStrictly, Kind, check_required
+from headrace.moto.requests.checks import AnswerWithoutMoto, CheckStrictly, check_required
+from headrace.moto.requests.kinds import Kind
 from headrace.moto.requests.preparation import (
     PROFILES,
     Preparation,
@@ -309,9 +310,8 @@ class MotoEngine:
                 if answer is not None:
                     return answer
             self._require()
-            prepared = self._preparation.prepare(
-                request, service_of(request, service), is_from_outside=is_from_outside
-            )
+            check_body(request)
+            prepared = self._preparation.prepare(request, service, is_from_outside=is_from_outside)
             if prepared.answer is not None:
                 return prepared.answer
             if prepared.kind.is_long_poll:
@@ -448,6 +448,7 @@ class MotoEngine:
         self, entry: Entry | None, *, with_services: bool = True, frees: bool = False
     ) -> None:
         """Store what was touched. Raises AwsError when the disk refuses it; then the change is undone."""
+        acts = CHANGES.take_acts()
         try:
             self._kept.save(entry, with_services=with_services, frees=frees)
         except (sqlite3.Error, OSError) as error:
@@ -462,6 +463,8 @@ class MotoEngine:
             self._outbox.has_new = False  # told only now: they are stored
             for arrived in self._listeners.get("outbox", ()):
                 arrived()
+        for act in acts:
+            act()
 
     # --- changes outside a request ------------------------------------------------------------
 

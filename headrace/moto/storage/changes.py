@@ -98,6 +98,7 @@ class Changes:
         self._loading: set[str] = set()
         self._services: set[str] = set()
         self._rows: ChangedRows = {}
+        self._when_stored: list[Callable[[], None]] = []
 
     def load_deferred(self, package: str) -> None:
         """Load a service's stored state, if that was deferred."""
@@ -131,6 +132,15 @@ class Changes:
     def all_rows(self, rows: Rows) -> None:
         """Note that every row may be new, and that stored rows which no longer exist are to be deleted."""
         self._rows[rows] = None
+
+    def when_stored(self, act: Callable[[], None]) -> None:
+        """Call `act` once the current changes are stored, under `MOTO_LOCK`; never, if they are undone."""
+        self._when_stored.append(act)
+
+    def take_acts(self) -> list[Callable[[], None]]:
+        """Return what is to be called when the current changes are stored, and forget it."""
+        acts, self._when_stored = self._when_stored, []
+        return acts
 
     def take(self, *, with_services: bool = True) -> tuple[set[str], ChangedRows]:
         """Return the changed services and rows, and start a new record.
