@@ -46,7 +46,7 @@ from headrace.moto.requests.quick import (
     QuickCall,
     QuickCalls,
     QuickRequest,
-    may_skip_moto,
+    find_state,
     response_of,
 )
 from headrace.moto.requests.refusals import error_response, find_missing_action, model_of, refusal
@@ -345,12 +345,12 @@ class MotoEngine:
     def _run_quickly(self, quick: QuickCall, request: HttpRequest) -> HttpResponse | None:
         call = request.call
         assert call is not None
-        request_id = new_request_id()
-        is_loaded = _Owner.engine is self
-        if not is_loaded or self._kept.journalled or not may_skip_moto(quick.service, call):
+        if _Owner.engine is not self or self._kept.journalled:
             return None
+        request_id = new_request_id()
         try:
-            body = quick.answer(QuickRequest(call, request.body, request_id, self._ids))
+            backend = find_state(quick, call)
+            body = quick.answer(QuickRequest(call, request.body, backend, request_id, self._ids))
         except NotPlain:
             return None
         except AwsError:
@@ -448,9 +448,8 @@ class MotoEngine:
         self, entry: Entry | None, *, with_services: bool = True, frees: bool = False
     ) -> None:
         """Store what was touched. Raises AwsError when the disk refuses it; then the change is undone."""
-        acts = CHANGES.take_acts()
         try:
-            self._kept.save(entry, with_services=with_services, frees=frees)
+            acts = self._kept.save(entry, with_services=with_services, frees=frees)
         except (sqlite3.Error, OSError) as error:
             raise AwsError(
                 "InternalFailure", f"The change is undone, for it could not be stored: {error}", 500
