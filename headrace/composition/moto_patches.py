@@ -78,7 +78,7 @@ from headrace.services.iot.mqtt import shadows as iot_shadows
 from headrace.services.logs import groups as log_groups
 from headrace.services.logs import patches as logs_patches
 from headrace.services.opensearch import patches as opensearch_patches
-from headrace.services.pipes import pipes as pipes_patches
+from headrace.services.pipes import patches as pipes_patches
 from headrace.services.redshift import patches as redshift_patches
 from headrace.services.sns import notifications as sns_notifications
 from headrace.services.sns import patches as sns_patches

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
-from headrace.aws.protocols.codec_moto import moto_request, without_controls
+from headrace.aws.protocols.codec_moto import check_body, moto_request, without_controls
 from headrace.aws.protocols.moto_imports import IMPORTING
 from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.access_keys import RoleSessions
@@ -31,7 +31,8 @@ from headrace.moto.long_polls import wait_for_messages
 from headrace.moto.memory import MotoMemory, account_of
 from headrace.moto.patches.core import new_request_id
 from headrace.moto.patching import Patches, start_empty
-from headrace.moto.requests.checks import AnswerWithoutMoto, CheckStrictly, Kind, check_required
+from headrace.moto.requests.checks import AnswerWithoutMoto, CheckStrictly, check_required
+from headrace.moto.requests.kinds import Kind
 from headrace.moto.requests.preparation import (
     PROFILES,
     Preparation,
@@ -45,7 +46,7 @@ from headrace.moto.requests.quick import (
     QuickCall,
     QuickCalls,
     QuickRequest,
-    may_skip_moto,
+    find_state,
     response_of,
 )
 from headrace.moto.requests.refusals import error_response, find_missing_action, model_of, refusal
@@ -309,9 +310,8 @@ class MotoEngine:
                 if answer is not None:
                     return answer
             self._require()
-            prepared = self._preparation.prepare(
-                request, service_of(request, service), is_from_outside=is_from_outside
-            )
+            check_body(request)
+            prepared = self._preparation.prepare(request, service, is_from_outside=is_from_outside)
             if prepared.answer is not None:
                 return prepared.answer
             if prepared.kind.is_long_poll:
@@ -345,12 +345,12 @@ class MotoEngine:
     def _run_quickly(self, quick: QuickCall, request: HttpRequest) -> HttpResponse | None:
         call = request.call
         assert call is not None
-        request_id = new_request_id()
-        is_loaded = _Owner.engine is self
-        if not is_loaded or self._kept.journalled or not may_skip_moto(quick.service, call):
+        if _Owner.engine is not self or self._kept.journalled:
             return None
+        request_id = new_request_id()
         try:
-            body = quick.answer(QuickRequest(call, request.body, request_id, self._ids))
+            backend = find_state(quick, call)
+            body = quick.answer(QuickRequest(call, request.body, backend, request_id, self._ids))
         except NotPlain:
             return None
         except AwsError:
@@ -449,7 +449,7 @@ class MotoEngine:
     ) -> None:
         """Store what was touched. Raises AwsError when the disk refuses it; then the change is undone."""
         try:
-            self._kept.save(entry, with_services=with_services, frees=frees)
+            acts = self._kept.save(entry, with_services=with_services, frees=frees)
         except (sqlite3.Error, OSError) as error:
             raise AwsError(
                 "InternalFailure", f"The change is undone, for it could not be stored: {error}", 500
@@ -462,6 +462,8 @@ class MotoEngine:
             self._outbox.has_new = False  # told only now: they are stored
             for arrived in self._listeners.get("outbox", ()):
                 arrived()
+        for act in acts:
+            act()
 
     # --- changes outside a request ------------------------------------------------------------
 

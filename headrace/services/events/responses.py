@@ -438,10 +438,9 @@ _LONG_TARGETS = frozenset({"events", "logs", "sns"})
 
 def _put_quickly(request: QuickRequest, asked: _PutEvents) -> bytes:
     """Put up to ten events to buses of the caller's, by their names."""
-    from moto.events.models import events_backends
     from moto.moto_api._internal import mock_random
 
-    backend = request.backend_in(events_backends)
+    backend = request.backend
     if not 1 <= len(asked.Entries) <= 10:
         raise NotPlain
     rules: list[Any] = []
