@@ -79,11 +79,11 @@ class _Backlog(Generic[Key, Item]):
         return queued
 
     def send(self, key: Key, items: Sequence[Item], send: Callable[[Sequence[Item]], None]) -> None:
-        """Send items. Refused items are dropped, which is logged; after a failure, items are queued again."""
+        """Send items. Refused items are dropped, which is logged; what may pass is queued again."""
         try:
             send(items)
         except AwsError as error:
-            if error.status >= 500:
+            if error.may_pass:
                 self.put(key, items)
             log.warning("%d %s of %s could not be sent: %s", len(items), self._what, key, error)
         except Exception:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import logging
+import math
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -131,6 +133,8 @@ def _datum(key: _Key, values: _Statistics) -> dict[str, Any]:
 
 READ_BYTES = 4 << 20
 _LONGEST_PAUSE_S = 10.0
+# How often a run with an end sends the same records before it fails.
+TRIES_ONCE = 5
 _REFUSALS = (PutsFailed, PutError, BotoCoreError, ClientError, ServiceError, WireError, OSError)
 _LOG = logging.getLogger("headrace.agent")
 
@@ -181,8 +185,8 @@ class FlowRunner:
         """Whether every file was read to its last whole line."""
         return self._tailer.is_at_end
 
-    def step(self, *, looks: bool = True) -> bool:
-        """Read, send and store once; return whether there was anything. Raises OSError, Stopped."""
+    def step(self, *, looks: bool = True, most_tries: float = math.inf) -> bool:
+        """Read, send and store once; return whether there was anything. Raises OSError, Stopped, NotSent."""
         positions = self._tailer.look() if looks else []
         pieces = self._tailer.read(READ_BYTES)
         records = [record for piece in pieces for record in piece.records]
@@ -196,7 +200,8 @@ class FlowRunner:
             self._send(
                 _join_records(records, self.flow.joined_bytes)
                 if self.flow.joined_bytes
-                else records
+                else records,
+                most_tries,
             )
         positions += [piece.position for piece in pieces]
         if positions or self._store.positions(self.flow.id) is None:
@@ -206,14 +211,16 @@ class FlowRunner:
         self.counts.left_out += taken - len(records)
         return bool(pieces)
 
-    def _send(self, records: list[bytes]) -> None:
-        """Send until all are acknowledged. After a failure all of them are sent again. Raises Stopped."""
+    def _send(self, records: list[bytes], most_tries: float) -> None:
+        """Send until all are acknowledged. After a failure all of them are sent again. Raises Stopped, NotSent."""
         pause_s = self.flow.poll_ms / 1000
-        while True:
+        for tries in itertools.count(1):
             try:
                 self._sender.send(records)
             except _REFUSALS as error:
                 self.counts.failures += 1
+                if tries >= most_tries:
+                    raise NotSent(f"{self.flow.id}: after {tries} tries: {error}") from error
                 _LOG.error("%s: %s; it is tried again", self.flow.id, error)
             else:
                 return
@@ -222,11 +229,14 @@ class FlowRunner:
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
     def run(self, *, once: bool) -> None:
-        """Run until the agent stops, or, `once`, until every file is read to its end."""
+        """Run until the agent stops, or, `once`, until every file is read to its end.
+
+        Raises OSError and, `once`, NotSent for records that nobody takes; the next run sends them.
+        """
         try:
             while not self._stop.is_set():
                 try:
-                    was_busy = self.step()
+                    was_busy = self.step(most_tries=TRIES_ONCE if once else math.inf)
                 except OSError as error:
                     # Such as a full disk: the records are sent again, since their position is not stored.
                     _LOG.error("%s: %s", self.flow.id, error)
@@ -305,6 +315,10 @@ _FLUSH_S = 0.5
 
 class Stopped(Exception):
     """The agent stops: the records were not sent."""
+
+
+class NotSent(Exception):
+    """A destination takes no records, however often they are sent. The message is one sentence."""
 
 
 class Sender(Protocol):

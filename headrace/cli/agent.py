@@ -100,7 +100,7 @@ def _run_kinesis_agent(
 ) -> None:
     """Send what an agent.json's flows find, until a signal, and say how much. Raises ClickException."""
     from headrace.agent.positions import PositionsDamaged
-    from headrace.agent.running import Agent
+    from headrace.agent.running import Agent, NotSent
     from headrace.core.clock import SystemClock
 
     stop = threading.Event()
@@ -115,7 +115,10 @@ def _run_kinesis_agent(
         raise fail(f"{error}.") from error
     with StopSignals(signal.SIGINT, signal.SIGTERM) as signals, _publish_beside(metrics):
         signals.call_when_asked(stop.set)
-        running.run(once=once)
+        try:
+            running.run(once=once)
+        except NotSent as error:
+            raise fail(f"{error}. What was not sent goes with the next run.") from error
     for runner in running.runners:
         counts = runner.counts
         left_out = f", {counts.left_out} left out" if counts.left_out else ""

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from headrace.cli import submit_plan
-from headrace.cli.interrupts import INTERRUPTED, StopSignals, leave
+from headrace.cli.interrupts import StopSignals, leave
 from headrace.cli.options import client, endpoint_option, explain, fail
 from headrace.cli.submit_plan import (
     AWS_LOGS_WITHIN_S,
@@ -122,8 +122,8 @@ def submit(
 
     Uploads it, adds the step, prints its state and its logs, and exits with 0 if the step COMPLETED, else 1. Prints the
     `aws s3 cp` and `aws emr add-steps` commands that do the same on AWS; with --aws, it runs the job on AWS. Ctrl-C
-    cancels the step; a second Ctrl-C ends the command at once. With --serverless, it runs a job run of EMR Serverless
-    and prints `aws emr-serverless start-job-run`.
+    cancels the step; a second Ctrl-C ends the command at once. SIGTERM ends the command alone: the step goes on. With
+    --serverless, it runs a job run of EMR Serverless and prints `aws emr-serverless start-job-run`.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -148,7 +148,7 @@ def submit(
 
     if not aws:
         _check_spark(endpoint_url)
-    with StopSignals(signal.SIGINT, again=leave) as asked:
+    with StopSignals(signal.SIGINT, signal.SIGTERM, again=leave) as asked:
         try:
             good = _run(
                 make, plan, asked, cluster_id=cluster_id, application_id=application_id, role=role,
@@ -156,7 +156,7 @@ def submit(
             )  # fmt: skip
         except (BotoCoreError, ClientError) as error:
             raise explain(error) from error
-    sys.exit(INTERRUPTED if asked else 0 if good else 1)
+    sys.exit(asked.exit_code or (0 if good else 1))
 
 
 def _check_kind(
@@ -380,6 +380,7 @@ def _follow(
         ended=_ENDED,
         wait_s=wait_s,
         asked=asked,
+        cancelling=f"aws emr cancel-steps --cluster-id {cluster_id} --step-ids {step_id}",
     )
     if details := status.get("FailureDetails"):
         message = details.get("Message", "")

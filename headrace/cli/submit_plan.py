@@ -16,6 +16,7 @@ import hashlib
 import json
 import re
 import shlex
+import signal
 import sys
 import threading
 import time
@@ -285,7 +286,13 @@ def _follow(
         with contextlib.suppress(emr.exceptions.ValidationException):
             emr.cancel_job_run(**where)
 
-    shown = follow(run_id, state, cancel, logs, ended=_ENDED, wait_s=wait_s, asked=asked)
+    cancelling = (
+        f"aws emr-serverless cancel-job-run --application-id {application_id} --job-run-id {run_id}"
+    )
+    shown = follow(
+        run_id, state, cancel, logs,
+        ended=_ENDED, wait_s=wait_s, asked=asked, cancelling=cancelling,
+    )  # fmt: skip
     if run["stateDetails"]:
         click.echo(f"{run_id} {shown}: {run['stateDetails']}", err=True)
     return shown
@@ -414,14 +421,19 @@ def follow(
     ended: Collection[str],
     wait_s: float,
     asked: StopSignals,
+    cancelling: str,
 ) -> str:
-    """Print a job's states and logs as they come; return the last state. Cancel the job, once, when `asked`.
+    """Print a job's states and logs as they come; return the last state. Cancel the job, once, at Ctrl-C.
 
-    After the job has ended, wait up to `wait_s` for missing logs.
+    Another signal ends the command alone, as it ends the AWS CLI's: the job goes on, and `cancelling` is the command
+    that cancels it. After the job has ended, wait up to `wait_s` for missing logs.
     """
     shown, cancelled = "", False
     while True:
         if asked and not cancelled:
+            if asked.number != signal.SIGINT:
+                click.echo(f"{job} goes on; to cancel it: {cancelling}", err=True)
+                sys.exit(asked.exit_code)
             cancelled = True
             cancel()
         if (now := state()) != shown:

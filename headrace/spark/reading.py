@@ -266,13 +266,14 @@ def expand(records: Records) -> Records:
         rows += [row] * len(users)
         keys += [user_key for user_key, _ in users]
         data += [user_data for _, user_data in users]
-    taken = records.take(integer_array(rows, pa.int64()))
+    # Not the whole rows: that would copy an aggregated record's data once for each user record in it.
+    taken = integer_array(rows, pa.int64())
     return pa.RecordBatch.from_arrays(
         [
             binary_array(data),
             string_array(keys),
-            taken.column("sequenceNumber"),
-            taken.column("approximateArrivalTimestamp"),
+            records.column("sequenceNumber").take(taken),
+            records.column("approximateArrivalTimestamp").take(taken),
         ],
         schema=records.schema,
     )

@@ -82,24 +82,39 @@ def test_the_longest_key_of_kinesis_is_taken() -> None:
     assert deaggregate(aggregated(users)) == users
 
 
-def test_a_batch_keeps_its_order_and_the_other_columns_of_each_record() -> None:
-    users = [("a", b"1"), ("b", b"2")]
-    data = [b"0", aggregated(users), MAGIC + b"no digest of this", b"3"]
-    numbers = ["10", "11", "12", "13"]
-    batch = pa.RecordBatch.from_arrays(
+def page(*data: bytes) -> pa.RecordBatch:
+    """Return records with this data, the key `k`, and sequence numbers from 10 on."""
+    rows = range(len(data))
+    return pa.RecordBatch.from_arrays(
         [
             pa.array(data, pa.binary()),
-            pa.array(["k"] * 4, pa.string()),
-            pa.array(numbers, pa.string()),
-            pa.array([1, 2, 3, 4], pa.timestamp("us", tz="UTC")),
+            pa.array(["k" for _ in rows], pa.string()),
+            pa.array([str(10 + row) for row in rows], pa.string()),
+            pa.array(rows, pa.timestamp("us", tz="UTC")),
         ],
         schema=PAGE_SCHEMA,
     )
-    found = expand(batch)
+
+
+def test_a_batch_keeps_its_order_and_the_other_columns_of_each_record() -> None:
+    users = [("a", b"1"), ("b", b"2")]
+    data = [b"0", aggregated(users), MAGIC + b"no digest of this", b"3"]
+    found = expand(page(*data))
     rows = list(zip(*(found.column(n).to_pylist() for n in range(3)), strict=True))
     assert rows == [
         (b"0", "k", "10"), (b"1", "a", "11"), (b"2", "b", "11"), (data[2], "k", "12"), (b"3", "k", "13"),
     ]  # fmt: skip
+
+
+def test_an_aggregated_record_is_not_copied_once_for_each_user_record() -> None:
+    record = aggregated([("k", b"x" * 20)] * 2000)
+    before, counted = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(counted)
+    try:
+        assert expand(page(record)).num_rows == 2000
+    finally:
+        pa.set_memory_pool(before)
+    assert counted.max_memory() < 10 * len(record)
 
 
 @pytest.mark.spark

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from headrace.agent.properties import (
     parse_properties,
     resolve,
 )
+from headrace.agent.running import TRIES_ONCE
 from headrace.core.clock import Clock
 
 _LOG = logging.getLogger("headrace.agent")
@@ -352,7 +354,11 @@ class FlumeRun:
         sources = [
             self._start(f"source-{n}", self._source(s, once)) for n, s in self.agent.sources.items()
         ]
-        sinks = [self._start(f"sink-{n}", self._sink(n, s)) for n, s in self.agent.runners.items()]
+        most_tries = TRIES_ONCE if once else math.inf
+        sinks = [
+            self._start(f"sink-{n}", self._sink(n, s, most_tries))
+            for n, s in self.agent.runners.items()
+        ]
         try:
             while not self._stop.is_set() and (
                 not once or any(thread.is_alive() for thread in sources)
@@ -403,7 +409,7 @@ class FlumeRun:
     def _holds_in_memory(self) -> bool:
         return any(c.used and not c.is_durable for c in self.agent.channels.values())
 
-    def _sink(self, name: str, sink: Sink | Group) -> Callable[[], None]:
+    def _sink(self, name: str, sink: Sink | Group, most_tries: float) -> Callable[[], None]:
         channels = sink.channels if isinstance(sink, Group) else [sink.channel]
 
         def run() -> None:
@@ -419,6 +425,9 @@ class FlumeRun:
                         self._clock.wait(self._ends, 0.01)
                 except SinkFailed as error:
                     failures += 1
+                    if failures >= most_tries:
+                        why = f"sink {name}: after {failures} tries: {error}"
+                        raise RunError(why) from error
                     _LOG.error("sink %s: %s; it is tried again", name, error)
                     self._clock.wait(self._ends, min(float(failures), _LONGEST_PAUSE_S))
                 else:

@@ -1,18 +1,16 @@
-"""Checks a request before moto gets it, and says what kind it is: one that only reads, one that changes only rows.
+"""Checks a request before moto gets it: its members by the model, and the policy that it stores.
 
-Checks the types of members in the bodies of rest-json services that moto answers; moto takes any type.
+moto takes members of any type, and nearly any text as a policy.
 
-The sentences are those of AWS's older JSON framework: recorded of API Gateway (LocalStack, 2024 and 2025: a boolean and
-a number as texts), and of the other types by dynalite, whose author compared them with AWS.
+The sentences about types are those of AWS's older JSON framework: recorded of API Gateway (LocalStack, 2024 and 2025: a
+boolean and a number as texts), and of the other types by dynalite, whose author compared them with AWS.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
@@ -34,6 +32,7 @@ from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.aws.signatures.credential_scopes import token_of
 from headrace.core.arn import partition_of
 from headrace.moto import principals
+from headrace.moto.requests.kinds import changes_rows_only
 from headrace.permissions.policies.document import (
     UnreadableDocument,
     check_resource_policy,
@@ -42,120 +41,6 @@ from headrace.permissions.policies.document import (
 from headrace.permissions.policies.evaluate import Grant, grant_of
 from headrace.permissions.policies.grammar import PolicyError
 from headrace.permissions.policies.model import Principal
-
-READ_ONLY = re.compile(
-    r"^(Get|List|Describe|Head|BatchGet|Query|Scan|Filter|Lookup|Search|Simulate|Validate|Verify"
-    r"|Decrypt|Encrypt|GenerateDataKey|GenerateRandom|BatchCheck|CheckIfPhone|ReEncrypt|Sign"
-    r"|TestEventPattern|StartQuery|StartLiveTail)"
-)
-# moto's services whose reads are known to change nothing; other services' reads are treated like writes.
-QUIET = frozenset(
-    {
-        "cloudwatch", "dynamodb", "dynamodbstreams", "ec2", "ecr", "events", "glue", "iam", "logs",
-        "s3", "sns", "ssm", "sts",
-    }
-)  # fmt: skip
-# Requests that wait inside moto for an event or for a function: other requests must not wait for them. They run without
-# moto's lock.
-WAITS = re.compile(
-    r"^Poll|^StartSyncExecution$|^TestState$"
-    # A user pool's triggers (services/cognito).
-    r"|^(Admin)?ConfirmSignUp$|^SignUp$|^AdminCreateUser$|^(Admin)?InitiateAuth$|^(Admin)?RespondToAuthChallenge$"
-    r"|^(Confirm)?ForgotPassword$|^ResendConfirmationCode$"
-    # The steps of a rotation function; and the prime numbers of a key, which take seconds (moto/patches/kms_uses).
-    r"|^RotateSecret$|^GenerateDataKeyPair"
-    # An API's integration.
-    r"|^TestInvokeMethod$"
-)
-# Requests that wait until there is a message: outside moto, which would sleep while it holds the request lock.
-LONG_POLLS = frozenset({("sqs", "ReceiveMessage"), ("stepfunctions", "GetActivityTask")})
-# Requests that free disk space, and are allowed when the disk is full.
-FREES = re.compile(r"^(Delete|BatchDelete|Purge)")
-
-# Requests that change permissions: all of IAM's except reads, and those for resource policies.
-_POLICIES = re.compile(
-    r"Policy|Policies|Permission|^SetQueueAttributes|^SetTopicAttributes|^(Create|Delete)(Queue|Topic|Key|Repository|Grant)"
-    r"|^CreateEventBus|^RevokeGrant|^RetireGrant"
-)
-
-# moto's package -> frequent requests that change nothing but rows.
-ROWS_ONLY: dict[str, frozenset[str]] = {
-    "dynamodb": frozenset(
-        {
-            "PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems", "TransactGetItems",
-            "ExecuteStatement", "BatchExecuteStatement", "ExecuteTransaction",
-        }
-    ),
-    "sqs": frozenset(
-        {
-            "SendMessage", "SendMessageBatch", "ReceiveMessage", "DeleteMessage", "DeleteMessageBatch",
-            "ChangeMessageVisibility", "ChangeMessageVisibilityBatch", "GetQueueAttributes", "GetQueueUrl",
-            "ListQueues", "ListQueueTags", "ListDeadLetterSourceQueues",
-        }
-    ),
-    "sns": frozenset({"Publish", "PublishBatch"}),
-    "events": frozenset({"PutEvents"}),
-    "logs": frozenset({"PutLogEvents", "CreateLogStream", "DeleteLogStream"}),
-    "cloudwatch": frozenset({"PutMetricData"}),
-    "sts": frozenset({"AssumeRole", "AssumeRoleWithSAML", "AssumeRoleWithWebIdentity"}),
-    "glue": frozenset(
-        {
-            "CreatePartition", "UpdatePartition", "DeletePartition", "BatchCreatePartition",
-            "BatchUpdatePartition", "BatchDeletePartition",
-        }
-    ),
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """How a request is run.
-
-    Attributes:
-        is_concurrent: it only reads, in a service whose reads change nothing, so it runs beside others.
-        waits: it waits inside moto for an event.
-        frees: it frees disk space.
-        changes_policies: it may change callers' permissions.
-        changes_rows_only: it changes nothing but rows.
-        is_long_poll: it waits outside moto for a message.
-    """
-
-    is_concurrent: bool
-    waits: bool
-    frees: bool
-    changes_policies: bool
-    changes_rows_only: bool
-    is_long_poll: bool
-
-
-def kind_of(package: str, operation: str) -> Kind:
-    """Return the kind of a request to an operation of moto's package."""
-    return Kind(
-        package in QUIET and only_reads(package, operation),
-        bool(WAITS.match(operation)),
-        bool(FREES.match(operation)),
-        changes_policies(package, operation),
-        changes_rows_only(package, operation),
-        (package, operation) in LONG_POLLS,
-    )
-
-
-def only_reads(package: str, operation: str) -> bool:
-    """Whether a request may run concurrently with others."""
-    return package != "sqs" and bool(READ_ONLY.match(operation))
-
-
-def changes_rows_only(package: str, operation: str) -> bool:
-    """Whether a request changes nothing but rows."""
-    return operation in ROWS_ONLY.get(package, ())
-
-
-def changes_policies(package: str, operation: str) -> bool:
-    """Whether a request may change callers' permissions."""
-    if READ_ONLY.match(operation):
-        return False
-    return package == "iam" or bool(_POLICIES.search(operation))
-
 
 log = logging.getLogger(__name__)
 
@@ -200,22 +85,38 @@ _POLICY_OF: dict[str, dict[str, Callable[[Params], Any]]] = {
 }
 
 
-def check_put(
+def check_request(
     service: str,
     package: str,
     operation: str,
     request: HttpRequest,
     sessions: RoleSessions | None,
+    *,
+    checks_members: bool,
 ) -> None:
-    """Refuse a request to store a policy that AWS would refuse. Raises AwsError. moto must be loaded."""
-    find = _POLICY_OF.get(package, {}).get(operation)
-    if find is None:
-        return
+    """Refuse a request that AWS refuses by its operation's model, or for the policy that it stores.
+
+    Raises AwsError. moto must be loaded.
+    """
+    if checks_members:
+        _check_members(service, operation, request)
+    find_policy = _POLICY_OF.get(package, {}).get(operation)
+    if find_policy is not None:
+        _check_policy(service, package, request, find_policy, sessions)
+
+
+def _check_policy(
+    service: str,
+    package: str,
+    request: HttpRequest,
+    find_policy: Callable[[Params], Any],
+    sessions: RoleSessions | None,
+) -> None:
     try:
         params = codec_moto.operation_of(service, request)[1]
     except codec_moto.Unreadable:
         return  # the service itself reports the error
-    text = find(params)
+    text = find_policy(params)
     call = request.call
     if not text or call is None:
         return
@@ -316,7 +217,7 @@ _WHOLE = {
 }
 
 
-def check_members(service: str, operation: str, request: HttpRequest) -> None:
+def _check_members(service: str, operation: str, request: HttpRequest) -> None:
     """Raise AwsError when a request breaks its operation's model in a way that every AWS service refuses, or its own.
 
     `service` is botocore's name. moto answers a request that cannot be parsed at all, with its own sentence.
@@ -356,41 +257,6 @@ def check_required(service: str, operation: str, params: Mapping[str, Any]) -> N
     ]
     if missing:
         raise AwsError(_CODES[service], sentence_of(missing))
-
-
-def without_nulls(request: HttpRequest) -> HttpRequest:
-    """Return a JSON request without its null members: AWS treats them as missing, moto reads them.
-
-    A request that cannot be parsed is returned unchanged.
-    """
-    if b"null" not in request.body or "x-amz-target" not in request.headers:
-        return request
-    try:
-        value = msgspec.json.decode(request.body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return request
-    return msgspec.structs.replace(request, body=msgspec.json.encode(_strip(value)))
-
-
-def as_form(request: HttpRequest) -> HttpRequest:
-    """Return a request whose query is a form, as curl sends it to a queue, with a form's media type.
-
-    moto takes a request to SQS that does not have it for JSON.
-    """
-    headers = request.headers
-    if "Action=" not in request.query or "x-amz-target" in headers or "content-type" in headers:
-        return request
-    form = {**headers, "content-type": "application/x-www-form-urlencoded"}
-    return msgspec.structs.replace(request, headers=form)
-
-
-def _strip(value: Any) -> Any:
-    if isinstance(value, dict):
-        pairs = cast("dict[str, Any]", value).items()
-        return {name: _strip(item) for name, item in pairs if item is not None}
-    if isinstance(value, list):
-        return [_strip(item) for item in cast("list[Any]", value)]
-    return value
 
 
 def _read(service: str, operation: str, request: HttpRequest) -> tuple[str, dict[str, Any] | None]:

@@ -1,4 +1,4 @@
-"""Prepares a request for moto: finds moto's function for it, converts it to moto's form, and has it checked.
+"""Prepares a request for moto: converts it to moto's form, finds moto's function for it, and has it checked.
 
 How requests name those of moto's services whose names differ from botocore's, and their faults on demand.
 """
@@ -15,26 +15,19 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import parse_qs
 
+import msgspec
+
 from headrace.aws.calls.errors import AwsError, FaultErrors, unknown_operation
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.protocols import codec_moto
-from headrace.aws.protocols.codec_moto import check_body
 from headrace.aws.protocols.moto_imports import IMPORTING
 from headrace.aws.protocols.service import Profile
 from headrace.aws.signatures.access_keys import RoleSessions
 from headrace.aws.signatures.credential_scopes import SIGV4, scope_of
 from headrace.core.ids import Ids
 from headrace.moto.patches.kms import make_private_key
-from headrace.moto.requests.checks import (
-    AnswerWithoutMoto,
-    CheckStrictly,
-    Kind,
-    as_form,
-    check_members,
-    check_put,
-    kind_of,
-    without_nulls,
-)
+from headrace.moto.requests.checks import AnswerWithoutMoto, CheckStrictly, check_request
+from headrace.moto.requests.kinds import Kind, kind_of
 from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.moto.storage.storage import Entry
 
@@ -211,6 +204,41 @@ def _authorization_of(request: HttpRequest) -> dict[str, str]:
     return {"authorization": f"{SIGV4} Credential={credential}, SignedHeaders=host, Signature=0"}
 
 
+def _without_nulls(request: HttpRequest) -> HttpRequest:
+    """Return a JSON request without its null members: AWS treats them as missing, moto reads them.
+
+    A request that cannot be parsed is returned unchanged.
+    """
+    if b"null" not in request.body or "x-amz-target" not in request.headers:
+        return request
+    try:
+        value = msgspec.json.decode(request.body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return request
+    return msgspec.structs.replace(request, body=msgspec.json.encode(_strip(value)))
+
+
+def _strip(value: Any) -> Any:
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+        return {name: _strip(item) for name, item in pairs if item is not None}
+    if isinstance(value, list):
+        return [_strip(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def _as_form(request: HttpRequest) -> HttpRequest:
+    """Return a request whose query is a form, as curl sends it to a queue, with a form's media type.
+
+    moto takes a request to SQS that does not have it for JSON.
+    """
+    headers = request.headers
+    if "Action=" not in request.query or "x-amz-target" in headers or "content-type" in headers:
+        return request
+    form = {**headers, "content-type": "application/x-www-form-urlencoded"}
+    return msgspec.structs.replace(request, headers=form)
+
+
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
     """A request that moto can run.
@@ -260,12 +288,15 @@ class Preparation:
     def prepare(
         self, request: HttpRequest, service: str, *, is_from_outside: bool
     ) -> PreparedRequest:
-        """Return the request, prepared. moto must be loaded. Raises AwsError, with the service's sentence."""
+        """Return a request whose body is checked, prepared; `service` is the name in its signature.
+
+        moto must be loaded. Raises AwsError, with the service's sentence.
+        """
+        service = service_of(request, service)
         call = request.call
         assert call is not None
-        check_body(request)
         if is_from_outside:
-            request = as_form(without_nulls(request))
+            request = _as_form(_without_nulls(request))
         if self._check_strictly is not None:
             self._check_strictly(service, request)
         host = host_of(service, call.region)
@@ -278,9 +309,9 @@ class Preparation:
         package, operation = method[0], operation_of(request)
         entry, kind = self.entry_of(request, service), kind_of(package, operation)
         # Stacks and state machines may write numbers as text, in any protocol.
-        if is_from_outside:
-            check_members(service, operation, request)
-        check_put(service, package, operation, request, self._sessions)
+        check_request(
+            service, package, operation, request, self._sessions, checks_members=is_from_outside
+        )
         answer = self._answer_without_moto(package, operation, request, self._sessions)
         if (package, operation) == ("kms", "CreateKey"):
             with contextlib.suppress(codec_moto.Unreadable):  # moto reports it

@@ -21,15 +21,16 @@ import sys
 import zlib
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from headrace.aws.calls.errors import AwsError
-from headrace.moto.storage.changes import CHANGES, ChangedRows, RowKey, Rows
+from headrace.moto.storage.changes import CHANGES, Act, ChangedRows, RowKey, Rows
 from headrace.moto.storage.pickles import (
     Where,
     all_packages,
     dump_service,
     load_service,
+    note_changed,
     take_back,
 )
 from headrace.store.database import Database
@@ -53,6 +54,21 @@ _TABLES = [
     "CREATE TABLE fallback_rows (rows_id INTEGER, key, value BLOB, UNIQUE (rows_id, key))",
     "CREATE INDEX fallback_rows_in_order ON fallback_rows (rows_id)",
 ]
+
+
+_SNAPSHOT = (
+    "INSERT INTO fallback_services VALUES (?, ?, ?, ?) ON CONFLICT(service) DO UPDATE SET"
+    " moto = excluded.moto, is_compressed = excluded.is_compressed, state = excluded.state"
+)
+_ROW = (
+    "INSERT INTO fallback_rows VALUES (?, ?, ?)"
+    " ON CONFLICT(rows_id, key) DO UPDATE SET value = excluded.value"
+)
+_NO_ROW = "DELETE FROM fallback_rows WHERE rows_id = ? AND key = ?"
+_NO_ROWS = "DELETE FROM fallback_rows WHERE rows_id = ?"
+
+# A statement, and the arguments of each of its runs.
+_Statement = tuple[str, Sequence[tuple[Any, ...]]]
 
 
 class Repeat(Protocol):
@@ -192,35 +208,42 @@ class MotoStorage:
 
     # --- saving -----------------------------------------------------------------------------------
 
-    def save(self, entry: Entry | None, *, with_services: bool = True, frees: bool = False) -> None:
-        """Write everything touched since the last save; durable on return.
+    def save(self, entry: Entry | None, package: str = "", *, frees: bool = False) -> list[Act]:
+        """Write everything touched since the last save; durable on return. Return what is to be called then.
 
-        `entry` is the request that changed it, for journalled services. Without `with_services` the caller knows that
-        only rows have changed; `frees` marks a change that frees disk space, which is also written on a full disk. When
-        this raises, the changes are undone: memory equals the database, or `must_load_again` says that everything has
-        to be loaded anew.
+        `entry` is the request that changed it, for journalled services. `package` may have changed as a whole; without
+        one the caller knows that only rows have changed. `frees` marks a change that frees disk space, which is also
+        written on a full disk. When this raises, the changes are undone: memory equals the database, or
+        `must_load_again` says that everything has to be loaded anew.
         """
-        services, rows = CHANGES.take(with_services=with_services)
+        if package:
+            note_changed(package)
+        services, rows, acts = CHANGES.take(with_services=bool(package))
         services |= {row.service for row in rows if not self._is_live(row)}
         # A journalled service has no stored rows: they would contain the effects of requests that run again.
         services |= {row.service for row in rows} & self.journalled
         if not services and not rows:
-            return
+            return acts
         before, self._stored = self._stored, dict(self._stored)
         journalled = set(self.journalled)
         try:
+            snapshots = {name: self._snapshot(name, rows) for name in sorted(services)}
+            unable = [name for name, written in snapshots.items() if written is None]
+            statements = [one for written in snapshots.values() for one in written or ()]
+            for backend, keys in rows.items():
+                if self._is_live(backend) and backend.service not in unable:
+                    statements += _statements_of(backend, keys)
             with self._database.transaction(frees=frees):
-                unable = [name for name in sorted(services) if not self._save_service(name, rows)]
                 if unable and entry is not None:
                     self.journal.append(entry, unable)
-                for backend, keys in rows.items():
-                    if self._is_live(backend) and backend.service not in unable:
-                        self._write_rows(backend, keys)
+                for sql, arguments in statements:
+                    self._database.execute_many(sql, arguments)
         except BaseException:
             self._stored = before
             self._take_back(services, rows, is_journalled=bool(journalled & services))
             self.journalled = journalled
             raise
+        return acts
 
     def _take_back(self, services: set[str], rows: ChangedRows, *, is_journalled: bool) -> None:
         """Restore what was touched to the state in the database."""
@@ -257,14 +280,14 @@ class MotoStorage:
         stored = self._stored.get(rows.service)
         return stored is not None and rows.id in stored.live
 
-    def _save_service(self, service: str, rows: ChangedRows) -> bool:
-        """Store a service's snapshot if it has changed, and note its new rows.
+    def _snapshot(self, service: str, rows: ChangedRows) -> list[_Statement] | None:
+        """Return what stores a service's snapshot, nothing for an unchanged one; note its new rows in `rows`.
 
-        Return False when it cannot be pickled.
+        None when it cannot be pickled.
         """
         if service in CHANGES.deferred:
             # Nothing has used it yet, so it is unchanged; and it is not in memory.
-            return True
+            return []
         try:
             data, backends = dump_service(service)
         except Exception as error:  # noqa: BLE001 - whatever cannot be pickled is journalled
@@ -276,27 +299,15 @@ class MotoStorage:
                     service,
                     error,
                 )
-            return False
+            return None
         was_journalled = service in self.journalled
         digest = _digest(data)
         known = self._stored.get(service, NOTHING)
         if known.digest == digest and not was_journalled:
-            return True
+            return []
         is_compressed = len(data) >= COMPRESS_FROM_BYTES
-        self._database.execute(
-            "INSERT INTO fallback_services VALUES (?, ?, ?, ?) ON CONFLICT(service) DO UPDATE SET"
-            " moto = excluded.moto, is_compressed = excluded.is_compressed, state = excluded.state",
-            (
-                service,
-                _moto_version(),
-                is_compressed,
-                zlib.compress(data, 1) if is_compressed else data,
-            ),
-        )
-        self.journal.drop(service)
+        state = zlib.compress(data, 1) if is_compressed else data
         live = frozenset(backend.id for backend in backends)
-        for gone in known.live - live:
-            self._database.execute("DELETE FROM fallback_rows WHERE rows_id = ?", (gone,))
         rows.update(
             (backend, None)
             for backend in backends
@@ -304,28 +315,27 @@ class MotoStorage:
         )
         self._stored[service] = _Stored(digest, live)
         self.journalled.discard(service)
-        return True
+        return [
+            (_SNAPSHOT, [(service, _moto_version(), is_compressed, state)]),
+            *(journal_without(service) if was_journalled else ()),
+            (_NO_ROWS, [(gone,) for gone in known.live - live]),
+        ]
 
-    def _write_rows(self, rows: Rows, keys: set[Hashable] | None) -> None:
-        if keys is None:
-            self._database.execute("DELETE FROM fallback_rows WHERE rows_id = ?", (rows.id,))
-        changed: list[tuple[int, RowKey, bytes]] = []
-        row_keys: Iterable[Hashable] = rows.keys() if keys is None else keys
-        for key in row_keys:
-            value = rows.encode_row(key)
-            if value is not None:
-                changed.append((rows.id, rows.row_key(key), value))
-                continue
-            self._database.execute(
-                "DELETE FROM fallback_rows WHERE rows_id = ? AND key = ?",
-                (rows.id, rows.row_key(key)),
-            )
-        if changed:
-            self._database.execute_many(
-                "INSERT INTO fallback_rows VALUES (?, ?, ?)"
-                " ON CONFLICT(rows_id, key) DO UPDATE SET value = excluded.value",
-                changed,
-            )
+
+def _statements_of(rows: Rows, keys: set[Hashable] | None) -> list[_Statement]:
+    """Return what stores the rows of `keys`; for None, exactly the current rows."""
+    changed: list[tuple[int, RowKey, bytes]] = []
+    deleted: list[tuple[int, RowKey]] = []
+    row_keys: Iterable[Hashable] = rows.keys() if keys is None else keys
+    for key in row_keys:
+        value, row_key = rows.encode_row(key), rows.row_key(key)
+        if value is None:
+            deleted.append((rows.id, row_key))
+        else:
+            changed.append((rows.id, row_key, value))
+    all_deleted = [(rows.id,)] if keys is None else []
+    statements = [(_NO_ROWS, all_deleted), (_NO_ROW, deleted), (_ROW, changed)]
+    return [(sql, arguments) for sql, arguments in statements if arguments]
 
 
 @functools.cache
@@ -348,6 +358,17 @@ class Entry:
     headers: dict[str, str]
     body: bytes
     seed: int
+
+
+def journal_without(service: str) -> list[_Statement]:
+    """Return what removes `service` from the journal's entries: its state is stored as a snapshot now."""
+    return [
+        (
+            "UPDATE fallback_journal SET services = replace(services, ?, ',') WHERE services LIKE ?",
+            [(f",{service},", f"%,{service},%")],
+        ),
+        ("DELETE FROM fallback_journal WHERE services = ','", [()]),
+    ]
 
 
 class Journal:
@@ -402,14 +423,6 @@ class Journal:
             )
         else:
             self._database.execute("DELETE FROM fallback_journal WHERE services IS NULL")
-
-    def drop(self, service: str) -> None:
-        """Remove `service` from the entries: its state is stored as a snapshot now."""
-        self._database.execute(
-            "UPDATE fallback_journal SET services = replace(services, ?, ',') WHERE services LIKE ?",
-            (f",{service},", f"%,{service},%"),
-        )
-        self._database.execute("DELETE FROM fallback_journal WHERE services = ','")
 
     def __len__(self) -> int:
         return int(self._database.query("SELECT count(*) FROM fallback_journal")[0][0])

@@ -2,7 +2,7 @@
 
 moto sends no messages and takes any confirmation code; so a custom message is asked for, checked, and sent to nobody.
 
-A function may call any service, moto's too: no lock is held while one runs (`headrace.moto.requests.checks`: these
+A function may call any service, moto's too: no lock is held while one runs (`headrace.moto.requests.kinds`: these
 operations wait), and moto's own methods run under the lock here.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -34,9 +34,48 @@ from headrace.services.lambda_.runtime.platform_log import format_iso_time
 _ERROR_MESSAGE_CHARACTERS = 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A document, and the additions that some kinds of destinations need.
+
+    Attributes:
+        document: the JSON document.
+        object_key: the document's key in a bucket.
+        event: the event for an event bus, with the document in `detail`.
+        attributes: the message attributes for a queue or a topic.
+    """
+
+    document: str
+    object_key: str = ""
+    event: BusEvent | None = None
+    attributes: Mapping[str, str | int] | None = None
+
+
+@dataclass(slots=True)
+class Owed:
+    """A delivery that an event owes: where it goes, and what counts its loss.
+
+    Attributes:
+        arn: the destination.
+        delivery: what it gets.
+        metric: the metric of a destination that refuses it for good.
+        until_ms: when the last attempt may be.
+        attempts: how many there were.
+    """
+
+    arn: str
+    delivery: Delivery
+    metric: str
+    until_ms: int
+    attempts: int = 0
+
+
 @dataclass(slots=True)
 class AsyncEvent:
-    """One queued event. `payload` is base64; times are in milliseconds since 1970."""
+    """One queued event. `payload` is base64; times are in milliseconds since 1970.
+
+    `owed` are the deliveries that are left when the event is over.
+    """
 
     request_id: str
     account: str
@@ -48,6 +87,7 @@ class AsyncEvent:
     created_ms: int
     failures: int = 0
     throttles: int = 0
+    owed: list[Owed] = field(default_factory=list[Owed])
 
     @property
     def ref(self) -> FunctionRef:
@@ -138,23 +178,6 @@ def _json_or_text(payload: bytes) -> Any:
 
 EVERYWHERE = ("sqs", "sns", "lambda", "events", "s3")
 _STREAM_FAILURES = ("sqs", "sns")
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """A document, and the additions that some kinds of destinations need.
-
-    Attributes:
-        document: the JSON document.
-        object_key: the document's key in a bucket.
-        event: the event for an event bus, with the document in `detail`.
-        attributes: the message attributes for a queue or a topic.
-    """
-
-    document: str
-    object_key: str = ""
-    event: BusEvent | None = None
-    attributes: Mapping[str, str | int] | None = None
 
 
 class Destinations:

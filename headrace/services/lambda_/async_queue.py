@@ -18,6 +18,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import asdict
 
+import msgspec
+
 from headrace.aws.calls.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
@@ -26,8 +28,8 @@ from headrace.core.values import section
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.lambda_.async_events import (
     AsyncEvent,
-    Delivery,
     Destinations,
+    Owed,
     build_dead_letter,
     build_delivery,
     record,
@@ -146,6 +148,9 @@ class AsyncQueue:
                 request_id = behind.popleft()
 
     def _attempt(self, event: AsyncEvent) -> None:
+        if event.owed:
+            self._send_owed(event)
+            return
         age_ms = self._clock.now_ms() - event.created_ms
         if age_ms > self._age_limit_ms(event):
             self._finish(event, "EventAgeExceeded", None)
@@ -168,8 +173,7 @@ class AsyncQueue:
             return
         except FunctionThrottled:
             event.throttles += 1
-            delay_s = min(_THROTTLE_FIRST_S * 2 ** (event.throttles - 1), _THROTTLE_LONGEST_S)
-            self._retry(event, delay_s, None)
+            self._retry(event, _find_throttle_delay(event.throttles), None)
             return
         if result.function_error is None:
             self._finish(event, "Success", result)
@@ -213,21 +217,23 @@ class AsyncQueue:
         destination = section(self._find_config(event), "DestinationConfig", side).get(
             "Destination"
         )
+        now_ms = self._clock.now_ms()
+        until_ms = now_ms + ASYNC_MAXIMUM_AGE_SECONDS * 1000
+        owed: list[Owed] = []
         if destination:
-            now_ms = self._clock.now_ms()
             document = record(event, condition=condition, result=result, now_ms=now_ms)
             packed = build_delivery(
                 event, document, bus_arn=destination, now_ms=now_ms, unique=self._ids.uuid()
             )
-            self._send(event, destination, packed, "DestinationDeliveryFailures")
+            owed.append(Owed(destination, packed, "DestinationDeliveryFailures", until_ms))
         if not succeeded:
             self._count(event, {"AsyncEventsDropped": 1.0})
             dead_letters = self._find_dead_letters(event)
             if dead_letters:
-                self._send(
-                    event, dead_letters, build_dead_letter(event, result), "DeadLetterErrors"
-                )
-        self.waiting.delete(event.request_id)
+                packed = build_dead_letter(event, result)
+                owed.append(Owed(dead_letters, packed, "DeadLetterErrors", until_ms))
+        event.owed = owed
+        self._send_owed(event)
 
     def _find_dead_letters(self, event: AsyncEvent) -> str | None:
         """Return the ARN of the dead-letter queue or topic of the event's version, or None."""
@@ -237,16 +243,44 @@ class AsyncQueue:
             return None
         return section(version.config, "DeadLetterConfig").get("TargetArn")
 
-    def _send(self, event: AsyncEvent, arn: str, packed: Delivery, metric: str) -> None:
-        try:
-            role = self._functions.role_of(event.ref.arn)
-            problem = self._permits.problem_with_sending(role, arn, packed.object_key)
-            if problem:
-                raise AwsError("AccessDenied", problem, 403)
-            self.destinations.deliver(arn, packed)
-        except (LookupError, AwsError) as error:
-            log.warning("event %s did not reach %s: %s", event.request_id, arn, error)
-            self._count(event, {metric: 1.0})
+    def _send_owed(self, event: AsyncEvent) -> None:
+        """Send what the event owes, and delete it; keep what a destination may take later.
+
+        Assumed: that Lambda tries as often and for as long as it does a throttled event.
+        """
+        left: list[Owed] = []
+        for one in event.owed:
+            try:
+                self._send(event, one)
+            except (LookupError, AwsError, OSError) as error:
+                one.attempts += 1
+                may_pass = (
+                    error.may_pass if isinstance(error, AwsError) else isinstance(error, OSError)
+                )
+                if may_pass and self._clock.now_ms() < one.until_ms:
+                    left.append(one)
+                    continue
+                log.warning("event %s did not reach %s: %s", event.request_id, one.arn, error)
+                self._count(event, {one.metric: 1.0})
+        if not left:
+            self.waiting.delete(event.request_id)
+            return
+        event.owed = left
+        delay_s = _find_throttle_delay(max(one.attempts for one in left))
+        self.waiting.put_back(self._clock.now_ms() + int(delay_s * 1000), event)
+
+    def _send(self, event: AsyncEvent, owed: Owed) -> None:
+        """Send one delivery. Raises LookupError, AwsError, OSError."""
+        role = self._functions.role_of(event.ref.arn)
+        problem = self._permits.problem_with_sending(role, owed.arn, owed.delivery.object_key)
+        if problem:
+            raise AwsError("AccessDenied", problem, 403)
+        self.destinations.deliver(owed.arn, owed.delivery)
+
+
+def _find_throttle_delay(attempts: int) -> float:
+    """Return how many seconds follow the last of these attempts that found somebody too busy."""
+    return min(_THROTTLE_FIRST_S * 2 ** min(attempts - 1, 20), _THROTTLE_LONGEST_S)
 
 
 class WaitingEvents:
@@ -353,7 +387,7 @@ class WaitingEvents:
     def read(self, request_id: str) -> AsyncEvent | None:
         """Return a stored event, or None."""
         document = self._documents.get(request_id)
-        return None if document is None else AsyncEvent(**document)
+        return None if document is None else msgspec.convert(document, AsyncEvent)
 
     def delete(self, request_id: str) -> None:
         """Delete a stored event."""

@@ -34,18 +34,19 @@ from headrace.services.pipes.execution_log import ExecutionLog
 SESSION = "headrace-pipes"
 # Targets that get a whole batch; the others get each event.
 _WHOLE = ("lambda", "states")
-_TARGETS = frozenset(
-    {"events", "execute-api", "firehose", "kinesis", "lambda", "logs", "sns", "sqs", "states"}
-)
 _EMPTY: dict[str, Any] = {}
 
 
 class PipeFailed(Exception):
-    """A batch that was not delivered; `may_pass` says whether a retry may succeed."""
+    """A batch that was not delivered.
 
-    def __init__(self, message: str, *, may_pass: bool = False) -> None:
+    `may_pass` says whether a retry may succeed; `is_internal`, that the service failed or was too busy: AWS counts no
+    such try (documented: eb-pipes-error-troubleshooting.html).
+    """
+
+    def __init__(self, message: str, *, may_pass: bool = False, is_internal: bool = False) -> None:
         super().__init__(message)
-        self.may_pass = may_pass
+        self.may_pass, self.is_internal = may_pass, is_internal
 
     def drop_delivered(self, events: list[dict[str, Any]], taken: set[str]) -> list[dict[str, Any]]:
         """Return the events that were not delivered; add the ids of the others to `taken`."""
@@ -55,8 +56,15 @@ class PipeFailed(Exception):
 class PartlyFailed(PipeFailed):
     """A batch of which the target did not take the events with these ids."""
 
-    def __init__(self, message: str, failed: frozenset[str], *, may_pass: bool = True) -> None:
-        super().__init__(message, may_pass=may_pass)
+    def __init__(
+        self,
+        message: str,
+        failed: frozenset[str],
+        *,
+        may_pass: bool = True,
+        is_internal: bool = False,
+    ) -> None:
+        super().__init__(message, may_pass=may_pass, is_internal=is_internal)
         self.failed = failed
 
     def drop_delivered(self, events: list[dict[str, Any]], taken: set[str]) -> list[dict[str, Any]]:
@@ -64,22 +72,6 @@ class PartlyFailed(PipeFailed):
         taken.update(id_of(event) for event in events)
         taken -= self.failed
         return [event for event in events if id_of(event) in self.failed]
-
-
-def check_target(arn: str, region: str) -> None:
-    """Refuse a pipe to where headrace delivers nothing, or to another Region. Raises AwsError."""
-    parts = arn.split(":", 5)
-    if len(parts) < 6:
-        return
-    if parts[2] not in _TARGETS:
-        raise AwsError(
-            "NotImplemented", f"headrace's pipes do not deliver to {parts[2]}: {arn}", 501
-        )
-    if parts[3] not in ("", region):
-        # Documented: a pipe's source and target are in its Region. The sentence is assumed.
-        raise AwsError(
-            "ValidationException", f"The target {arn} is not in the pipe's Region {region}."
-        )
 
 
 def id_of(event: Any) -> str:
@@ -191,7 +183,9 @@ def _deliver_events(
             except PipeFailed as error:
                 left = frozenset(map(id_of, events[number:]))
                 if number and left <= ids - {""}:  # what the target has is not sent again
-                    raise PartlyFailed(str(error), left, may_pass=error.may_pass) from error
+                    raise PartlyFailed(
+                        str(error), left, may_pass=error.may_pass, is_internal=error.is_internal
+                    ) from error
                 raise
     return inputs
 
@@ -300,7 +294,9 @@ def _call_service(
         is_not_retryable = any(name in error.code for name in NOT_RETRYABLE)
         what = f"{batch.target or batch.enrichment}: {error}"
         raise PipeFailed(
-            what, may_pass=not is_not_retryable or "AccessDenied" in error.code
+            what,
+            may_pass=not is_not_retryable or "AccessDenied" in error.code,
+            is_internal=error.may_pass,
         ) from error
 
 
@@ -320,7 +316,7 @@ def _post_payload(arn: str, payload: str, parameters: Mapping[str, Any]) -> byte
     except AwsError as error:
         raise PipeFailed(f"{arn}: {error}", may_pass=not is_final(error)) from error
     except OSError as error:
-        raise PipeFailed(f"{arn}: {error}", may_pass=True) from error
+        raise PipeFailed(f"{arn}: {error}", may_pass=True, is_internal=True) from error
 
 
 def _enrich_events(

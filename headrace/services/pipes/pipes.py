@@ -2,7 +2,7 @@
 
 Sources: Kinesis streams, DynamoDB streams, SQS queues. The position in a stream is in the database after each batch,
 so after kill -9 a batch is delivered again rather than lost. Parallelization and batching windows have no effect: a
-batch is what is available. Sources and targets must be ARNs; UpdatePipe keeps the settings that it has no members for.
+batch is what is available. Sources and targets must be ARNs.
 Documented: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-pipes.html.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -10,7 +10,6 @@ Documented: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-pipes.ht
 
 from __future__ import annotations
 
-import functools
 import logging
 import math
 import sys
@@ -19,10 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, cast
 
-from headrace.aws.calls.errors import AwsError
-from headrace.aws.protocols.validate import validate
 from headrace.core.clock import Clock
-from headrace.core.event_patterns import BadEventPattern, compile_pattern
 from headrace.core.ports import (
     AfterSequence,
     AtSequence,
@@ -43,13 +39,12 @@ from headrace.services.pipes.delivery import (
     Batch,
     PartlyFailed,
     PipeFailed,
-    check_target,
     deliver,
     event_of_message,
     event_of_record,
     id_of,
 )
-from headrace.services.pipes.execution_log import check_configuration, usable_configuration
+from headrace.services.pipes.execution_log import usable_configuration
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -348,7 +343,11 @@ class PipeWorker:
                 event_of_record(record, shard.shard_id, pipe.source, kind)
                 for record in read.records
             ]
-            self._try(events, settings, shard.shard_id)
+            arrivals_ms = {
+                id_of(event): record.approximate_arrival_ms
+                for event, record in zip(events, read.records, strict=True)
+            }
+            self._try(events, settings, shard.shard_id, arrivals_ms)
             last = read.records[-1].sequence_number
             parts.positions.put(pipe.arn, shard.shard_id, last)
             self.moved += len(events)
@@ -390,108 +389,59 @@ class PipeWorker:
             self._parts.positions.put(self._pipe.arn, shard.shard_id, kept)
         return pinned
 
-    def _try(self, events: list[dict[str, Any]], settings: dict[str, Any], shard: str) -> None:
-        """Deliver what the target has not taken, or give up after the maximum number of attempts. Raises PipeFailed."""
+    def _try(
+        self,
+        events: list[dict[str, Any]],
+        settings: dict[str, Any],
+        shard: str,
+        arrivals_ms: dict[str, int],
+    ) -> None:
+        """Deliver what the target has not taken; give up after the most tries, or at an age. Raises PipeFailed."""
         taken = self._taken.setdefault(shard, set())
         events = [event for event in events if id_of(event) not in taken]
         try:
             self._deliver(events)
         except PipeFailed as error:
             events = error.drop_delivered(events, taken)
-            self._tries[shard] = tries = self._tries.get(shard, 0) + 1
-            most = settings.get("MaximumRetryAttempts")
-            if not error.may_pass or most is None or int(most) < 0 or tries <= int(most):
-                raise
+            self._tries[shard] = tries = self._tries.get(shard, 0) + (not error.is_internal)
+            most_tries = int(settings.get("MaximumRetryAttempts", -1))
+            most_age_s = int(settings.get("MaximumRecordAgeInSeconds", -1))
+            over = events
+            if not 0 <= most_tries < tries:
+                since_ms = self._parts.clock.now_ms() - most_age_s * 1000 if most_age_s >= 0 else 0
+                over = [event for event in events if arrivals_ms[id_of(event)] < since_ms]
             dead_arn = str((settings.get("DeadLetterConfig") or {}).get("Arn", ""))
-            self._give_up(events, dead_arn, error, taken)
+            if over:
+                self._give_up(over, dead_arn, error, taken)
+            if len(over) < len(events):
+                # Documented: what the customer can mend, such as permissions, is tried until then.
+                error.may_pass |= most_tries >= 0 or most_age_s >= 0
+                raise
         self._tries.pop(shard, None)
         del self._taken[shard]
 
     def _give_up(self, events: list[Any], arn: str, error: PipeFailed, taken: set[str]) -> None:
+        """Send events to the dead-letter target, if there is one. Raises PipeFailed if that may take them later.
+
+        Assumed, as Lambda documents it for mappings: what the target refuses for good is lost, and the pipe goes on.
+        """
         pipe = self._pipe
         log.warning("%s gives up %d records: %s", pipe.arn, len(events), error)
         if not arn:
             return
         batch = Batch(arn=pipe.arn, source=pipe.source, target=arn, role_arn=pipe.role_arn)
-        try:
-            deliver(batch, events, self._parts.control, self._parts.clock.now_ms())
-        except PipeFailed as failure:  # what nobody has is tried again
-            why = f"The dead-letter target {arn} did not take what is given up: {failure}"
-            failure.drop_delivered(events, taken)
-            raise PipeFailed(why, may_pass=True) from error
+        for event in events:
+            try:
+                deliver(batch, [event], self._parts.control, self._parts.clock.now_ms())
+            except PipeFailed as failure:
+                why = f"The dead-letter target {arn} did not take what is given up: {failure}"
+                if failure.is_internal:
+                    raise PipeFailed(why, may_pass=True, is_internal=True) from error
+                log.error("%s: a record is lost. %s", pipe.arn, why)  # noqa: TRY400 - nobody's defect
+            taken.add(id_of(event))
 
 
 def _position(kept: str) -> Position:
     if kept.startswith("="):
         return AtSequence(kept[1:])
     return AfterSequence(kept.removeprefix(">"))
-
-
-# Documented: UpdatePipeSourceParameters has none of these, so no update changes them.
-_FIXED = {
-    "AdditionalBootstrapServers",
-    "ConsumerGroupID",
-    "QueueName",
-    "StartingPosition",
-    "StartingPositionTimestamp",
-    "TopicName",
-    "VirtualHost",
-}
-
-
-def patch(module: Any) -> None:
-    """Patch `moto.pipes.models`, where new parameters replace all old ones, and any text is accepted as a source."""
-    create = module.EventBridgePipesBackend.create_pipe
-    update = module.EventBridgePipesBackend.update_pipe
-
-    @functools.wraps(create)
-    def create_pipe(self: Any, name: str, *args: Any, **named: Any) -> Any:
-        request: dict[str, Any] = {"Name": name, "RoleArn": named["role_arn"]}
-        request.update({"Source": named["source"], "Target": named["target"]})
-        validate("pipes", "CreatePipe", request, code="ValidationException")
-        _check_ends(self, name, named)
-        _check_filters(named.get("source_parameters"))
-        return create(self, name, *args, **named)
-
-    @functools.wraps(update)
-    def update_pipe(self: Any, name: str, *args: Any, **named: Any) -> Any:
-        _check_ends(self, name, named)
-        _check_filters(source_parameters := named.get("source_parameters"))
-        if source_parameters is not None and name in self.pipes:
-            named["source_parameters"] = _with_fixed(
-                self.pipes[name].source_parameters, source_parameters
-            )
-        return update(self, name, *args, **named)
-
-    module.EventBridgePipesBackend.create_pipe = create_pipe
-    module.EventBridgePipesBackend.update_pipe = update_pipe
-
-
-def _check_ends(backend: Any, name: str, named: dict[str, Any]) -> None:
-    check_target(str(named.get("target") or ""), str(backend.region_name))
-    configuration = named.get("log_configuration")
-    if configuration is not None:
-        required = {"Name": name, "RoleArn": named["role_arn"]}
-        check_configuration(configuration, required, str(backend.account_id))
-
-
-def _check_filters(source_parameters: dict[str, Any] | None) -> None:
-    """Refuse an invalid pattern (EventBridge's sentence for rules; assumed for pipes). Raises AwsError."""
-    for one in ((source_parameters or {}).get("FilterCriteria") or {}).get("Filters") or []:
-        try:
-            if one.get("Pattern"):
-                compile_pattern(one["Pattern"])
-        except BadEventPattern as error:
-            message = f"Event pattern is not valid. Reason: {error}"
-            raise AwsError("ValidationException", message) from error
-
-
-def _with_fixed(before: dict[str, Any] | None, members_given: dict[str, Any]) -> dict[str, Any]:
-    members = dict(members_given)
-    for source, parameters in (before or {}).items():
-        if not isinstance(parameters, dict):
-            continue
-        kept = {name: parameters[name] for name in _FIXED & set(parameters)}
-        if kept:
-            members[source] = {**members.get(source, {}), **kept}
-    return members

@@ -56,6 +56,8 @@ RESTORED = "ObjectRestore:Completed"
 SERVICE = "s3.amazonaws.com"
 # The action that S3 calls on a target, for each service.
 _SENDS = {"sqs": "sqs:SendMessage", "sns": "sns:Publish", "lambda": "lambda:InvokeFunction"}
+# How soon a target that was too busy is asked again.
+_BUSY_S = 1.0
 _AT_ONCE = 100
 # The ETag in a delete marker's event is the MD5 of no bytes. Documented (notification-content-structure.html).
 _MARKERS_ETAG = "d41d8cd98f00b204e9800998ecf8427e"
@@ -299,16 +301,31 @@ class Notifications:
     # --- sending ------------------------------------------------------------------------------
 
     def step(self) -> float:
-        """Send the stored events, oldest first; see `Worker.step`."""
-        waiting = self._waiting.items()[:_AT_ONCE]
-        for key, kept in waiting:
+        """Send the stored events, oldest first; see `Worker.step`.
+
+        A target that is too busy is asked again later, and holds up no other target.
+        """
+        busy: set[str] = set()
+        done = 0
+        for key, kept in self._waiting.items():
+            target = str(kept.get("arn") or "the default event bus")
+            if target in busy:
+                continue
+            if done == _AT_ONCE:
+                return 0.0
             try:
                 self._send(kept)
             except LookupError:
                 # As on AWS, events for a deleted target are lost.
-                log.warning("an event for %s is lost: the target does not exist", kept["arn"])
+                log.warning("an event for %s is lost: the target does not exist", target)
+            except AwsError as error:
+                if error.may_pass:
+                    busy.add(target)
+                    continue
+                log.warning("an event for %s is lost: %s", target, error)
             self._waiting.delete(key)
-        return 0.0 if len(waiting) == _AT_ONCE else math.inf
+            done += 1
+        return _BUSY_S if busy else math.inf
 
     def _send(self, kept: dict[str, Any]) -> None:
         if "arn" in kept:

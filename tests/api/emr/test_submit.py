@@ -284,9 +284,26 @@ def test_a_cancelled_jobs_stderr_is_not_shown_after_ctrl_c(
             return now
 
         logs = JobLogs(s3, "cancelled", "")
-        assert follow("s-1", state, cancel, logs, ended={last}, wait_s=0, asked=asked) == last
+        assert (
+            follow("s-1", state, cancel, logs, ended={last}, wait_s=0, asked=asked, cancelling="")
+            == last
+        )
     shown = capsysbinary.readouterr()
     assert shown.out == b"rows\n"
     assert b"a warning" in shown.err
     # One that failed before it was cancelled says why.
     assert (b"java.io" in shown.err) == (last == "FAILED")
+
+
+def test_sigterm_ends_the_command_and_not_the_step(capsys: pytest.CaptureFixture[str]) -> None:
+    def state() -> str:
+        signal.raise_signal(signal.SIGTERM)
+        return "RUNNING"
+
+    with StopSignals(signal.SIGINT, signal.SIGTERM) as asked, pytest.raises(SystemExit) as ended:
+        follow(
+            "s-1", state, lambda: pytest.fail("it is cancelled"), JobLogs(None, "", ""),
+            ended={"COMPLETED"}, wait_s=0, asked=asked, cancelling="aws emr cancel-steps",
+        )  # fmt: skip
+    assert ended.value.code == 143
+    assert "s-1 goes on; to cancel it: aws emr cancel-steps" in capsys.readouterr().err

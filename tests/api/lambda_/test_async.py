@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.aws.calls.errors import AwsError
 from headrace.services.lambda_ import async_queue
 from headrace.services.lambda_.async_events import AsyncEvent, record
 from tests.support.lambda_lab import ROLE, LambdaLab, zipped
@@ -137,6 +138,43 @@ def test_a_missing_destination_is_counted_and_the_event_is_over(lab: LambdaLab) 
     send(lab, "lost", {})
     wait_until(lambda: queue_is_empty(lab), what="the empty queue")
     assert "DestinationDeliveryFailures" in {m.name for m in lab.metrics.metrics}
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("dead_letters", [False, True])
+def test_a_busy_destination_is_asked_again_also_after_a_restart(
+    lab: LambdaLab, monkeypatch: pytest.MonkeyPatch, dead_letters: bool
+) -> None:
+    monkeypatch.setattr(async_queue, "_THROTTLE_FIRST_S", 3_600.0)
+    lab.create("f", FAILS, **({"DeadLetterConfig": {"TargetArn": QUEUE}} if dead_letters else {}))
+    configure(
+        lab, "f", MaximumRetryAttempts=0,
+        DestinationConfig={"OnFailure": {"Destination": BUS if dead_letters else QUEUE}},
+    )  # fmt: skip
+    lab.box.refusals[QUEUE].append(AwsError("ThrottlingException", "Rate exceeded"))
+    send(lab, "f", {"a": 1})
+    events = lab.database.documents("lambda_async")
+    wait_until(lambda: any(e["owed"] for _, e in events.items()), what="the refusal")
+    assert lab.box.messages[QUEUE] == []
+    lab.restart()
+    (message,) = wait_until(lambda: lab.box.messages[QUEUE], what="the message")
+    assert ("requestContext" in json.loads(message)) is not dead_letters
+    wait_until(lambda: queue_is_empty(lab), what="the empty queue")
+    # The function has run once, and what its bus took is not sent twice.
+    assert len([m for m in lab.logs.messages() if m.startswith("END RequestId")]) == 1
+    assert len(lab.box.bus_events[BUS]) == int(dead_letters)
+    lost = {m.name for m in lab.metrics.metrics}
+    assert not lost & {"DestinationDeliveryFailures", "DeadLetterErrors"}
+
+
+def test_a_destination_that_refuses_for_good_is_asked_once(lab: LambdaLab) -> None:
+    lab.create("f", ECHO)
+    configure(lab, "f", DestinationConfig={"OnSuccess": {"Destination": QUEUE}})
+    lab.box.refusals[QUEUE].append(AwsError("InvalidMessageContents", "too long"))
+    send(lab, "f", {})
+    wait_until(lambda: queue_is_empty(lab), what="the empty queue")
+    assert "DestinationDeliveryFailures" in {m.name for m in lab.metrics.metrics}
+    assert lab.box.messages[QUEUE] == []
 
 
 # --- age and concurrency ----------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 from tests.support.lambda_lab import zipped
@@ -122,51 +123,90 @@ def test_a_stream_goes_on_behind_what_is_given_up(cloud: InProcessCloud):
     assert [base64.b64decode(one["data"]) for one in given_up] == [b"bad"]
 
 
-def test_what_is_given_up_waits_until_its_queue_is_there(
-    cloud: InProcessCloud, caplog: pytest.LogCaptureFixture
-):
-    dead_arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:late"
+def make_stream_pipe(cloud: InProcessCloud, name: str, records: list[bytes], **more: Any) -> None:
+    """Make a pipe of a stream with these records to the function `picky`."""
     kinesis: Any = cloud.client("kinesis")
-    kinesis.create_stream(StreamName="w", ShardCount=1)
-    for data in (b"bad", b"good"):
-        kinesis.put_record(StreamName="w", Data=data, PartitionKey="a")
-    parameters = {
-        "StartingPosition": "TRIM_HORIZON",
-        "MaximumRetryAttempts": 0,
-        "DeadLetterConfig": {"Arn": dead_arn},
-    }
+    kinesis.create_stream(StreamName=name, ShardCount=1)
+    entries: Any = [{"Data": data, "PartitionKey": "a"} for data in records]
+    kinesis.put_records(StreamName=name, Records=entries)
+    source = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/{name}"
     cloud.client("pipes").create_pipe(
-        Name="w", RoleArn=ROLE, Target=FUNCTION, Source=f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/w",
-        SourceParameters={"KinesisStreamParameters": parameters},
+        Name=name, RoleArn=ROLE, Target=more.pop("Target", FUNCTION), Source=source,
+        SourceParameters={"KinesisStreamParameters": {"StartingPosition": "TRIM_HORIZON", **more}},
     )  # fmt: skip
-    sentence = f"The dead-letter target {dead_arn} did not take what is given up"
-    wait_until(lambda: sentence in caplog.text, within_s=60, what="the sentence")
-    dead, _ = make_queue(cloud, "late")
-    given_up = [json.loads(one) for one in bodies(cloud, dead)]
-    assert [base64.b64decode(one["data"]) for one in given_up] == [b"bad"]
 
 
-def test_what_the_dead_letter_queue_has_is_not_sent_to_it_again(
+def given_up(cloud: InProcessCloud, url: str) -> list[bytes]:
+    return [base64.b64decode(json.loads(one)["data"]) for one in bodies(cloud, url)]
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_dead_letter_queue_that_refuses_for_good_holds_up_nobody(
+    cloud: InProcessCloud, caplog: pytest.LogCaptureFixture, is_gone: bool
+):
+    """What it takes it has once; the rest is lost, which the log says."""
+    name = f"narrow-{is_gone}"
+    dead, arn = make_queue(cloud, name, MaximumMessageSize="1024")
+    kinds = [b"bad", b"bad" * 400, b"bad two"]
+    make_stream_pipe(
+        cloud, name, [b"good"], MaximumRetryAttempts=0, BatchSize=10, DeadLetterConfig={"Arn": arn}
+    )
+    if is_gone:
+        cloud.client("sqs").delete_queue(QueueUrl=dead)
+    kinesis: Any = cloud.client("kinesis")
+    entries: Any = [{"Data": data, "PartitionKey": "a"} for data in kinds]
+    kinesis.put_records(StreamName=name, Records=entries)
+    lost = f"pipe/{name}: a record is lost. The dead-letter target {arn} did not take"
+    wait_until(
+        lambda: caplog.text.count(lost) == (3 if is_gone else 1), within_s=60, what="the losses"
+    )
+    if not is_gone:
+        found = list[bytes]()
+        while len(found) < 2:
+            found += given_up(cloud, dead)
+        assert sorted(found) == [b"bad", b"bad two"]
+    assert caplog.text.count(f"pipe/{name} gives up") == 1
+
+
+def test_a_pipe_whose_dead_letter_queue_is_missing_is_refused(cloud: InProcessCloud):
+    """aws-samples/serverless-patterns #1543, #1857: AWS sends to it when the pipe is made."""
+    arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:nowhere"
+    with pytest.raises(ClientError, match=f"Error occurred while sending message to SQS.*{arn}"):
+        make_stream_pipe(cloud, "nowhere", [b"one"], DeadLetterConfig={"Arn": arn})
+
+
+def test_a_missing_target_is_given_up_after_its_tries(cloud: InProcessCloud):
+    dead, arn = make_queue(cloud, "dead-missing")
+    missing = FUNCTION.replace("picky", "missing")
+    make_stream_pipe(
+        cloud, "missing", [b"one"],
+        Target=missing, MaximumRetryAttempts=1, DeadLetterConfig={"Arn": arn},
+    )  # fmt: skip
+    assert given_up(cloud, dead) == [b"one"]
+
+
+def test_a_record_is_given_up_at_its_age(cloud: InProcessCloud):
+    dead, arn = make_queue(cloud, "dead-old")
+    make_stream_pipe(
+        cloud, "old", [b"bad"], MaximumRecordAgeInSeconds=1, DeadLetterConfig={"Arn": arn}
+    )
+    assert given_up(cloud, dead) == [b"bad"]
+
+
+def test_a_target_that_is_too_busy_costs_no_tries(
     cloud: InProcessCloud, caplog: pytest.LogCaptureFixture
 ):
-    dead, dead_arn = make_queue(cloud, "narrow", MaximumMessageSize="1024")
+    dead, arn = make_queue(cloud, "dead-busy")
+    functions = cloud.client("lambda")
+    functions.put_function_concurrency(FunctionName="picky", ReservedConcurrentExecutions=0)
+    make_stream_pipe(
+        cloud, "busy", [b"good"], MaximumRetryAttempts=0, DeadLetterConfig={"Arn": arn}
+    )
+    wait_until(lambda: "pipe/busy: " in caplog.text, within_s=60, what="the refusal")
+    functions.delete_function_concurrency(FunctionName="picky")
     kinesis: Any = cloud.client("kinesis")
-    kinesis.create_stream(StreamName="big", ShardCount=1)
-    records: Any = [{"Data": data, "PartitionKey": "a"} for data in (b"bad", b"bad" * 400)]
-    kinesis.put_records(StreamName="big", Records=records)
-    parameters = {
-        "StartingPosition": "TRIM_HORIZON",
-        "MaximumRetryAttempts": 0,
-        "DeadLetterConfig": {"Arn": dead_arn},
-    }
-    cloud.client("pipes").create_pipe(
-        Name="big", RoleArn=ROLE, Target=FUNCTION, Source=f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/big",
-        SourceParameters={"KinesisStreamParameters": parameters},
-    )  # fmt: skip
-    wait_until(lambda: caplog.text.count("pipe/big gives up") > 2, within_s=60, what="three tries")
-    names = ["ApproximateNumberOfMessages"]
-    shown = cloud.client("sqs").get_queue_attributes(QueueUrl=dead, AttributeNames=names)
-    assert shown["Attributes"] == {names[0]: "1"}
+    kinesis.put_record(StreamName="busy", Data=b"bad", PartitionKey="a")
+    assert given_up(cloud, dead) == [b"bad"]
 
 
 def test_what_is_given_up_goes_to_the_queue_of_its_arn_s_region(cloud: InProcessCloud):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import BusEvent
 from tests.api.s3.conftest import BUCKET
 from tests.api.s3.helpers import S3Lab
@@ -28,6 +29,7 @@ class Told:
         self.by_arn: dict[str, list[Any]] = defaultdict(list)
         self.on_bus: list[tuple[str, str, BusEvent]] = []
         self.is_broken = False
+        self.refusals: dict[str, AwsError] = {}
         lab.s3.notifications._targets = self
 
     def exists(self, arn: str) -> bool:
@@ -38,6 +40,8 @@ class Told:
             raise RuntimeError(arn)
         if arn.endswith("gone"):
             raise LookupError(arn)
+        if arn in self.refusals:
+            raise self.refusals[arn]
         self.by_arn[arn].append(json.loads(document))
 
     def put_event(self, account: str, region: str, event: BusEvent) -> None:
@@ -142,6 +146,36 @@ def test_a_target_that_fails_is_told_again_and_one_that_is_gone_is_not(s3: Any, 
     s3.put_object(Bucket=BUCKET, Key="k", Body=b"")
     assert len(told.names()) == 1
     assert told.lab.s3.notifications.step() > 0
+
+
+def test_a_busy_target_is_told_later_and_one_that_refuses_holds_up_nobody(
+    s3: Any, told: Told
+) -> None:
+    arns = [f"{FUNCTION}-{name}" for name in ("busy", "refuses", "takes")]
+    events = ["s3:ObjectCreated:*"]
+    s3.put_bucket_notification_configuration(
+        Bucket=BUCKET,
+        NotificationConfiguration={
+            "LambdaFunctionConfigurations": [
+                {"LambdaFunctionArn": arn, "Events": events, "Filter": _prefix(str(n))}
+                for n, arn in enumerate(arns)
+            ]
+        },
+    )
+    told.refusals = {
+        arns[0]: AwsError("ThrottlingException", "Rate exceeded"),
+        arns[1]: AwsError("InvalidParameterValueException", "no"),
+    }
+    for n in range(3):
+        s3.put_object(Bucket=BUCKET, Key=f"{n}/k", Body=b"")
+    assert told.names(arns[2]) == [("ObjectCreated:Put", "2/k")]
+    told.refusals.clear()
+    assert told.names(arns[0]) == [("ObjectCreated:Put", "0/k")]
+    assert told.names(arns[1]) == []
+
+
+def _prefix(text: str) -> dict[str, Any]:
+    return {"Key": {"FilterRules": [{"Name": "prefix", "Value": text}]}}
 
 
 def test_a_real_queue_hears_of_objects(tmp_path: Path) -> None:

@@ -86,9 +86,10 @@ def test_what_is_not_to_be_made_is_not_made(caplog: pytest.LogCaptureFixture):
     assert [operation for operation, _ in control.calls] == ["PutLogEvents"]
 
 
-def test_what_comes_while_the_state_is_loaded_is_sent_after():
+@pytest.mark.parametrize("busy", [BUSY, AwsError("ThrottlingException", "Rate exceeded")])
+def test_what_comes_while_a_service_is_too_busy_is_sent_after(busy: AwsError):
     control = Control()
-    control.errors["CreateLogGroup"] = control.errors["PutMetricData"] = BUSY
+    control.errors["CreateLogGroup"] = control.errors["PutMetricData"] = busy
     logs, values = LogQueue(control), MetricQueue(control)
     logs.put("g", "s", lines(3), **WHERE)
     values.put(metrics(2_500), **WHERE)

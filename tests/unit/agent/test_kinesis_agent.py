@@ -16,7 +16,14 @@ from click.testing import CliRunner
 
 from headrace.agent.kinesis_agent import AgentSettings, MetricsSettings, read_agent_json
 from headrace.agent.properties import ConfigurationError
-from headrace.agent.running import Agent, AgentMetrics, FirehoseSender, Stopped
+from headrace.agent.running import (
+    TRIES_ONCE,
+    Agent,
+    AgentMetrics,
+    FirehoseSender,
+    NotSent,
+    Stopped,
+)
 from headrace.cli.agent import agent
 from headrace.client import Producer, PutError, PutsFailed
 from headrace.client.access import AwsAccess, assume_role
@@ -109,6 +116,16 @@ def test_from_the_end_only_later_lines_go_but_a_new_file_whole(tmp_path: Path) -
 def test_what_fails_is_sent_again_and_nothing_is_stored_before(tmp_path: Path) -> None:
     (tmp_path / "app.log").write_bytes(b"one\n")
     assert run(settings_of(tmp_path, flow(tmp_path)), Sent(failures=3)) == [b"one\n"]
+
+
+def test_once_ends_with_a_sentence_when_nobody_takes_the_records(tmp_path: Path) -> None:
+    (tmp_path / "app.log").write_bytes(b"one\n")
+    settings = settings_of(tmp_path, flow(tmp_path))
+    sent = Sent(failures=TRIES_ONCE)
+    with pytest.raises(NotSent, match=r"kinesis:s:.*after 5 tries: .*not there yet"):
+        run(settings, sent)
+    assert sent.failures == 0
+    assert run(settings, Sent()) == [b"one\n"]
 
 
 def test_records_of_several_lines_begin_where_the_pattern_matches(tmp_path: Path) -> None:

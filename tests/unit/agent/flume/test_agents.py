@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from headrace.agent.flume import building
 from headrace.agent.flume.http_source import BadEvents, read_events
 from headrace.agent.flume.socket_sources import TcpServer, kept_fields, read_message
 from headrace.agent.properties import ConfigurationError, parse_properties
@@ -366,6 +367,24 @@ def test_what_a_stream_refuses_stays_alone_in_the_channel(flume: Flume, tmp_path
         reach=stream,
     )
     assert sorted(map(int, stream.records)) == list(range(100))
+
+
+def test_once_ends_with_a_sentence_when_nobody_takes_the_events(
+    flume: Flume, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Missing(Stream):
+        def flush(self) -> None:
+            raise PutsFailed(1, PutError("ResourceNotFoundException", "no stream s"))
+
+    monkeypatch.setattr(building, "TRIES_ONCE", 1)
+    text = conf("type = seq\ntotalEvents = 3", tmp_path / "out").replace(
+        ROLL.format(folder=tmp_path / "out"), ""
+    )
+    with pytest.raises(building.RunError, match=r"sink k: after 1 tries: .*no stream s"):
+        flume.run(
+            f"{text}a.sinks.k.type = kinesis\na.sinks.k.channel = c\na.sinks.k.streamName = s\n",
+            reach=Missing(),
+        )
 
 
 @pytest.mark.parametrize(
