@@ -24,8 +24,8 @@ from botocore import xform_name
 
 from headrace.aws.calls.operation import service_model
 from headrace.moto.without_effect import DROPPED_FILE
+from headrace.services.cloudformation.resources import list_declared_types
 from headrace.services.cloudformation.resources.declared_calls import input_of
-from headrace.services.cloudformation.resources.types import DECLARED
 
 _MOTO = Path(moto.__file__).parent
 _HEADRACE = Path(__file__).parent.parent / "headrace"
@@ -61,7 +61,7 @@ def text() -> str:
 def _calls() -> set[tuple[str, str]]:
     called = {
         (declared.service, call.operation)
-        for declared in DECLARED
+        for declared in list_declared_types().values()
         for call in (*declared.create, *declared.update)
     }
     services = {service for service, _ in called} | _CODED

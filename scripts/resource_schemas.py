@@ -17,11 +17,10 @@ from typing import Any
 
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
-from headrace.services.cloudformation.resources import TYPES
-from headrace.services.cloudformation.resources.types import DECLARED
+from headrace.services.cloudformation.resources import TYPES, list_declared_types
 
 ROOT = Path(__file__).parent.parent
-DECLARED_TYPES = {declared.type for declared in DECLARED}
+DECLARED_TYPES = set(list_declared_types())
 FILE = ROOT / "headrace" / "services" / "cloudformation" / "resources" / "schemas.json"
 TYPES_FILE = FILE.with_name("property_types.json")
 NAMES_FILE = FILE.with_name("aws_types.json")

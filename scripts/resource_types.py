@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.services.cloudformation.changes.imports import is_importable
-from headrace.services.cloudformation.resources import TYPES, resource_type
+from headrace.services.cloudformation.resources import TYPES, list_declared_types, resource_type
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.resources.declared_calls import list_ignored_inside
-from headrace.services.cloudformation.resources.types import DECLARED
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "conformance" / "resource-types.md"
@@ -46,7 +45,7 @@ def _row(kind: ResourceType, ignored_inside: Sequence[str] = ()) -> str:
 
 
 def _table(kinds: Sequence[ResourceType]) -> list[str]:
-    inside = {declared.type: list_ignored_inside(declared) for declared in DECLARED}
+    inside = {name: list_ignored_inside(each) for name, each in list_declared_types().items()}
     return [
         "| type | enforced | stored | drift | imported | ignored |",
         "|---|---|---|---|---|---|",
@@ -59,7 +58,7 @@ def _table(kinds: Sequence[ResourceType]) -> list[str]:
 
 def page() -> str:
     """Return the whole page."""
-    declared = [kind for each in DECLARED if (kind := resource_type(each.type)) is not None]
+    declared = [kind for name in list_declared_types() if (kind := resource_type(name)) is not None]
     lines = [
         HEAD,
         f"## Written by hand ({len(TYPES)})",

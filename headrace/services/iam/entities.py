@@ -53,6 +53,7 @@ def refuse_and_keep(module: Any) -> None:
     for kind, owner in (("group", module.Group), ("user", module.User)):
         for name in ("get_policy", "delete_policy"):
             setattr(owner, name, _named_policy(getattr(owner, name), kind))
+    backend.attach_role_policy = _attach_to_role
     for name in ("attach_role_policy", "attach_user_policy", "attach_group_policy"):
         setattr(backend, name, _of_an_arn(getattr(backend, name), ValidationError))
     module.Policy.permissions_boundary_usage_count = property(_count_bounded)
@@ -117,6 +118,15 @@ def _named_policy(method: Callable[..., Any], kind: str) -> Any:
         return method(self, policy_name)
 
     return find
+
+
+def _attach_to_role(self: Any, policy_arn: str, role_name: str) -> None:
+    """Attach a policy, which moto looks for in a copy of all."""
+    from moto.iam.exceptions import NotFoundException
+
+    if policy_arn not in self.managed_policies:
+        raise NotFoundException(f"Policy {policy_arn} does not exist or is not attachable.")
+    self.managed_policies[policy_arn].attach_to(self.get_role(role_name))
 
 
 def _of_an_arn(attach: Callable[..., Any], error: Callable[[str], Exception]) -> Any:

@@ -22,6 +22,7 @@ import functools
 import hashlib
 import heapq
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -214,9 +215,20 @@ def _forget_policies() -> None:
     sys.modules["moto.iam"].__dict__.pop("aws_managed_policies", None)
 
 
+def _read_policies() -> str:
+    """Return the JSON text of AWS's policies, an object of each by name."""
+    from moto.iam.aws_managed_policies import aws_managed_policies_data
+
+    _forget_policies()
+    return aws_managed_policies_data
+
+
+_POLICY_NAME = re.compile(r"[\w+=,.@-]+")
+
+
 @stored_as("iam_policies")
 class _Policies(dict[str, Any]):
-    """Managed policies by ARN; AWS's own are created at the first lookup."""
+    """Managed policies by ARN; each of AWS's own is created at its first lookup, all when somebody lists them."""
 
     def __init__(self, backend: Any) -> None:
         super().__init__()
@@ -227,17 +239,9 @@ class _Policies(dict[str, Any]):
         """Create AWS's policies, except those that exist because they were changed."""
         if self.is_filled:
             return
-        from moto.iam.aws_managed_policies import aws_managed_policies_data
-        from moto.iam.models import AWSManagedPolicy
-
-        _forget_policies()
-        by_arn: dict[str, Any] = {}
-        account, region = self.backend.account_id, self.backend.region_name
-        for name, data in json.loads(aws_managed_policies_data).items():
-            policy: Any = AWSManagedPolicy.from_data(name, account, region, data)
-            digest = base64.b32encode(hashlib.sha256(policy.arn.encode()).digest()).decode()
-            policy.id = f"ANPA{digest[:17]}"
-            by_arn[policy.arn] = policy
+        documents: dict[str, Any] = json.loads(_read_policies())
+        policies = [self._create(name, data) for name, data in documents.items()]
+        by_arn: dict[str, Any] = {policy.arn: policy for policy in policies}
         by_arn.update(self.items_there())
         super().update(by_arn)
         self.is_filled = True
@@ -246,9 +250,29 @@ class _Policies(dict[str, Any]):
         """Return the policies that exist so far."""
         return {arn: dict.__getitem__(self, arn) for arn in list(dict.__iter__(self))}
 
+    def _create(self, name: str, data: dict[str, Any]) -> Any:
+        from moto.iam.models import AWSManagedPolicy
+
+        account, region = self.backend.account_id, self.backend.region_name
+        policy: Any = AWSManagedPolicy.from_data(name, account, region, data)
+        digest = base64.b32encode(hashlib.sha256(policy.arn.encode()).digest()).decode()
+        policy.id = f"ANPA{digest[:17]}"
+        return policy
+
     def _look(self, key: Any) -> None:
-        if not dict.__contains__(self, key) and ":iam::aws:" in str(key):
+        """Create the policy of AWS's that this ARN names, if it is not there; all of them if its text is not found."""
+        if self.is_filled or dict.__contains__(self, key) or ":iam::aws:" not in str(key):
+            return
+        name, text = str(key).rpartition("/")[2], _read_policies()
+        # Most deployments name one policy: all take a tenth of a second.
+        start = text.find(f'\n "{name}":{{') if _POLICY_NAME.fullmatch(name) else -1
+        if start < 0:
             self.fill()
+            return
+        data, _ = json.JSONDecoder().raw_decode(text, text.index("{", start))
+        policy = self._create(name, data)
+        # Another thread may have made and attached it meanwhile.
+        super().setdefault(policy.arn, policy)
 
     def __contains__(self, key: object) -> bool:
         self._look(key)

@@ -8,6 +8,7 @@ or was killed is FAILED after the next start, with a cause that says so.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import threading
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.aws.calls.errors import AwsError
 from headrace.deliveries.outbox import queue_service_event
 from headrace.moto.current_cloud import CURRENT, RunningExecutions
+from headrace.moto.storage.changes import CHANGES
 from headrace.services.stepfunctions import map_runs
 from headrace.services.stepfunctions.activities import Activities
 
@@ -58,7 +60,21 @@ class Executions:
         self.activities = Activities()
 
     def start(self, started: ExecutionInput) -> None:
-        """Run an execution, which is stored once the caller releases moto's lock. Raises AwsError."""
+        """Run an execution as soon as the request that starts it is stored; the caller holds moto's lock.
+
+        Raises AwsError.
+        """
+        with self._lock:
+            if self._is_stopping:
+                raise AwsError("ServiceUnavailable", "headrace is stopping", 503)
+            if len(self._runs) >= MOST_RUNNING:
+                raise AwsError(
+                    "ExecutionLimitExceeded",
+                    f"headrace runs {MOST_RUNNING} executions at a time: wait for one to end, or stop one.",
+                )
+        CHANGES.when_stored(functools.partial(self._launch, started))
+
+    def _launch(self, started: ExecutionInput) -> None:
         # The interpreter comes with the first execution: a cloud that starts needs none.
         from headrace.services.stepfunctions.interpreter.run import Run
 
@@ -68,12 +84,7 @@ class Executions:
         )
         with self._lock:
             if self._is_stopping:
-                raise AwsError("ServiceUnavailable", "headrace is stopping", 503)
-            if len(self._runs) >= MOST_RUNNING:
-                raise AwsError(
-                    "ExecutionLimitExceeded",
-                    f"headrace runs {MOST_RUNNING} executions at a time: wait for one to end, or stop one.",
-                )
+                return  # the next start tells that it did not run
             self._runs[started.arn] = run, thread
         thread.start()
 
@@ -116,22 +127,16 @@ class Executions:
             thread.join(max(0.0, until - time.monotonic()))
 
     def _run(self, run: Run) -> None:
-        is_there: list[bool] = []
-        arn = run.started.arn
         try:
-            # This waits until the starting request is stored: an execution that could not be stored does not exist.
-            self._store(lambda: is_there.append(_find(run.started) is not None))
-            if not is_there[0]:
-                return
             outcome = run.run()
             if not self._is_stopping:
                 self._store(lambda: self._finish(run, outcome))
         except Exception:
             # It no longer runs, and the next read shows that.
             if not self._is_stopping:
-                log.exception("the execution %s could not be stored", arn)
+                log.exception("the execution %s could not be stored", run.started.arn)
         finally:
-            self._forget(arn)
+            self._forget(run.started.arn)
 
     def _finish(self, run: Run, outcome: Outcome) -> None:
         execution = _find(run.started)
@@ -148,9 +153,9 @@ class Executions:
 
 
 def build_input(
-    machine: Any, arn: str, name: str, input_text: str, start_date: datetime
+    machine: Any, version: Any, arn: str, name: str, input_text: str, start_date: datetime
 ) -> ExecutionInput:
-    """Return what an execution of moto's machine runs."""
+    """Return what an execution of moto's machine runs: one of its versions, or the machine as it is."""
     from headrace.services.stepfunctions.interpreter.run import ExecutionInput
 
     parts = arn.split(":")
@@ -159,8 +164,8 @@ def build_input(
         name=name,
         machine_arn=machine.arn,
         machine_name=machine.name,
-        definition=machine.definition,
-        role_arn=machine.roleArn,
+        definition=version.definition,
+        role_arn=version.roleArn,
         account=parts[4],
         region=parts[3],
         input=input_text,
@@ -249,7 +254,7 @@ def trim(finished_and_running: list[Any]) -> None:
 
 
 def _find(started: ExecutionInput) -> Any:
-    """Return moto's execution; None when its machine is deleted, or it was never stored."""
+    """Return moto's execution; None when its machine is deleted."""
     from moto.stepfunctions.models import stepfunctions_backends
 
     backends: Any = stepfunctions_backends

@@ -13,9 +13,12 @@ from headrace.services.cloudformation import backend
 from headrace.services.cloudformation.deployment import alias_deployments
 from headrace.services.cloudformation.deployment.alias_deployments import execution_id
 from headrace.services.cloudformation.errors import ResourceFailed
-from headrace.services.cloudformation.resources import declared, resource_type
+from headrace.services.cloudformation.resources import (
+    declared,
+    list_declared_types,
+    resource_type,
+)
 from headrace.services.cloudformation.resources.base import default_policy
-from headrace.services.cloudformation.resources.types import DECLARED
 from tests.api.cloudformation.test_stacks import create, refused, settled, template, update
 from tests.support.cloud import InProcessCloud
 
@@ -99,7 +102,7 @@ def test_what_cannot_be_made_again_under_its_name_leaves_what_there_was(
 
 
 def test_a_warehouse_is_never_deleted_to_be_made_again():
-    (warehouse,) = [each for each in DECLARED if each.type == "AWS::Redshift::Cluster"]
+    warehouse = list_declared_types()["AWS::Redshift::Cluster"]
     kind = resource_type(warehouse.type)
     assert kind is not None
     assert not warehouse.can_be_recreated

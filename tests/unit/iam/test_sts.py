@@ -92,3 +92,37 @@ def test_the_text_of_awss_policies_is_in_memory_only_while_it_is_read(lab: MotoL
     assert iam.get_policy(PolicyArn=arn)["Policy"]["PolicyName"] == "AdministratorAccess"
     assert name not in sys.modules
     assert sys.modules["moto.iam.models"].aws_managed_policies_data == ""
+
+
+def list_made() -> list[str]:
+    from moto.iam.models import iam_backends
+
+    policies: Any = iam_backends[ACCOUNT]["aws"].managed_policies
+    return sorted(dict.keys(policies))
+
+
+def test_a_policy_of_awss_that_a_role_names_is_made_alone_and_is_the_one_that_is_listed(
+    lab: MotoLab,
+):
+    iam = lab.client("iam")
+    arn = "arn:aws:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole"
+    iam.create_role(RoleName="r", AssumeRolePolicyDocument=TRUST_TEXT)
+    iam.attach_role_policy(RoleName="r", PolicyArn=arn)
+    assert list_made() == [arn]
+    alone = iam.get_policy(PolicyArn=arn)["Policy"]
+    pages = iam.get_paginator("list_policies").paginate(Scope="AWS")
+    listed = {one["Arn"]: one for page in pages for one in page["Policies"]}
+    assert len(listed) > 1000
+    assert alone["AttachmentCount"] == listed[arn]["AttachmentCount"] == 1
+    assert alone["PolicyId"] == listed[arn]["PolicyId"]
+
+
+@pytest.mark.parametrize(
+    "path", ["AWSLambdaBasicExecutionRole", "service-role/Nothing", "service-role/a\\n", ""]
+)
+def test_no_policy_of_awss_is_found_by_another_path_or_name(lab: MotoLab, path: str):
+    iam = lab.client("iam")
+    iam.create_role(RoleName="r", AssumeRolePolicyDocument=TRUST_TEXT)
+    arn = f"arn:aws:iam::aws:policy/{path}"
+    with pytest.raises(ClientError, match="does not exist or is not attachable"):
+        iam.attach_role_policy(RoleName="r", PolicyArn=arn)

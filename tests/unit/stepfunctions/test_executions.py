@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.moto.storage.storage import MotoStorage
 from headrace.services.stepfunctions import executions
+from headrace.store.disk_space import DiskReserve
 from tests.support.moto_lab import MotoLab
 from tests.support.server import wait_until
 
@@ -221,3 +223,26 @@ def test_events_leave_out_an_input_and_an_output_that_are_too_large(
         (False, {"included": False}, False, None),
         (False, {"included": False}, False, {"included": False}),
     ]
+
+
+def test_an_execution_runs_only_once_its_start_is_stored(
+    lab: MotoLab, monkeypatch: pytest.MonkeyPatch
+):
+    arn = machine(lab, LONG)
+    execution = arn.replace(":stateMachine:", ":execution:") + ":e"
+    ran: list[bool] = []
+    save = MotoStorage.save
+
+    def look_and_save(storage: MotoStorage, *args: Any, **named: Any) -> Any:
+        ran.append(lab.executions.run_of(execution) is not None)
+        return save(storage, *args, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MotoStorage, "save", look_and_save)
+        patched.setattr(DiskReserve, "free_bytes", property(lambda _: 0))
+        with pytest.raises(ClientError, match="No space left"):
+            start(lab, arn)
+    assert ran == [False]
+    assert lab.executions.run_of(execution) is None
+    start(lab, arn)
+    assert lab.executions.run_of(execution) is not None

@@ -4,16 +4,23 @@ Most types are data (`declared.py`); those whose calls depend on more than a dec
 
 A template with an unknown type is refused before any of its resources is created.
 
-The types are imported when the first of them is looked for: they are a hundred modules, and most clouds have no stack
-when they start.
+A file is imported when a type of one of its namespaces is looked for: most templates need few files.
 """
 
 import functools
+import importlib
 from dataclasses import replace
 from typing import Any
 
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.resources.declaration import DeclaredType
+from headrace.services.cloudformation.resources.reading import ReadingRules
+from headrace.services.cloudformation.resources.types import FILES
+
+# By name, the types of the namespaces that somebody has looked into.
+_CODED: dict[str, ResourceType] = {}
+_DECLARED: dict[str, DeclaredType] = {}
+_READINGS: dict[str, ReadingRules] = {}
 
 
 def __getattr__(name: str) -> Any:
@@ -22,20 +29,16 @@ def __getattr__(name: str) -> Any:
     return list_coded_types()
 
 
-@functools.cache
 def list_coded_types() -> dict[str, ResourceType]:
     """Return the types that are code, by name."""
-    from headrace.services.cloudformation.resources import types
+    _load_all()
+    return _CODED
 
-    return {kind.name: replace(kind, reading=types.READINGS.get(kind.name)) for kind in types.TYPES}
 
-
-@functools.cache
 def list_declared_types() -> dict[str, DeclaredType]:
     """Return the types that are data, by name."""
-    from headrace.services.cloudformation.resources import types
-
-    return {declared.type: declared for declared in types.DECLARED}
+    _load_all()
+    return _DECLARED
 
 
 def resource_type(name: str) -> ResourceType | None:
@@ -44,7 +47,12 @@ def resource_type(name: str) -> ResourceType | None:
         from headrace.services.cloudformation.resources.types import cloudformation
 
         return cloudformation.custom_resource_type(name)
-    return list_coded_types().get(name) or _build_declared_type(name)
+    namespace = _namespace_of(name)
+    if namespace in FILES:
+        _load(namespace)
+    if name in _DECLARED:
+        return _build_declared_type(name)
+    return _CODED.get(name)
 
 
 @functools.cache
@@ -54,11 +62,33 @@ def type_names() -> list[str]:
     return sorted(name for name in names if name.startswith("AWS::"))
 
 
+def _load_all() -> None:
+    for namespace in FILES:
+        _load(namespace)
+
+
 @functools.cache
-def _build_declared_type(name: str) -> ResourceType | None:
+def _load(namespace: str) -> None:
+    """Take a namespace's types from its files."""
+    package = f"{__name__}.types"
+    files = [importlib.import_module(f"{package}.{name}") for name in FILES[namespace]]
+    for file in files:
+        _READINGS.update((rules.type, rules) for rules in getattr(file, "READINGS", ()))
+    for file in files:
+        _DECLARED.update((each.type, each) for each in getattr(file, "DECLARED", ()))
+        for kind in getattr(file, "TYPES", ()):
+            # The readings of another namespace may be in a file that is not imported yet.
+            if _namespace_of(kind.name) == namespace:
+                _CODED[kind.name] = replace(kind, reading=_READINGS.get(kind.name))
+
+
+def _namespace_of(name: str) -> str:
+    return name.removeprefix("AWS::").partition("::")[0]
+
+
+@functools.cache
+def _build_declared_type(name: str) -> ResourceType:
     """Return a declared type, built on first use, because that reads botocore's model of its service."""
-    from headrace.services.cloudformation.resources import types
     from headrace.services.cloudformation.resources.declared import resource_type_of
 
-    declared = list_declared_types().get(name)
-    return None if declared is None else resource_type_of(declared, types.READINGS.get(name))
+    return resource_type_of(_DECLARED[name], _READINGS.get(name))
