@@ -14,6 +14,7 @@ All integers little-endian; checksums cover everything after themselves.
 
 from __future__ import annotations
 
+import functools
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -56,7 +57,7 @@ class SharedFrame:
 
     __slots__ = (
         "_arrival",
-        "_number",
+        "_next_number",
         "_texts",
         "_write",
         "arrival_ms",
@@ -79,14 +80,15 @@ class SharedFrame:
         self.sizes: list[int] = []
         self.is_written = False
         self.then: Callable[[SharedFrame], None] | None = None
-        self._number = number
+        self._next_number = number
         self._arrival = arrival_of(arrival_ms)
         self._texts: list[str] = []
         self._write = write_now
 
     def add(self, data: str, key: str, data_bytes: int, tail: str) -> str:
         """Add a record, and return its sequence number. The caller holds the log's lock."""
-        number = str(self._number + STEP * len(self.sizes))
+        number = str(self._next_number)
+        self._next_number += STEP
         self._texts.append(render_one(number, data, key, self._arrival, tail))
         self.sizes.append(data_bytes)
         return number
@@ -162,6 +164,8 @@ def encode(payload: bytes, count: int, data_bytes: int, first_index: int, arriva
     return b"".join((_FRAME_START.pack(_FRAME_MAGIC, crc), rest, payload))
 
 
+# Cached, since a PutRecords needs it for each of its shards, at one time.
+@functools.lru_cache(maxsize=64)
 def arrival_of(arrival_ms: int) -> str:
     """Return the part of a record between its sequence number and its data."""
     return f'","ApproximateArrivalTimestamp":{arrival_ms / 1000:.3f},"Data":"'

@@ -60,11 +60,15 @@ def scope_of_headers(headers: Mapping[str, str]) -> Scope:
     # A client's requests of a day differ in their signatures only, which usually come last.
     head, name, signature = authorization.rpartition("Signature=")
     if name and signature.isalnum():
-        return _scope_of_header(head + _ANY_SIGNATURE, token)
+        return _scope_of_signed(head, token)
     return _scope_of_header(authorization, token)
 
 
 @functools.lru_cache(maxsize=256)
+def _scope_of_signed(head: str, token: str) -> Scope:
+    return _scope_of_header(head + _ANY_SIGNATURE, token)
+
+
 def _scope_of_header(authorization: str, token: str) -> Scope:
     algorithm, _, rest = authorization.partition(" ")
     if algorithm in (SIGV4, SIGV4A):
@@ -171,10 +175,11 @@ class ServiceNames:
 
     def service_of(self, request: HttpRequest) -> str:
         """Return botocore's name of a request's service, computed once; empty when it is unknown."""
-        if not request.service:
+        service = request.service
+        if not service:
             known = self.of_head(request, scope_of(request))
-            request.service = known or self.of_body(request.body)
-        return request.service
+            service = request.service = known or self.of_body(request.body)
+        return service
 
     def of_head(self, request: HttpRequest, scope: Scope) -> str | None:
         """Return botocore's name of a request's service by its head; None when only the body can tell."""

@@ -30,6 +30,7 @@ from headrace.moto.storage.pickles import (
     all_packages,
     dump_service,
     load_service,
+    note_changed,
     take_back,
 )
 from headrace.store.database import Database
@@ -207,17 +208,17 @@ class MotoStorage:
 
     # --- saving -----------------------------------------------------------------------------------
 
-    def save(
-        self, entry: Entry | None, *, with_services: bool = True, frees: bool = False
-    ) -> list[Act]:
+    def save(self, entry: Entry | None, package: str = "", *, frees: bool = False) -> list[Act]:
         """Write everything touched since the last save; durable on return. Return what is to be called then.
 
-        `entry` is the request that changed it, for journalled services. Without `with_services` the caller knows that
-        only rows have changed; `frees` marks a change that frees disk space, which is also written on a full disk. When
-        this raises, the changes are undone: memory equals the database, or `must_load_again` says that everything has
-        to be loaded anew.
+        `entry` is the request that changed it, for journalled services. `package` may have changed as a whole; without
+        one the caller knows that only rows have changed. `frees` marks a change that frees disk space, which is also
+        written on a full disk. When this raises, the changes are undone: memory equals the database, or
+        `must_load_again` says that everything has to be loaded anew.
         """
-        services, rows, acts = CHANGES.take(with_services=with_services)
+        if package:
+            note_changed(package)
+        services, rows, acts = CHANGES.take(with_services=bool(package))
         services |= {row.service for row in rows if not self._is_live(row)}
         # A journalled service has no stored rows: they would contain the effects of requests that run again.
         services |= {row.service for row in rows} & self.journalled

@@ -129,8 +129,11 @@ class Executions:
     def _run(self, run: Run) -> None:
         try:
             outcome = run.run()
+            # Made before moto's lock is taken: a history may have 25,000 events.
+            events = zlib.compress(run.history().encode(), 1)
+            runs = run.map_runs()
             if not self._is_stopping:
-                self._store(lambda: self._finish(run, outcome))
+                self._store(lambda: self._finish(run.started, outcome, events, runs))
         except Exception:
             # It no longer runs, and the next read shows that.
             if not self._is_stopping:
@@ -138,14 +141,20 @@ class Executions:
         finally:
             self._forget(run.started.arn)
 
-    def _finish(self, run: Run, outcome: Outcome) -> None:
-        execution = _find(run.started)
+    def _finish(
+        self,
+        started: ExecutionInput,
+        outcome: Outcome,
+        events: bytes,
+        runs: list[dict[str, Any]],
+    ) -> None:
+        execution = _find(started)
         if execution is not None:
             if execution.status == "RUNNING":
                 end(execution, outcome)
-            execution.events = zlib.compress(run.history().encode(), 1)
-            map_runs.store(execution, run.map_runs())
-        self._forget(run.started.arn)
+            execution.events = events
+            map_runs.store(execution, runs)
+        self._forget(started.arn)
 
     def _forget(self, arn: str) -> None:
         with self._lock:
@@ -153,9 +162,9 @@ class Executions:
 
 
 def build_input(
-    machine: Any, arn: str, name: str, input_text: str, start_date: datetime
+    machine: Any, version: Any, arn: str, name: str, input_text: str, start_date: datetime
 ) -> ExecutionInput:
-    """Return what an execution of moto's machine runs."""
+    """Return what an execution of moto's machine runs: one of its versions, or the machine as it is."""
     from headrace.services.stepfunctions.interpreter.run import ExecutionInput
 
     parts = arn.split(":")
@@ -164,8 +173,8 @@ def build_input(
         name=name,
         machine_arn=machine.arn,
         machine_name=machine.name,
-        definition=machine.definition,
-        role_arn=machine.roleArn,
+        definition=version.definition,
+        role_arn=version.roleArn,
         account=parts[4],
         region=parts[3],
         input=input_text,
