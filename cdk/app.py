@@ -28,6 +28,15 @@ if __name__ == "__main__":
 # jsii works with Node 20, but prints a large warning about it.
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
 
+_assembly = None
+if __name__ == "__main__" and (_folder := os.environ.get("CDK_OUTDIR")):
+    from cdk.last_assembly import Assembly
+
+    _assembly = Assembly(Path(_folder), os.environ)
+    if _assembly.is_current():
+        sys.exit()
+    _assembly.forget()
+
 import aws_cdk as cdk  # noqa: E402 - the path and the environment come first
 
 # Keep our roles readable: merge equal statements, and use only this partition's names.
@@ -150,3 +159,5 @@ if __name__ == "__main__":
     the_app = new_app()
     build(the_app)
     the_app.synth()
+    if _assembly is not None:
+        _assembly.keep()
