@@ -2,6 +2,8 @@
 
 Run it with `cd cdk && npx cdk synth`, or with `npm --prefix cdk run cdk -- synth` from the repository's root.
 
+When nothing that it reads has changed, it leaves the last assembly as it is (`cdk/last_assembly.py`).
+
 Context (`-c name=value`): `pipeline`, `flights` or `devices` (devices by MQTT, alerts, a Spark job: the options of EMR
 hold for it too, the others do not); `emr_subnet_id`, the subnet of the
 Spark cluster; without it EMR takes the default VPC;
