@@ -260,13 +260,9 @@ class PathRunner:
 
         def run() -> None:
             emr.add_job_flow_steps(JobFlowId=cluster, Steps=[step])
-            is_open = True
-            while is_open:
-                # Seldom, because the cloud's work during such a request is not recorded.
-                time.sleep(_LOOK_S)
-                is_open = self._unnoted(
-                    lambda: emr.list_steps(ClusterId=cluster, StepStates=OPEN)["Steps"]
-                )
+            self._wait_unnoted(
+                lambda: not emr.list_steps(ClusterId=cluster, StepStates=OPEN)["Steps"]
+            )
 
         self._trace("step to process", run)
 
@@ -285,11 +281,13 @@ class PathRunner:
         }  # fmt: skip
         definition = json.dumps({"StartAt": "T", "States": {"T": task}})
         machine = states.create_state_machine(name="m", definition=definition, roleArn=ROLE)
-        self._trace(
-            "Step Functions task",
-            lambda: states.start_execution(stateMachineArn=machine["stateMachineArn"]),
-            and_then_s=1.5,
-        )
+
+        def run() -> None:
+            started = states.start_execution(stateMachineArn=machine["stateMachineArn"])
+            named = {"executionArn": started["executionArn"]}
+            self._wait_unnoted(lambda: states.describe_execution(**named)["status"] != "RUNNING")
+
+        self._trace("Step Functions task", run, and_then_s=1.5)
         table = self._client("dynamodb")
         key = {"AttributeName": "k", "KeyType": "HASH"}
         table.create_table(
@@ -311,6 +309,12 @@ class PathRunner:
 
     def _put(self, arn: str) -> None:
         self._client("kinesis").put_record(StreamARN=arn, Data=b"x", PartitionKey="a")
+
+    def _wait_unnoted(self, is_so: Callable[[], bool]) -> None:
+        """Wait for the end of a path; seldom ask, because the cloud's work meanwhile is not recorded."""
+        time.sleep(_LOOK_S)
+        while not self._unnoted(is_so):
+            time.sleep(_LOOK_S)
 
     def _unnoted(self, ask: Callable[[], Any]) -> Any:
         """Send a request that is not part of the path."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 
 from headrace.cli.interrupts import let_children_be_interrupted
 from tests.support import schedule
@@ -47,6 +48,16 @@ hypothesis.settings.register_profile("nightly", deadline=None)
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True)
 
 
+def draw_no_constants_of_modules() -> None:
+    """Keep property tests from drawing the constants of the modules that this worker has loaded so far.
+
+    Which these are differs by worker and by file, so the examples would; and to read a thousand modules takes a second
+    of each worker. Nightly draws them.
+    """
+    if hasattr(providers, "_get_local_constants"):
+        providers._get_local_constants = lambda: providers._local_constants
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--nightly",
@@ -77,6 +88,7 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("nightly" if config.option.nightly else "default")
     if not config.option.nightly:
+        draw_no_constants_of_modules()
         interpret_queries()
 
 

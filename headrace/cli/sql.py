@@ -113,6 +113,17 @@ def _warn(script: Script) -> None:
         click.echo(f"warning: line {location.line}: {text}", err=True)
 
 
+def _warn_of_open_windows(script: Script) -> None:
+    """Say of which queries a run with an end leaves windows open."""
+    for query in script.queries:
+        if query.window is not None and query.emit == "FINAL":
+            click.echo(
+                f"warning: line {query.location.line}: {query.name} writes a window when it is closed; with --once"
+                " those that are open at the end wait in the checkpoint until a later run reads newer rows",
+                err=True,
+            )
+
+
 @sql.command()
 @click.argument("queries", type=_PATH)
 @_dialect_option
@@ -314,6 +325,8 @@ def run(
     reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
     script = _read(queries, dialect, **reach)
     _warn(script)
+    if once:
+        _warn_of_open_windows(script)
     source = _compile(script, queries)
     _check_options(script, errors=errors, packages=packages, checkpoint=checkpoint, aws=aws)
     name = queries.resolve().stem

@@ -66,6 +66,7 @@ from headrace.services.dynamodb import streams as dynamodb_streams
 from headrace.services.dynamodb.expressions import patch_expressions
 from headrace.services.events import checks as events_checks
 from headrace.services.events import patches as events_patches
+from headrace.services.events import put_events
 from headrace.services.events import responses as events_responses
 from headrace.services.glue import partition_indexes as glue_partition_indexes
 from headrace.services.glue import patches as glue_patches
@@ -89,7 +90,7 @@ from headrace.services.stepfunctions import patches as stepfunctions_patches
 # Requests that are answered without moto's handlers in their plain form.
 QUICK_CALLS = (
     *dynamodb_quick.QUICK_CALLS,
-    *events_responses.QUICK_CALLS,
+    *put_events.QUICK_CALLS,
     *log_groups.QUICK_CALLS,
     *sns_patches.QUICK_CALLS,
     *sqs_quick.QUICK_CALLS,

@@ -46,12 +46,11 @@ from headrace.moto.requests.quick import (
     QuickCall,
     QuickCalls,
     QuickRequest,
-    may_skip_moto,
+    find_state,
     response_of,
 )
 from headrace.moto.requests.refusals import error_response, find_missing_action, model_of, refusal
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, DeliveryRows
-from headrace.moto.storage.pickles import note_changed
 from headrace.moto.storage.storage import Entry, MotoStorage
 from headrace.store.database import Database
 
@@ -345,12 +344,12 @@ class MotoEngine:
     def _run_quickly(self, quick: QuickCall, request: HttpRequest) -> HttpResponse | None:
         call = request.call
         assert call is not None
-        request_id = new_request_id()
-        is_loaded = _Owner.engine is self
-        if not is_loaded or self._kept.journalled or not may_skip_moto(quick.service, call):
+        if _Owner.engine is not self or self._kept.journalled:
             return None
+        request_id = new_request_id()
         try:
-            body = quick.answer(QuickRequest(call, request.body, request_id, self._ids))
+            backend = find_state(quick, call)
+            body = quick.answer(QuickRequest(call, request.body, backend, request_id, self._ids))
         except NotPlain:
             return None
         except AwsError:
@@ -361,7 +360,7 @@ class MotoEngine:
             # New backends are stored as a whole; a service that cannot be stored needs its request.
             made = CHANGES.new_backends
             entry = self._preparation.entry_of(request, quick.service) if made else None
-            self._save(entry, with_services=False, frees=quick.frees)
+            self._save(entry, frees=quick.frees)
         return response_of(quick, body, request_id, call.now_ms)
 
     def _require(self) -> None:
@@ -386,8 +385,7 @@ class MotoEngine:
             elif kind.waits:
                 answer = self._run_entry(entry)
                 with self._alone():
-                    note_changed(package)
-                    self._save(entry)
+                    self._save(entry, package)
             else:
                 answer = self._write(entry, package, kind)
         except AwsError:
@@ -414,9 +412,7 @@ class MotoEngine:
                     return ANSWERED.response
                 finally:
                     CHANGES.is_watching = False
-                    if not rows_only:
-                        note_changed(package)
-                    self._save(entry, with_services=not rows_only, frees=kind.frees)
+                    self._save(entry, "" if rows_only else package, frees=kind.frees)
                     if not rows_only:
                         self._tell(package)
         finally:
@@ -438,19 +434,19 @@ class MotoEngine:
                 # The read may have seen a change that was undone.
                 response = self._run_entry(entry)
             if CHANGES.new_backends:
-                self._save(None, with_services=False)
+                self._save(None)
         return response
 
     def _run_entry(self, entry: Entry) -> HttpResponse:
         return run_entry(entry, self._endpoint_host())
 
-    def _save(
-        self, entry: Entry | None, *, with_services: bool = True, frees: bool = False
-    ) -> None:
-        """Store what was touched. Raises AwsError when the disk refuses it; then the change is undone."""
-        acts = CHANGES.take_acts()
+    def _save(self, entry: Entry | None, package: str = "", *, frees: bool = False) -> None:
+        """Store what was touched: rows, and all of a package if one is named.
+
+        Raises AwsError when the disk refuses it; then the change is undone.
+        """
         try:
-            self._kept.save(entry, with_services=with_services, frees=frees)
+            acts = self._kept.save(entry, package, frees=frees)
         except (sqlite3.Error, OSError) as error:
             raise AwsError(
                 "InternalFailure", f"The change is undone, for it could not be stored: {error}", 500
@@ -480,18 +476,15 @@ class MotoEngine:
                 change()
             finally:
                 CHANGES.is_watching = False
-                if service:
-                    CHANGES.service(service)
-                self._save(None, with_services=bool(service))
+                self._save(None, service)
 
     def change_unwatched(self, change: Callable[[], None], service: str) -> None:
         """Change and store all of a service; a change that raises stores nothing. Raises AwsError."""
         with self._alone():
             self.warm_up()
             change()
-            CHANGES.service(service)
-            self._save(None)
+            self._save(None, service)
 
     def save_deliveries(self) -> None:
         """Store deliveries that were made or given up, which frees disk space. The caller holds `MOTO_LOCK`."""
-        self._save(None, with_services=False, frees=True)
+        self._save(None, frees=True)

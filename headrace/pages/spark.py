@@ -359,6 +359,13 @@ class SparkPages:
             sentence = f"There is no event log of an application {application_id}."
             return refusal(request, 404, "No such application", sentence)
         try:
+            # A browser would show nothing while Spark starts; another client waits for the redirection.
+            if "text/html" in request.headers.get("accept", "") and self.history.begin():
+                sentence = (
+                    "Spark's history server is starting: a Java process, which takes some seconds, and longer on a busy"
+                    " machine. This page goes on to it by itself."
+                )
+                return page("Spark history", element("p", sentence), trail=[HOME], refresh_s=1)
             url = self.history.ensure(application_id or None)
         except JobRefused as error:
             return refusal(request, 503, "No history server", str(error))

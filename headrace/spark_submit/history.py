@@ -239,6 +239,11 @@ class HistoryServer:
         return process is not None and process.poll() is None
 
     @property
+    def has_ended(self) -> bool:
+        """Whether the process was started, and has ended by itself."""
+        return self._process is not None and not self.alive
+
+    @property
     def url(self) -> str | None:
         """The server's URL; None until it listens."""
         if not self.alive:
@@ -392,6 +397,22 @@ class HistoryOnDemand:
     def url(self) -> str | None:
         """The URL of the server if it listens now."""
         return self._server.url
+
+    def begin(self) -> bool:
+        """Start the server unless it runs, and wait for nothing; return whether it is still starting.
+
+        Raises JobRefused when it cannot be started. What has ended by itself is for `ensure` to start, and to explain.
+        """
+        if not self._lock.acquire(blocking=False):
+            return self.url is None
+        try:
+            if self._stopped.is_set() or self._server.has_ended or self.url is not None:
+                return False
+            if not self._server.alive:
+                self._server.start()
+            return True
+        finally:
+            self._lock.release()
 
     def ensure(self, application_id: str | None = None) -> str:
         """Start the server unless it runs, and wait until it lists the application; return the page's URL.

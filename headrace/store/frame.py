@@ -14,6 +14,7 @@ All integers little-endian; checksums cover everything after themselves.
 
 from __future__ import annotations
 
+import functools
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -162,6 +163,8 @@ def encode(payload: bytes, count: int, data_bytes: int, first_index: int, arriva
     return b"".join((_FRAME_START.pack(_FRAME_MAGIC, crc), rest, payload))
 
 
+# Cached, since a PutRecords needs it for each of its shards, at one time.
+@functools.lru_cache(maxsize=64)
 def arrival_of(arrival_ms: int) -> str:
     """Return the part of a record between its sequence number and its data."""
     return f'","ApproximateArrivalTimestamp":{arrival_ms / 1000:.3f},"Data":"'

@@ -65,22 +65,24 @@ class Extent:
 
 
 class SparseIndex:
-    """The entries of a segment's index, in memory. Only the log's writer adds entries; readers need no lock."""
+    """The entries of a segment's index, in memory. Only the log's writer adds entries; readers need no lock.
+
+    `next_mark` is the offset from which on the next frame gets an entry.
+    """
 
     def __init__(self) -> None:
         self._indices = array.array("Q")
         self._arrivals = array.array("Q")
         self._offsets = array.array("Q")
-        self._next_mark = 0
+        self.next_mark = 0
 
     def note(self, offset: int, first_index: int, arrival_ms: int) -> None:
-        """Add an entry for the frame at `offset`, if one is due."""
-        if offset >= self._next_mark:
-            self._indices.append(first_index)
-            self._arrivals.append(arrival_ms)
-            # Appended last: readers use the length of this list.
-            self._offsets.append(offset)
-            self._next_mark = offset + INDEX_STEP_BYTES
+        """Add an entry for the frame at `offset`, which is at `next_mark` or beyond."""
+        self._indices.append(first_index)
+        self._arrivals.append(arrival_ms)
+        # Appended last: readers use the length of this list.
+        self._offsets.append(offset)
+        self.next_mark = offset + INDEX_STEP_BYTES
 
     def offset_near_index(self, index: int) -> int:
         """Return the offset of an indexed frame at or before the one that holds `index`."""
@@ -146,7 +148,7 @@ class SparseIndex:
             column.frombytes(data[columns_at : columns_at + 8 * count])
             columns_at += 8 * count
         if count:
-            self._next_mark = self._offsets[-1] + INDEX_STEP_BYTES
+            self.next_mark = self._offsets[-1] + INDEX_STEP_BYTES
         return Extent(fields[4], fields[5], fields[6], fields[7], fields[3], fields[2])
 
 
@@ -422,7 +424,8 @@ class Segment:
             return None
 
     def _note(self, offset: int, first_index: int, count: int, arrival_ms: int) -> None:
-        self.index.note(offset, first_index, arrival_ms)
+        if offset >= self.index.next_mark:
+            self.index.note(offset, first_index, arrival_ms)
         if not self.first_arrival_ms:
             self.first_arrival_ms = arrival_ms
         self.end_index = first_index + count

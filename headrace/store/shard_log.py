@@ -165,7 +165,11 @@ class ShardLog:
             segment, arrival_ms = self._next(now_ms)
             index, count = segment.end_index, len(data)
             value = self._number_zero(arrival_ms) + STEP * index
-            numbers = list(map(str, range(value, value + STEP * count, STEP)))
+            numbers = [str(value)]
+            # Quicker than a range, which costs as much to begin as six numbers.
+            for _ in range(1, count):
+                value += STEP
+                numbers.append(str(value))
             payload = frame.render(numbers, data, keys, arrival_ms, tail)
             encoded = frame.encode(payload, count, data_bytes, index, arrival_ms)
             self._write(segment, encoded, count, arrival_ms)
@@ -241,12 +245,18 @@ class ShardLog:
         if self.closed:
             raise LogClosed
         segment = self._segments[-1]
-        return segment, max(now_ms, segment.last_arrival_ms or self.last_arrival_ms)
+        last_ms = segment.last_arrival_ms or self.last_arrival_ms
+        return segment, max(now_ms, last_ms)
 
     def _write(self, segment: Segment, encoded: bytes, count: int, arrival_ms: int) -> None:
         """Write one frame, into a new segment when one is due. The caller holds `lock`."""
+        is_due = (
+            segment.size_bytes + len(encoded) > self._roll_at_bytes
+            or arrival_ms - segment.first_arrival_ms >= self.roll_after_ms
+        )
         try:
-            if self._is_due_to_roll(segment, len(encoded), arrival_ms):
+            # An empty segment takes a frame of any size, at any time.
+            if is_due and segment.end_index != segment.first_index:
                 segment = self._roll(segment)
             segment.append(encoded, segment.end_index, count, arrival_ms)
         except OSError as error:
@@ -258,14 +268,6 @@ class ShardLog:
         if second != self._zero_second:
             self._zero_second, self._zero = second, self.base.first_of(0, arrival_ms)
         return self._zero
-
-    def _is_due_to_roll(self, segment: Segment, more_bytes: int, arrival_ms: int) -> bool:
-        if segment.end_index == segment.first_index:
-            return False
-        return (
-            segment.size_bytes + more_bytes > self._roll_at_bytes
-            or arrival_ms - segment.first_arrival_ms >= self.roll_after_ms
-        )
 
     def _roll(self, full: Segment) -> Segment:
         following = Segment.create(self.folder, full.end_index, self._identity)

@@ -25,6 +25,7 @@ from headrace.cli.replay import replay_events
 from headrace.cli.running_cloud import LOG_FILE, health
 from headrace.client import Producer
 from headrace.services.firehose.processing import split_aggregate
+from headrace.spark_submit.sparks import Sparks
 from headrace.store.data_dir import LOCK_FILE
 from scripts import reference
 from scripts.pipeline.run import FLIGHTS, ROOT, Check, Run, StageError, command
@@ -128,16 +129,13 @@ def left_out(run: Run) -> list[str]:
     return [*pipeline, *left]
 
 
-def replay(
-    run: Run,
-    month: int | None,
-    speed: float | None,
-    progress: Progress,
-    *,
-    at_most: int | None = None,
-) -> list[dict[str, Any]]:
-    """Put the first `at_most` flights into the stream."""
-    events = list(itertools.islice(flights.iter_events(month), at_most))
+def load_flights(month: int | None, at_most: int | None) -> list[dict[str, Any]]:
+    """Return the first `at_most` flights of a month, or of the year."""
+    return list(itertools.islice(flights.iter_events(month), at_most))
+
+
+def replay(run: Run, events: list[dict[str, Any]], speed: float | None, progress: Progress) -> None:
+    """Put the flights into the stream."""
     task = progress.add_task("replaying flights", total=len(events))
     stream = run.output("ingest", "FlightsStreamName")
     producer = Producer(stream, **PRODUCER_OPTIONS, **run.producer_options())
@@ -161,7 +159,6 @@ def replay(
             f"{len(shards)} shards ({spread})",
         )
     )
-    return events
 
 
 def flights_in(data: bytes) -> list[dict[str, Any]]:
@@ -309,6 +306,21 @@ def spark(run: Run, step_id: str, events: list[dict[str, Any]], progress: Progre
     differing = reference.differences(expected, windows)
     run.checks.append(Check("Spark", "windows that differ from pandas", 0, differing))
     return windows
+
+
+def archive_classes(run: Run) -> None:
+    """Have the archive of Spark's classes made in the background, unless it is there: later steps start sooner.
+
+    It is made for the cluster's Spark, unless the user's own ran the step, and only once.
+    """
+    cluster = run.client("emr").describe_cluster(ClusterId=run.output("analytics", "ClusterId"))
+    label = cluster["Cluster"]["ReleaseLabel"]
+    if Sparks().programs_of(label) is not None:
+        subprocess.Popen(
+            ["nice", "-n", "19", sys.executable, "-m", "headrace.cli.main", "spark", "install", label],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            cwd=ROOT, start_new_session=True,
+        )  # fmt: skip
 
 
 def total(windows: pd.DataFrame) -> int:

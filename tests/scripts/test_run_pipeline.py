@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from headrace.cli.running_cloud import health
+from headrace.spark_submit.sparks import Sparks
 from headrace.testing import cloud
 from scripts.pipeline import other_clouds
 from scripts.pipeline.run import DEVICES, Run, StageError
-from scripts.pipeline.stages import empty, is_expendable, left_out, start
+from scripts.pipeline.stages import archive_classes, empty, is_expendable, left_out, start
 from scripts.run_pipeline import parse
 from tests.support.command import INTERRUPTED, begin_python
 
@@ -25,6 +31,63 @@ scripts.run_pipeline.deploy = lambda *_: os.kill(os.getpid(), signal.SIGINT)
 sys.argv[1:1] = ["scripts.run_pipeline"]
 runpy.run_module("scripts.without_traceback", run_name="__main__")
 """
+
+
+def required(name: str, extras: frozenset[str], known: set[tuple[str, frozenset[str]]]) -> set[str]:
+    """Return the distributions that pip installs for one with these extras."""
+    if (name, extras) in known:
+        return set()
+    known.add((name, extras))
+    found = {name}
+    for text in metadata.requires(name) or []:
+        one = Requirement(text)
+        if one.marker is None or any(one.marker.evaluate({"extra": e}) for e in ("", *extras)):
+            found |= required(normal(one.name), frozenset(one.extras), known)
+    return found
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_a_run_imports_only_what_it_installs() -> None:
+    """`make run` leaves the tools of the tests out; see `setup_run` in scripts/setup.sh."""
+    program = (
+        "import sys, scripts.run_pipeline, scripts.localstack_host.command, cdk.nag_suppressions;"
+        "from cdk.stacks import analytics, delivery, devices, ingest, processing;"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    there = metadata.packages_distributions()
+    imported = {
+        normal(name)
+        for module in done.stdout.split()
+        if module not in sys.stdlib_module_names
+        for name in there.get(module, [])[:1]
+    }
+    assert {"boto3", "pandas", "aws-cdk-lib"} <= imported
+    installed = required("headrace", frozenset({"spark", "pipeline"}), set())
+    assert imported - installed == set()
+
+
+@pytest.mark.parametrize("own_spark", [False, True])
+def test_a_run_has_the_classes_of_its_clusters_spark_archived_unless_another_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, own_spark: bool
+) -> None:
+    class Emr:
+        def describe_cluster(self, ClusterId: str) -> dict[str, dict[str, str]]:
+            return {"Cluster": {"ReleaseLabel": f"label of {ClusterId}"}}
+
+    begun: list[list[str]] = []
+    monkeypatch.setattr(Run, "client", lambda *_: Emr())
+    monkeypatch.setattr(Sparks, "programs_of", lambda *_: None if own_spark else tmp_path)
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: begun.append(command))
+    archive_classes(Run("", tmp_path, outputs={"headrace-analytics": {"ClusterId": "j-1"}}))
+    assert [words[-3:] for words in begun] == (
+        [] if own_spark else [["spark", "install", "label of j-1"]]
+    )
 
 
 def test_an_interrupted_run_stops_the_cloud_that_it_has_started(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from headrace.aws.calls.http import HttpRequest, HttpResponse
 from tests.support.cloud import InProcessCloud
 
 DEEP = 20_000
-BOMB = gzip.compress(bytes(32 << 20), 9)
 FORM = "application/x-www-form-urlencoded"
 LAUGHS = (
     b'<?xml version="1.0"?><!DOCTYPE l [<!ENTITY a0 "ha">'
@@ -30,6 +29,11 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
     with InProcessCloud(tmp_path_factory.mktemp("swelling") / "data") as running:
         running.client("s3").create_bucket(Bucket="bucket")
         yield running
+
+
+@pytest.fixture(scope="module")
+def bomb() -> bytes:
+    return gzip.compress(bytes(32 << 20), 9)
 
 
 def ask(
@@ -131,10 +135,14 @@ def test_xml(
     ],
 )
 def test_gzip(
-    cloud: InProcessCloud, service: str, more: dict[str, str], caplog: pytest.LogCaptureFixture
+    cloud: InProcessCloud,
+    service: str,
+    more: dict[str, str],
+    bomb: bytes,
+    caplog: pytest.LogCaptureFixture,
 ):
     """moto unpacks every service's bodies, all of them at once, and used to keep what it had unpacked."""
-    answer = ask(cloud, service, BOMB, content_encoding="gzip", **more)
+    answer = ask(cloud, service, bomb, content_encoding="gzip", **more)
     assert answer.status == 413
     assert b"RequestEntityTooLargeException" in answer.body
     assert caplog.records == []

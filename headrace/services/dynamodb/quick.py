@@ -93,10 +93,7 @@ class _Query(_Expressions, kw_only=True):
 
 def _table_of(request: QuickRequest, name: str) -> Any:
     """Return a table by its name."""
-    from moto.dynamodb.models import dynamodb_backends
-
-    backend = request.backend_in(dynamodb_backends)
-    table = backend.tables.get(name)
+    table = request.backend.tables.get(name)
     if table is None:
         raise NotPlain
     return table

@@ -10,28 +10,20 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 import re
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, cast
 
 from headrace.core.event_patterns import BadEventPattern, compile_pattern, matches_event
-from headrace.moto.current_cloud import ANSWERS_CLIENT
 from headrace.moto.patching import check_first
 
-log = logging.getLogger(__name__)
 _NAME = r"[\.\-_A-Za-z0-9]+"
 _LONGEST_NAME = 64
 _CONNECTION = r"^arn:aws([a-z]|\-)*:events:([a-z]|\d|\-)*:([0-9]{12})?:connection\/[\.\-_A-Za-z0-9]+\/[\-A-Za-z0-9]+$"
 _AUTHORIZATIONS = ("BASIC", "OAUTH_CLIENT_CREDENTIALS", "API_KEY")
 _METHODS = ("HEAD", "POST", "PATCH", "DELETE", "PUT", "GET", "OPTIONS")
 _MOST_TARGETS = 5
-_MOST_ENTRIES = 10
-# Documented: eb-putevent-size.html; 256 KB until 2025.
-_MOST_BYTES = 1024 * 1024
-_TIME_BYTES = 14
 _PLACEHOLDER = re.compile(r"<([\w.-]+)>", re.ASCII)
 _RESERVED = "aws.events."
 _INPUTS = ("Input", "InputPath", "InputTransformer")
@@ -41,75 +33,12 @@ def patch(handler: Any) -> None:
     """Add the checks before moto's methods; called once."""
     for name, check in _CHECKS.items():
         setattr(handler, name, check_first(check, getattr(handler, name)))
-    handler.put_events = _past_missing_buses(handler.put_events)
     handler.describe_connection = _with_prefix(
         "Failed to describe the connection(s). ", handler.describe_connection
     )
     handler.describe_api_destination = _with_prefix(
         "Failed to describe the api-destination(s). ", handler.describe_api_destination
     )
-
-
-def _past_missing_buses(put_events: Any) -> Any:
-    """Refuse a client's events that claim to be a service's; take those for a bus that does not exist, and drop them.
-
-    The former was observed by others on AWS (github.com/aws-samples/serverless-patterns, pull request 3089), the latter
-    is recorded; the log says so.
-    """
-
-    @functools.wraps(put_events)
-    def put(self: Any) -> Any:
-        entries: list[Any] = self._get_param("Entries") or []
-        answers = [_answer_without_bus(self, entry) for entry in entries]
-        sound = [entry for entry, one in zip(entries, answers, strict=True) if one is None]
-        if len(sound) == len(entries):
-            return put_events(self)
-        get_param = self._get_param
-
-        def only_sound(name: str, *more: Any) -> Any:
-            return sound if name == "Entries" else get_param(name, *more)
-
-        self._get_param = only_sound
-        try:
-            text = put_events(self) if sound else '{"FailedEntryCount": 0, "Entries": []}'
-        finally:
-            del self._get_param
-        answer = json.loads(text)
-        results = iter(answer["Entries"])
-        answer["Entries"] = [next(results) if one is None else one for one in answers]
-        answer["FailedEntryCount"] = sum("ErrorCode" in one for one in answer["Entries"])
-        return json.dumps(answer)
-
-    return put
-
-
-def _answer_without_bus(response: Any, entry: Any) -> dict[str, str] | None:
-    """Return the answer to an event that reaches no bus; None for one that does."""
-    source = str(entry.get("Source") or "") if isinstance(entry, Mapping) else ""
-    if source.startswith("aws.") and ANSWERS_CLIENT.get():
-        return {
-            "ErrorCode": "NotAuthorizedForSourceException",
-            "ErrorMessage": "Not authorized for the source.",
-        }
-    return {"EventId": str(uuid.uuid4())} if _has_no_bus(response, entry) else None
-
-
-def _has_no_bus(response: Any, entry: Mapping[str, Any]) -> bool:
-    name = str(entry.get("EventBusName") or "default")
-    backend, bus = response.events_backend, name.rpartition("/")[2]
-    if name.startswith("arn:") and name.count(":") >= 5:
-        region, owner, bus = bus_of(name)
-        if owner != backend.account_id:
-            return False
-        if region != backend.region_name:
-            from moto.events.models import events_backends
-
-            of_regions: Any = events_backends[owner]
-            backend = of_regions[region] if region in of_regions else None  # noqa: SIM401 - get() makes one
-    if backend is not None and bus in backend.event_buses:
-        return False
-    log.warning("An event for the bus %s is dropped: there is no such bus.", name)
-    return True
 
 
 def _with_prefix(prefix: str, method: Any) -> Any:
@@ -239,39 +168,6 @@ def _check_input(target: Mapping[str, Any]) -> None:
             )
 
 
-def _check_entries(response: Any) -> None:
-    entries: list[Mapping[str, Any]] = response._get_param("Entries") or []
-    if len(entries) > _MOST_ENTRIES:
-        shown = ", ".join(map(_render_entry, entries))
-        raise _invalid(
-            f"1 validation error detected: Value '[{shown}]' at 'entries' failed to satisfy constraint: Member must"
-            f" have length less than or equal to {_MOST_ENTRIES}"
-        )
-    if sum(map(_size_bytes, entries)) > _MOST_BYTES:
-        raise _invalid("Total size of the entries in the request is over the limit.")
-
-
-def _render_entry(entry: Mapping[str, Any]) -> str:
-    """Return an entry as AWS's Java writes it."""
-    members = (
-        "Time", "Source", "Resources", "DetailType", "Detail", "EventBusName", "TraceHeader",
-        "KmsKeyIdentifier", "InternalMetadata",
-    )  # fmt: skip
-    shown = ", ".join(
-        f"{name[0].lower()}{name[1:]}={'null' if entry.get(name) is None else entry[name]}"
-        for name in members
-    )
-    return f"PutEventsRequestEntry({shown})"
-
-
-def _size_bytes(entry: Mapping[str, Any]) -> int:
-    """Return an entry's size (documented: eb-putevent-size.html)."""
-    texts = [entry.get("Source"), entry.get("DetailType"), entry.get("Detail")]
-    texts += entry.get("Resources") or []
-    time = _TIME_BYTES if entry.get("Time") is not None else 0
-    return time + sum(len(str(text or "").encode()) for text in texts)
-
-
 def _check_archives(response: Any) -> None:
     arn = response._get_param("EventSourceArn")
     if arn:
@@ -313,7 +209,6 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "create_api_destination": _check_destination,
     "describe_rule": _check_rule,
     "put_targets": _check_targets,
-    "put_events": _check_entries,
     "list_archives": _check_archives,
     "update_archive": _check_archive_change,
     "start_replay": _check_replay,
@@ -371,9 +266,3 @@ def match_in_time(models: ModuleType) -> None:
         return list_rules(self, prefix and re.escape(prefix), *args, **named)
 
     backend.list_rules = list_rules_by_literal
-
-
-def bus_of(arn: str) -> tuple[str, str, str]:
-    """Return the region, account and name in a bus's ARN."""
-    region, owner, resource = arn.split(":", 5)[3:]
-    return region, owner, resource.removeprefix("event-bus/")

@@ -1,4 +1,4 @@
-"""EventBridge: buses' members and updates, their policies, buses of other accounts, tags, pages, TestEventPattern.
+"""EventBridge: buses' members and updates, their policies, tags, pages, TestEventPattern.
 
 Stores an EventBridge bus's policy as AWS does: single statements by their ids, or a whole policy that replaces it.
 
@@ -11,33 +11,27 @@ without an id. AWS's answers are recorded (LocalStack's test_put_permission and 
 
 from __future__ import annotations
 
-import copy
 import functools
 import importlib
 import json
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.protocols.validate import validate
 from headrace.core.event_patterns import BadEventPattern, compile_pattern, matches_event
 from headrace.core.schedule_expressions import BadExpression, check_expression
 from headrace.core.values import BadMarker, page_of, parse_json
-from headrace.moto.memory import refusal_of
-from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest, reader_of
-from headrace.permissions.decisions.identity import build_refusal
 from headrace.permissions.policies.document import as_list
-from headrace.services.events import checks, patches
-from headrace.services.events.checks import bus_of, check_pattern
+from headrace.services.events import checks, patches, put_events
+from headrace.services.events.checks import check_pattern
 
 # AWS's largest page; also what it takes without a limit (assumed).
 _LONGEST_PAGE = 100
 
 
 def patch_responses(module: Any) -> None:
-    """Allow updates of event buses, with their policies, and buses of other accounts; answer TestEventPattern."""
+    """Allow updates of event buses, with their policies; answer TestEventPattern; add the other files' changes."""
 
     def update_event_bus(self: Any) -> str:
         bus = self.events_backend.describe_event_bus(self._get_param("Name"))
@@ -68,10 +62,9 @@ def patch_responses(module: Any) -> None:
     _show_buses(handler)
     _list_in_pages(handler)
     models = importlib.import_module("moto.events.models")
-    _refuse_details(models.EventsBackend)
     _check_schedules(models.EventsBackend)
     patch(models.EventBus, handler)
-    patch_buses(models, handler)
+    put_events.patch(models, handler)
     _tag_by_arn(models.EventsBackend)
     patches.patch_models(models)
     patches.patch_responses(handler, _in_pages)
@@ -199,26 +192,6 @@ def _bad_schedule() -> AwsError:
     return AwsError("ValidationException", "Parameter ScheduleExpression is not valid.")
 
 
-def _refuse_details(backend: Any) -> None:
-    """Refuse events whose detail is JSON but not an object (recorded: MalformedDetail); moto accepts them."""
-    put = backend.put_events
-
-    def is_other(text: Any) -> bool:
-        try:
-            return not isinstance(parse_json(text), dict)
-        except (TypeError, ValueError):
-            return False
-
-    @functools.wraps(put)
-    def put_objects(self: Any, events: list[dict[str, Any]]) -> Any:
-        # moto refuses an event whose detail is not JSON at all, in its place among the others.
-        return put(
-            self, [{**one, "Detail": "{"} if is_other(one.get("Detail")) else one for one in events]
-        )
-
-    backend.put_events = put_objects
-
-
 VERSION = "2012-10-17"
 PUT_EVENTS = "events:PutEvents"
 # eb-quota.html: an event bus's policy has at most 10,240 characters.
@@ -340,132 +313,3 @@ def _remove_permission(handler: Any) -> str:
 
 def _invalid(sentence: str) -> AwsError:
     return AwsError("ValidationException", sentence)
-
-
-def patch_buses(models: Any, handler: Any) -> None:
-    """Send events to the buses of other accounts and regions that their entries name by ARN; called once.
-
-    In other calls an ARN is of the caller's account and region; moto takes the last part of any ARN as a bus's name.
-    AWS also makes rules on buses elsewhere (documented: eb-event-bus-perms.html); headrace refuses that.
-    """
-    backend = models.EventsBackend
-    put = backend.put_events
-
-    @functools.wraps(put)
-    def put_there(self: Any, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        if len(events) > 10 or not any(_foreign_bus(self, one) for one in events):
-            return put(self, events)
-        answers: list[dict[str, Any]] = []
-        for event in events:
-            arn = _foreign_bus(self, event)
-            if not arn:
-                answers += put(self, [event])
-                continue
-            region, owner, name = bus_of(arn)
-            # The event names its sender's account and region.
-            theirs = copy.copy(models.events_backends[owner][region])
-            theirs.account_id, theirs.region_name = self.account_id, self.region_name
-            answers += put(theirs, [{**event, "EventBusName": name}])
-        return answers
-
-    backend.put_events = put_there
-    find, name_of = backend._get_event_bus, backend._normalize_event_bus_arn
-
-    def find_own(self: Any, name: str) -> Any:
-        from moto.events.exceptions import ResourceNotFoundException
-
-        if _is_elsewhere(self, name):
-            raise ResourceNotFoundException(f"Event bus {name} does not exist.")
-        return find(self, name)
-
-    def own_name_of(self: Any, arn: str | None) -> str:
-        from moto.events.exceptions import ValidationException
-
-        if _is_elsewhere(self, arn or ""):
-            raise ValidationException(
-                f"headrace has rules on buses of the caller's account and Region only, not on {arn}."
-            )
-        return str(name_of(self, arn))
-
-    backend._get_event_bus, backend._normalize_event_bus_arn = find_own, own_name_of
-    ask = handler.put_events
-
-    @functools.wraps(ask)
-    def ask_owner(self: Any) -> Any:
-        for event in self._get_param("Entries") or ():
-            arn = _foreign_bus(self.events_backend, event)
-            is_theirs = arn and bus_of(arn)[1] != str(self.current_account)
-            sentence = refusal_of(self, "events:PutEvents", arn) if is_theirs else ""
-            if sentence:
-                raise build_refusal("events", sentence)
-        return ask(self)
-
-    handler.put_events = ask_owner
-
-
-def _foreign_bus(backend: Any, event: dict[str, Any]) -> str:
-    """Return the ARN of another account's or region's bus that an event is for; empty for one of the caller's place."""
-    arn = str(event.get("EventBusName") or "")
-    return arn if _is_elsewhere(backend, arn) else ""
-
-
-def _is_elsewhere(backend: Any, name: str) -> bool:
-    if not name.startswith("arn:") or name.count(":") < 5:
-        return False
-    return bus_of(name)[:2] != (str(backend.region_name), str(backend.account_id))
-
-
-# --- the quick way (see `headrace.moto.requests.quick`) ----------------------------------------------
-
-
-class _Entry(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    Source: str
-    DetailType: str
-    Detail: str
-    EventBusName: str | msgspec.UnsetType = msgspec.UNSET
-    Resources: list[str] | msgspec.UnsetType = msgspec.UNSET
-
-
-class _PutEvents(msgspec.Struct, forbid_unknown_fields=True):
-    Entries: list[_Entry]
-
-
-# Each event is compared with each rule: beyond these, others must not wait.
-_MOST_COMPARISONS = 20
-# Targets that may send an event on to any number of others, or are loaded at their first use.
-_LONG_TARGETS = frozenset({"events", "logs", "sns"})
-
-
-def _put_quickly(request: QuickRequest, asked: _PutEvents) -> bytes:
-    """Put up to ten events to buses of the caller's, by their names."""
-    from moto.events.models import events_backends
-    from moto.moto_api._internal import mock_random
-
-    backend = request.backend_in(events_backends)
-    if not 1 <= len(asked.Entries) <= 10:
-        raise NotPlain
-    rules: list[Any] = []
-    for entry in asked.Entries:
-        bus = backend.event_buses.get(entry.EventBusName or "default")
-        if bus is None or entry.Source.startswith("aws."):
-            raise NotPlain
-        rules += bus.rules.values()
-        if len(rules) > _MOST_COMPARISONS:
-            raise NotPlain
-    targets = (target for rule in rules for target in rule.targets)
-    if any(f"{target['Arn']}:::".split(":", 3)[2] in _LONG_TARGETS for target in targets):
-        raise NotPlain
-    mock_random.seed(request.ids.seed())
-    results = backend.put_events(msgspec.to_builtins(asked)["Entries"])
-    count = sum("ErrorCode" in result for result in results)
-    return msgspec.json.encode({"FailedEntryCount": count, "Entries": results})
-
-
-QUICK_CALLS = (
-    QuickCall(
-        "AWSEvents.PutEvents",
-        "events",
-        reader_of(_put_quickly, _PutEvents),
-        content_type="application/x-amz-json-1.1",
-    ),
-)

@@ -30,18 +30,13 @@ from headrace.services.firehose.execution import (
     list_objects,
     rename_keys,
 )
+from headrace.services.firehose.metrics import Measure
 from headrace.services.firehose.permits import check_source
-from headrace.services.firehose.reading import (
-    BACKUP,
-    WHOLE,
-    Buffer,
-    Intake,
-    SourceReader,
-    read_again,
-)
+from headrace.services.firehose.processing import RecordProcessor
+from headrace.services.firehose.reading import Intake, SourceReader, read_again
 from headrace.services.firehose.records import Ports
 from headrace.services.firehose.reports import Reports
-from headrace.services.firehose.sorting import Sorter
+from headrace.services.firehose.sorting import BACKUP, WHOLE, Buffer, Sorter
 from headrace.services.firehose.sources import (
     READ_BYTES,
     Source,
@@ -91,11 +86,15 @@ class Delivery:
         self._reading = SourceReader(source, self._progress.saved.positions)
         # With partitions, records are processed as the stream was when the first of them was; see `_settle_change`.
         self._as_of = as_held(self._stream, self._progress.saved)
+        self._processing = RecordProcessor(self._as_of, self._ports)
         self._sorter = self._build_sorter()
 
     def _build_sorter(self) -> Sorter:
-        routes = self._streams.routes(self._stream.stream_id)
-        return Sorter(self._as_of, self._ports, self._progress, routes)
+        routes, has_function = (
+            self._streams.routes(self._stream.stream_id),
+            bool(self._processing.function),
+        )
+        return Sorter(self._as_of, self._progress, routes, has_function=has_function)
 
     @property
     def progress(self) -> Progress:
@@ -163,15 +162,13 @@ class Delivery:
         # Set before reading: a record that is appended after this is read, or wakes the worker.
         self.wants_waking = True
         more = self._fill()
-        intake, now_s = self._reading.intake, self._ports.clock.monotonic_s()
+        intake = self._reading.intake
         if intake.records and (
-            self._sorter.is_batch_due(intake, self._read_hints().interval_s, now_s)
-            or self._is_changed
-            or self._count_room_bytes() <= 0
+            self._count_batch_wait_s() <= 0 or self._is_changed or self._count_room_bytes() <= 0
         ):
-            processed = self._sorter.take(intake)
+            measured = self._process(intake)
             self._reading.intake = Intake()
-            self.reports.measure(*processed.measured)
+            self.reports.measure(*measured)
         if not self._reading.intake.records and not self._sorter.buffers:
             if self._is_changed and self._settle_change():
                 return 0.0
@@ -189,6 +186,20 @@ class Delivery:
         self.wants_waking = False
         return min(wait_s, LOOK_EVERY_S)
 
+    def _count_batch_wait_s(self) -> float:
+        """Return how long the records that are read wait for more, to fill a batch of the function."""
+        function, intake = self._processing.function, self._reading.intake
+        if function is None or intake.size_bytes >= function.batch_bytes:
+            return 0.0
+        interval_s = min(self._read_hints().interval_s, function.interval_s)
+        return intake.since_s + interval_s - self._ports.clock.monotonic_s()
+
+    def _process(self, intake: Intake) -> list[Measure]:
+        """Process records, and sort them into buffers. An exception leaves the buffers unchanged."""
+        processed = self._processing.run(intake.records)
+        self._sorter.add(processed, intake.records, intake.since_s)
+        return processed.measured
+
     def _read_hints(self, partition: str = WHOLE) -> Hints:
         if partition == BACKUP and self._stream.backup is not None:
             return Hints.of(self._stream.backup)
@@ -204,6 +215,7 @@ class Delivery:
         if self._progress.saved.passed:
             return False
         self._as_of = replace(self._stream)
+        self._processing = RecordProcessor(self._as_of, self._ports)
         self._sorter = self._build_sorter()
         return True
 
@@ -234,12 +246,9 @@ class Delivery:
 
     def _next(self) -> tuple[str | None, float]:
         """Return the partition whose buffer is due, if any, and the seconds until the next one may be."""
-        hints, now_s = self._read_hints(), self._ports.clock.monotonic_s()
-        wait_s = math.inf
+        now_s, wait_s = self._ports.clock.monotonic_s(), math.inf
         if self._reading.intake.records:
-            function = self._sorter.function
-            interval_s = min(hints.interval_s, function.interval_s if function else 0.0)
-            wait_s = max(0.001, self._reading.intake.since_s + interval_s - now_s)
+            wait_s = max(0.001, self._count_batch_wait_s())
         empty_all = self._sorter.must_empty or (self._is_changed and self._sorter.has_several)
         for partition, buffer in self._sorter.buffers.items():
             hints = self._read_hints(partition)
@@ -364,7 +373,7 @@ class Delivery:
         intake.since_s = self._ports.clock.monotonic_s()
         # Its partition is active, regardless of the limit.
         self._sorter.open(intent.partition)
-        self._sorter.take(intake)
+        self._process(intake)
         for shard_id, records in batch.items():
             self._reading.starts.setdefault(shard_id, intent.start[shard_id])
             if records and not intent.counts:

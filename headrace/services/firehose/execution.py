@@ -17,7 +17,6 @@ from headrace.services.firehose.destinations.common import (
     Outcome,
 )
 from headrace.services.firehose.prefix import LIMIT_OUTPUT, list_values, name_objects
-from headrace.services.firehose.reading import BACKUP, Buffer
 from headrace.services.firehose.records import (
     DELIVERED,
     PROCESSING_FAILED,
@@ -29,6 +28,7 @@ from headrace.services.firehose.records import (
     render_lines,
 )
 from headrace.services.firehose.reports import DeliveryFigures, Reports
+from headrace.services.firehose.sorting import BACKUP, Buffer
 from headrace.services.firehose.state import DeliveryStream, Intent, is_partitioned
 
 

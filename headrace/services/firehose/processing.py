@@ -242,20 +242,22 @@ class RecordProcessor:
     def __init__(self, stream: DeliveryStream, ports: Ports) -> None:
         self._stream = stream
         self._ports = ports
+        self._has_aggregates = stream.has_aggregates
+        self._backs_up = stream.destination.get("S3BackupMode") == "Enabled"
         self._processors = processors_of(stream.destination)
         self._keys: Keys | None = build_keys(stream, ports.queries)
         self._stages = self._build_stages()
         parameters = self._processors.get("Lambda")
         self.function: Function | None = function_of(parameters) if parameters else None
 
-    def run(self, batch: Mapping[str, Sequence[StreamRecord]], *, backup: bool) -> ProcessedRecords:
-        """Process records by shard, in the shards' order. With `backup`, also return the unprocessed records.
+    def run(self, batch: Mapping[str, Sequence[StreamRecord]]) -> ProcessedRecords:
+        """Process records by shard, in the shards' order; return the unprocessed ones too, if they are backed up.
 
         Raises Stopping: the records must be processed later.
         """
         processed = ProcessedRecords()
         processed.records = self._split_aggregates(batch)
-        if backup:
+        if self._backs_up:
             processed.sources = processed.records
         for stage in self._stages:
             counts, before = processed.records, len(processed.failed)
@@ -282,7 +284,7 @@ class RecordProcessor:
         records: list[Record] = []
         for shard_id in sorted(batch):
             for source in batch[shard_id]:
-                users = split_aggregate(source.data) if self._stream.has_aggregates else None
+                users = split_aggregate(source.data) if self._has_aggregates else None
                 if users is None:
                     records.append(Record(source.data, source, shard_id))
                     continue

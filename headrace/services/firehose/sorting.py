@@ -1,5 +1,8 @@
 """Sorts processed records into buffers: a single one, or one for each partition and one for the backup.
 
+Buffers are in memory only, because their records can be read again from the source. Each buffer knows the first source
+record that it holds: after a kill, reading continues there.
+
 Stores the partition of each record that a function transformed, because the function may later return another key.
 
 After a kill records are processed again, and `Progress.passed` says up to where each partition is delivered. That
@@ -10,8 +13,10 @@ stored before any record is delivered by it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from headrace.core.ports import StreamRecord
 from headrace.services.firehose.errors import ACTIVE_PARTITIONS
 from headrace.services.firehose.prefix import (
     LIMIT_EXCEEDED,
@@ -19,12 +24,96 @@ from headrace.services.firehose.prefix import (
     LIMIT_SENTENCE,
     is_values,
 )
-from headrace.services.firehose.processing import ProcessedRecords, RecordProcessor
-from headrace.services.firehose.reading import BACKUP, WHOLE, Buffer, Intake
-from headrace.services.firehose.records import FailedRecord, Ports, Record
+from headrace.services.firehose.processing import ProcessedRecords
+from headrace.services.firehose.records import FailedRecord, Record
 from headrace.services.firehose.sources import TRIM_HORIZON, is_done, is_past
 from headrace.services.firehose.state import DeliveryStream, StreamProgress, is_partitioned
-from headrace.services.firehose.transform import Function
+
+# The only buffer of a stream without dynamic partitioning; with it, the buffer of errors.
+WHOLE = ""
+# The buffer of a backup with its own buffering hints: see `DeliveryStream.has_own_backup`.
+BACKUP = "backup"
+
+
+@dataclass(slots=True)
+class Buffer:
+    """Records that are processed and not yet delivered, in order.
+
+    Attributes:
+        failed: records whose processing failed; they go to the error output.
+        sources: records for the backup: the source's, or in the buffer `BACKUP` those that the backup mode selects.
+        counts: by shard, from how many source records these came. Only when the stream has one buffer.
+        first: by shard, the first source record.
+        last: by shard, the last source record.
+        refused: by partition and shard, the last sequence number over the limit of active partitions.
+        is_last: it is delivered after all others, because its failures would not fail again (see `Delivery`).
+    """
+
+    records: list[Record] = field(default_factory=list[Record])
+    failed: list[FailedRecord] = field(default_factory=list[FailedRecord])
+    sources: list[Record] = field(default_factory=list[Record])
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+    first: dict[str, str] = field(default_factory=dict[str, str])
+    last: dict[str, str] = field(default_factory=dict[str, str])
+    refused: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    size_bytes: int = 0
+    since_s: float = 0.0
+    oldest_ms: int = 0
+    newest_ms: int = 0
+    is_last: bool = False
+
+    def add(
+        self,
+        processed: ProcessedRecords,
+        size_bytes: int,
+        by_shard: Mapping[str, list[StreamRecord]],
+        since_s: float,
+    ) -> None:
+        """Add everything made from the source's records; each shard has at least one."""
+        self.records += processed.records
+        self.failed += processed.failed
+        self.sources += processed.sources
+        self.size_bytes += size_bytes
+        for shard_id, records in by_shard.items():
+            self._note(shard_id, records, since_s)
+            self.counts[shard_id] = self.counts.get(shard_id, 0) + len(records)
+
+    def _note(self, shard_id: str, of: Sequence[StreamRecord], since_s: float) -> None:
+        """Note the source records, in order and at least one, from which buffered records came."""
+        arrivals = [record.approximate_arrival_ms for record in of]
+        oldest_ms, newest_ms = min(arrivals), max(arrivals)
+        if not self.first:
+            self.since_s, self.oldest_ms, self.newest_ms = since_s, oldest_ms, newest_ms
+        self.since_s = min(self.since_s, since_s)
+        self.oldest_ms = min(self.oldest_ms, oldest_ms)
+        self.newest_ms = max(self.newest_ms, newest_ms)
+        self.first.setdefault(shard_id, of[0].sequence_number)
+        self.last[shard_id] = of[-1].sequence_number
+
+    def note_any(self, record: Record, since_s: float) -> None:
+        """Do `note_one` for records in any order: failures of a later stage follow those of an earlier one."""
+        shard_id, number = record.shard_id, record.source.sequence_number
+        first, last = self.first.get(shard_id), self.last.get(shard_id)
+        self.note_one(record, since_s)
+        if first is not None and is_past(first, number):
+            self.first[shard_id] = number
+        if last is not None and is_past(last, number):
+            self.last[shard_id] = last
+
+    def note_one(self, record: Record, since_s: float) -> None:
+        """Note the source record from which a buffered record came."""
+        source, shard_id = record.source, record.shard_id
+        at_ms = source.approximate_arrival_ms
+        if not self.first:
+            self.since_s, self.oldest_ms, self.newest_ms = since_s, at_ms, at_ms
+        elif at_ms < self.oldest_ms:
+            self.oldest_ms = at_ms
+        elif at_ms > self.newest_ms:
+            self.newest_ms = at_ms
+        if shard_id not in self.first:
+            self.first[shard_id] = source.sequence_number
+        self.last[shard_id] = source.sequence_number
+
 
 _MOVED = "errors-"
 
@@ -136,7 +225,6 @@ class Sorter:
         buffers: those that hold something, by partition.
         must_empty: all buffers are to be delivered before more is read.
         active: how many partitions are active.
-        function: what transforms records, None without.
         routes: the partitions that a function's answers gave; only with both a function and partitions.
         exceeded: how many records were beyond the limit of active partitions since it was last asked.
         is_partitioned: whether the destination has dynamic partitioning.
@@ -147,9 +235,10 @@ class Sorter:
     def __init__(
         self,
         stream: DeliveryStream,
-        ports: Ports,
         progress: StreamProgress,
         store: RouteStore,
+        *,
+        has_function: bool,
     ) -> None:
         self.buffers: dict[str, Buffer] = {}
         self._progress = progress
@@ -157,12 +246,9 @@ class Sorter:
         self.exceeded = 0
         self.active = 0
         self.size_bytes = 0
-        self._processing = RecordProcessor(stream, ports)
-        self.function: Function | None = self._processing.function
         self.is_partitioned = is_partitioned(stream.destination)
         # Asked only where a function's answer says where a record goes.
-        has_routes = self.is_partitioned and self.function is not None
-        self.routes = Routes(store) if has_routes else None
+        self.routes = Routes(store) if self.is_partitioned and has_function else None
         self._backs_up = stream.destination.get("S3BackupMode") == "Enabled"
         self.has_own_backup = stream.has_own_backup
         self.has_several = stream.has_several_buffers
@@ -193,29 +279,24 @@ class Sorter:
         """Return the partition with the largest buffer."""
         return max(self.buffers, key=lambda name: self.buffers[name].size_bytes)
 
-    def is_batch_due(self, intake: Intake, interval_s: float, now_s: float) -> bool:
-        """Return whether the records fill the function's batch or have waited long enough; True without a function."""
-        function = self.function
-        if function is None or intake.size_bytes >= function.batch_bytes:
-            return True
-        return now_s - intake.since_s >= min(function.interval_s, interval_s)
-
-    def take(self, intake: Intake) -> ProcessedRecords:
-        """Process the records that were read, and sort them into buffers. An exception leaves the buffers unchanged."""
-        processed = self._processing.run(intake.records, backup=self._backs_up)
+    def add(
+        self,
+        processed: ProcessedRecords,
+        by_shard: Mapping[str, list[StreamRecord]],
+        since_s: float,
+    ) -> None:
+        """Sort into buffers everything made from the source's records, of which the first arrived at `since_s`."""
         if self.has_several:
             if self.has_own_backup and not self._backs_up:
                 # The backup has the delivered data, not the source's: all documents, data or events.
                 processed.sources = processed.records
             if self.routes is not None:
                 self.routes.settle(processed)
-            self._sort(processed, intake.since_s)
+            self._sort(processed, since_s)
         elif processed.records or processed.failed or processed.sources:
             size_bytes = sum([len(record.data) for record in processed.records])
             self.size_bytes += size_bytes
-            buffer = self.buffers.setdefault(WHOLE, Buffer())
-            buffer.add(processed, size_bytes, intake.records, intake.since_s)
-        return processed
+            self.buffers.setdefault(WHOLE, Buffer()).add(processed, size_bytes, by_shard, since_s)
 
     def _sort(self, processed: ProcessedRecords, since_s: float) -> None:
         has_passed = bool(self._progress.saved.passed)

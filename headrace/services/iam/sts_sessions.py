@@ -486,5 +486,12 @@ def _elements(values: Mapping[str, Any]) -> str:
 
 
 QUICK_CALLS = (
-    QuickCall("Action=AssumeRole", "sts", _assume_quickly, content_type="text/xml", is_motos=False),
+    QuickCall(
+        "Action=AssumeRole",
+        "sts",
+        _assume_quickly,
+        content_type="text/xml",
+        is_motos=False,
+        uses_state=False,
+    ),
 )

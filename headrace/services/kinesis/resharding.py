@@ -200,7 +200,7 @@ def _replace(
         for shard in closing:
             assert shard.log is not None
             held.enter_context(shard.log.lock)
-            shard.closed_ms = now_ms
+            shard.set_closed(now_ms)
         before = stream.shards
         stream.shards = [*before, *children]
         try:
@@ -208,7 +208,7 @@ def _replace(
         except BaseException:
             stream.shards = before
             for shard in closing:
-                shard.closed_ms = None
+                shard.set_closed(None)
             raise
         stream.index_routes()
         for shard in closing:

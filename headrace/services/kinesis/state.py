@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from headrace.core.arn import make_arn
+from headrace.core.ports import ShardInfo
 from headrace.services.kinesis.errors import HASH_KEYS
 from headrace.store.sequence import MAX_INDEX, SequenceBase
 from headrace.store.shard_log import ShardLog
@@ -181,7 +182,7 @@ _SHARD_ID = re.compile(r"(?:[^-]*-)?0*([0-9]{1,10})")
 class Shard:
     """A shard: its hash key range, its parents and its log.
 
-    `closed_ms` is the time of the split or merge that closed the shard, or None while it is open.
+    `closed_ms` is the time of the split or merge that closed the shard, or None while it is open; see `set_closed`.
     """
 
     number: int
@@ -197,10 +198,25 @@ class Shard:
     shard_id: str = field(init=False)
     # The part that all sequence numbers of the shard have in common; every read needs it.
     base: SequenceBase = field(init=False)
+    # What consumers are told of the shard; they ask before every read.
+    info: ShardInfo = field(init=False)
 
     def __post_init__(self) -> None:
         self.shard_id = shard_id_of(self.number)
         self.base = SequenceBase(self.created_s, self.number)
+        self.set_closed(self.closed_ms)
+
+    def set_closed(self, closed_ms: int | None) -> None:
+        """Note when a reshard closed the shard, or with None that it is open."""
+        self.closed_ms = closed_ms
+        self.info = ShardInfo(
+            shard_id=self.shard_id,
+            parent_ids=tuple(self.parents),
+            starting_hash_key=self.starting_hash_key,
+            ending_hash_key=self.ending_hash_key,
+            starting_sequence_number=self.starting_sequence_number,
+            ending_sequence_number=self.ending_sequence_number,
+        )
 
     @property
     def starting_sequence_number(self) -> str:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from headrace.aws.shapes.lambda_ import Cors, DestinationConfig
 from headrace.core.ports import FunctionNotFound
@@ -373,6 +373,21 @@ class Function:
         value = asdict(self)
         del value["key"]
         return value
+
+
+class Target(NamedTuple):
+    """The function and the version that an invocation runs.
+
+    Attributes:
+        arn: the ARN that the caller named, with the qualifier if it has one.
+        number: the number of the version.
+    """
+
+    function: Function
+    version: Version
+    qualifier: str | None
+    arn: str
+    number: str
 
 
 def _parse_version(value: dict[str, Any]) -> Version:

@@ -128,9 +128,7 @@ class _PutLogEvents(msgspec.Struct, forbid_unknown_fields=True):
 
 def _put_quickly(request: QuickRequest, asked: _PutLogEvents) -> bytes:
     """Put events in their order to a stream that is there, in a group without filters, which take long."""
-    from moto.logs.models import logs_backends
-
-    backend = request.backend_in(logs_backends)
+    backend = request.backend
     group = backend.groups.get(asked.logGroupName)
     if group is None or asked.logStreamName not in group.streams:
         raise NotPlain

@@ -423,10 +423,8 @@ _MOST_QUICK_SUBSCRIBERS = 10
 def _publish_quickly(request: QuickRequest) -> bytes:
     """Publish a text to a topic of the caller's without more subscribers than a few queues."""
     from moto.moto_api._internal import mock_random
-    from moto.sns.models import sns_backends
 
-    fields = request.fields(("TopicArn", "Message"))
-    backend = request.backend_in(sns_backends)
+    fields, backend = request.fields(("TopicArn", "Message")), request.backend
     topic = backend.topics.get(fields.get("TopicArn"))
     text = fields.get("Message")
     if not text or topic is None or notifications.is_fifo(topic):

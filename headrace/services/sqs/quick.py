@@ -47,10 +47,8 @@ class _Delete(_Request, kw_only=True):
 
 def _queue_of(request: QuickRequest, url: str) -> Any:
     """Return the caller's standard queue with a URL."""
-    from moto.sqs.models import sqs_backends
-
     head, _, name = url.rpartition("/")
-    backend = request.backend_in(sqs_backends)
+    backend = request.backend
     queue = backend.queues.get(name)
     # A task that moves messages goes on at each request for a queue.
     is_plain = url.startswith("http") and not vars(backend).get("move_tasks")

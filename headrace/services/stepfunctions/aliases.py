@@ -7,6 +7,7 @@ moto stores any routing, and replaces an alias by a second one with its name.
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
@@ -85,6 +86,27 @@ def _check_routes(self: Any, routes: list[dict[str, Any]]) -> None:
 def find_machine(backend: Any, arn: str) -> Any:
     """Return one of moto's state machines by its ARN; None when there is none."""
     return next((machine for machine in backend.state_machines if machine.arn == arn), None)
+
+
+def find_version(backend: Any, arn: str) -> tuple[Any, Any]:
+    """Return the machine and the version that a version's or an alias's ARN names; (None, None) for any other ARN.
+
+    An alias routes by its weights. Raises AwsError when the machine has no such version.
+    """
+    machine_arn, _, qualifier = arn.rpartition(":")
+    machine = find_machine(backend, machine_arn)
+    if machine is None:
+        return None, None
+    alias, number = machine.aliases.get(qualifier), qualifier
+    if alias is not None:
+        routes = alias.routing_configuration
+        weights = [int(route.get("weight", 100)) for route in routes]
+        chosen = random.choices(routes, weights)[0]
+        number = str(chosen["stateMachineVersionArn"]).rpartition(":")[2]
+    version = machine.versions.get(int(number)) if number.isdecimal() else None
+    if version is None:
+        raise AwsError("StateMachineDoesNotExist", f"State Machine Does Not Exist: '{arn}'")
+    return machine, version
 
 
 def _machine_of(routes: list[dict[str, Any]]) -> str:

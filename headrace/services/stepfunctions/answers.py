@@ -83,18 +83,6 @@ def place_of(error: json.JSONDecodeError, text: str) -> str:
     return f'[Source: (String)"{text[:_SHOWN]}"{more}; line: {error.lineno}, column: {column}]'
 
 
-def check_start(start: Any) -> Any:
-    """Check an execution's input before the machine starts it."""
-
-    def start_execution(self: Any) -> Any:
-        text = self._get_param("input")
-        if text is not None:
-            check_input(text)
-        return start(self)
-
-    return start_execution
-
-
 def refuse_arn(arn: str) -> AwsError:
     """Return the error for what is no ARN of Step Functions."""
     return AwsError("InvalidArn", f"Invalid Arn: 'Invalid ARN prefix: {arn}'")

@@ -153,9 +153,9 @@ class Executions:
 
 
 def build_input(
-    machine: Any, arn: str, name: str, input_text: str, start_date: datetime
+    machine: Any, version: Any, arn: str, name: str, input_text: str, start_date: datetime
 ) -> ExecutionInput:
-    """Return what an execution of moto's machine runs."""
+    """Return what an execution of moto's machine runs: one of its versions, or the machine as it is."""
     from headrace.services.stepfunctions.interpreter.run import ExecutionInput
 
     parts = arn.split(":")
@@ -164,8 +164,8 @@ def build_input(
         name=name,
         machine_arn=machine.arn,
         machine_name=machine.name,
-        definition=machine.definition,
-        role_arn=machine.roleArn,
+        definition=version.definition,
+        role_arn=version.roleArn,
         account=parts[4],
         region=parts[3],
         input=input_text,

@@ -1,4 +1,4 @@
-"""Step Functions: runs executions, which moto only records, and stores their outcomes.
+"""Step Functions: machines, their versions, and what is asked of executions, where moto differs.
 
 moto's pattern for JSONPath matches in one way.
 """
@@ -9,11 +9,9 @@ moto's pattern for JSONPath matches in one way.
 from __future__ import annotations
 
 import json
-import math
-import random
 import uuid
 import zlib
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +22,7 @@ from headrace.services.stepfunctions import (
     aliases,
     answers,
     map_runs,
+    starts,
     state_tests,
 )
 from headrace.services.stepfunctions.definition_checks import (
@@ -31,22 +30,19 @@ from headrace.services.stepfunctions.definition_checks import (
     problems_of,
     sentence_of,
 )
-from headrace.services.stepfunctions.executions import announce, build_input, end, settle, trim
-from headrace.services.stepfunctions.interpreter.run import Outcome, Run
+from headrace.services.stepfunctions.executions import end, settle
+from headrace.services.stepfunctions.interpreter.run import Outcome
 
 
 def patch(responses: Any) -> None:
     """Replace methods of `moto.stepfunctions.responses` and of its models."""
     from moto.stepfunctions import models
 
-    machine: Any = models.StateMachine
-    machine.start_execution = _start(machine.start_execution)
     backend: Any = models.StepFunctionBackend
     backend.describe_execution = _describe(backend.describe_execution)
     backend.list_executions = answers.list_of_version(
         _list(backend.list_executions), aliases.find_machine
     )
-    backend.start_execution = _of_version(backend.start_execution)
     response = responses.StepFunctionResponse
     aliases.patch(response, backend)
     response.update_state_machine = answers.check_update(response.update_state_machine)
@@ -65,14 +61,13 @@ def patch(responses: Any) -> None:
     response._describe_state_machine = _whole_machine(response._describe_state_machine)
     response.describe_execution = answers.describe_whole(response.describe_execution)
     response.list_executions = answers.list_whole(response.list_executions)
-    response.start_execution = answers.check_start(response.start_execution)
     response.list_state_machines = answers.list_machines
     response.describe_state_machine_for_execution = answers.with_update_date(
         response.describe_state_machine_for_execution
     )
     response.stop_execution = _stop_execution
     response.get_execution_history = _get_execution_history
-    response.start_sync_execution = _start_sync_execution
+    starts.patch(response, backend)
     response.test_state = state_tests.test_state
     response.publish_state_machine_version = _publish_version
     response.list_state_machine_versions = _list_versions
@@ -122,43 +117,6 @@ def _is_express(self: Any) -> bool:
     arn = self._get_param("stateMachineArn")
     machine = None if arn is None else aliases.find_machine(self.stepfunction_backend, arn)
     return (self._get_param("type") if machine is None else machine.type) == "EXPRESS"
-
-
-def _of_version(start: Any) -> Any:
-    """Make a version's or alias's ARN run that version's definition, as an execution of its machine."""
-
-    def start_execution(self: Any, state_machine_arn: str, name: str, execution_input: str) -> Any:
-        machine_arn, _, qualifier = state_machine_arn.rpartition(":")
-        machine = aliases.find_machine(self, machine_arn)
-        if machine is None:
-            return start(self, state_machine_arn, name, execution_input)
-        version = _version_of(machine, state_machine_arn, qualifier)
-        now = machine.definition, machine.roleArn
-        # moto's lock is held: nobody else sees the machine in this state.
-        machine.definition, machine.roleArn = version.definition, version.roleArn
-        try:
-            execution = start(self, machine_arn, name, execution_input)
-            alias_arn = None if qualifier.isdecimal() else state_machine_arn
-            answers.note_qualifier(execution, version.arn, alias_arn)
-            return execution
-        finally:
-            machine.definition, machine.roleArn = now
-
-    return start_execution
-
-
-def _version_of(machine: Any, arn: str, qualifier: str) -> Any:
-    alias = machine.aliases.get(qualifier)
-    number = qualifier
-    if alias is not None:
-        routes = alias.routing_configuration
-        weights = [int(route.get("weight", 100)) for route in routes]
-        chosen = random.choices(routes, weights)[0]
-        number = str(chosen["stateMachineVersionArn"]).rpartition(":")[2]
-    version = machine.versions.get(int(number)) if number.isdecimal() else None
-    if version is None:
-        raise AwsError("StateMachineDoesNotExist", f"State Machine Does Not Exist: '{arn}'")
-    return version
 
 
 def _publish_version(self: Any) -> Any:
@@ -213,60 +171,6 @@ def _delete_version(self: Any) -> Any:
         left = machine.versions
         machine.latest_version = left[max(left)] if left else None
     return EmptyResult()
-
-
-def _start(start: Any) -> Any:
-    def start_execution(
-        self: Any, region_name: str, account_id: str, execution_name: str, execution_input: str
-    ) -> Any:
-        for started in self.executions:
-            settle(started, CURRENT.executions)
-        known = len(self.executions)
-        if self.type == "EXPRESS":
-            execution = _start_express(
-                self, start, region_name, account_id, execution_name, execution_input
-            )
-        else:
-            execution = start(self, region_name, account_id, execution_name, execution_input)
-        if len(self.executions) == known or CURRENT.executions is None:
-            return execution
-        # moto's setting for the outcome of its simulated executions has no effect here.
-        execution.status = "RUNNING"
-        execution.is_express = self.type == "EXPRESS"
-        try:
-            CURRENT.executions.start(
-                build_input(
-                    self,
-                    execution.execution_arn,
-                    execution.name,
-                    execution_input,
-                    execution.start_date,
-                )
-            )
-        except AwsError:
-            self.executions.remove(execution)
-            raise
-        announce(execution)
-        trim(self.executions)
-        return execution
-
-    return start_execution
-
-
-def _start_express(self: Any, start: Any, *arguments: str) -> Any:
-    """Store an execution with a name of its own, so that a name may come again (documented)."""
-    others, self.executions = self.executions, []
-    try:
-        execution = start(self, *arguments)
-    finally:
-        self.executions = others
-    execution.execution_arn = _express_arn(self, execution.name)
-    others.append(execution)
-    return execution
-
-
-def _express_arn(machine: Any, name: str) -> str:
-    return machine.arn.replace(":stateMachine:", ":express:", 1) + f":{name}:{uuid.uuid4()}"
 
 
 def _describe(describe: Any) -> Any:
@@ -397,43 +301,6 @@ def _send(answer: str) -> Any:
         return EmptyResult()
 
     return send_task
-
-
-def _start_sync_execution(self: Any) -> Any:
-    """Run an express machine while the caller waits; the execution is not stored, as on AWS."""
-    from moto.core.responses import ActionResult
-
-    machine_arn = self._get_param("stateMachineArn")
-    input_text = self._get_param("input", if_none="{}")
-    name = self._get_param("name") or str(uuid.uuid4())
-    machine = self.stepfunction_backend.describe_state_machine(machine_arn)
-    if machine.type != "EXPRESS":
-        raise answers.refuse_type()
-    answers.check_input(input_text)
-    arn = _express_arn(machine, name)
-    started = build_input(machine, arn, name, input_text, datetime.now(UTC))
-    outcome = Run(started).run()
-    stop_date = datetime.now(UTC)
-    ran_ms = (stop_date - started.start_date) // timedelta(milliseconds=1)
-    details = {"output": outcome.output, "error": outcome.error, "cause": outcome.cause}
-    return ActionResult(
-        {
-            "executionArn": arn,
-            "stateMachineArn": machine.arn,
-            "name": name,
-            "startDate": started.start_date,
-            "stopDate": stop_date,
-            # Documented: a bill counts at least 100 ms, and memory in pieces of 64 MB, of which this shows one.
-            "billingDetails": {
-                "billedMemoryUsedInMB": 64,
-                "billedDurationInMilliseconds": max(1, math.ceil(ran_ms / 100)) * 100,
-            },
-            # Here AWS has no status ABORTED.
-            "status": "FAILED" if outcome.status == "ABORTED" else outcome.status,
-            "input": input_text,
-            **{key: value for key, value in details.items() if value is not None},
-        }
-    )
 
 
 def match_in_one_way(json_path: ModuleType) -> None:

@@ -358,3 +358,67 @@ def test_what_an_answer_calls_by_another_name_is_compared(cloud: InProcessCloud,
         "Rule": [("/TopicRulePayload/Actions/0/Sqs/QueueUrl", "other")],
         "Thing": [("/AttributePayload/Attributes/a", "2")],
     }
+
+
+def test_what_lies_deeper_in_an_answer_is_compared(cloud: InProcessCloud, cfn: Any) -> None:
+    """In an object's only list of objects, in the object of its setting, or as one name in each of a list's objects."""
+    cidr = "10.0.0.0/16"
+    password = {"MasterUsername": "admin", "MasterUserPassword": "secret-99"}
+    properties: dict[str, tuple[str, dict[str, Any]]] = {
+        "Vpc": ("EC2::VPC", {"CidrBlock": cidr}),
+        "Subnet": ("EC2::Subnet", {"VpcId": {"Ref": "Vpc"}, "CidrBlock": cidr}),
+        "Group": ("EC2::SecurityGroup", {"GroupDescription": "g", "VpcId": {"Ref": "Vpc"}}),
+        "Other": ("EC2::SecurityGroup", {"GroupDescription": "o", "VpcId": {"Ref": "Vpc"}}),
+        "Instance": (
+            "EC2::Instance",
+            {
+                "ImageId": "ami-12c6146b", "InstanceType": "t3.micro", "SubnetId": {"Ref": "Subnet"},
+                "PrivateIpAddress": "10.0.0.7", "EbsOptimized": True, "Monitoring": True,
+                "SecurityGroupIds": [{"Ref": "Group"}], "KeyName": "none",
+            },
+        ),
+        "Database": (
+            "RDS::DBInstance",
+            {
+                "Engine": "postgres", "DBInstanceClass": "db.t3.micro", "AllocatedStorage": "20", "Port": "5433",
+                "VPCSecurityGroups": [{"Ref": "Group"}], **password,
+            },
+        ),
+        "Warehouse": (
+            "Redshift::Cluster",
+            {
+                "ClusterType": "single-node", "NodeType": "ra3.large", "DBName": "dev", "Port": 5440,
+                "VpcSecurityGroupIds": [{"Ref": "Group"}], **password,
+            },
+        ),
+    }  # fmt: skip
+    made = {
+        name: {"Type": f"AWS::{kind}", "Properties": given}
+        for name, (kind, given) in properties.items()
+    }
+    assert create(cfn, {"Resources": made}, "deep") == "CREATE_COMPLETE", why(cfn, "deep")
+    detect(cfn, "deep")
+    assert drifts(cfn, "deep", "MODIFIED") == {}
+
+    other = physical(cfn, "Other", "deep")
+    ec2: Any = cloud.client("ec2")
+    instance = physical(cfn, "Instance", "deep")
+    ec2.stop_instances(InstanceIds=[instance])
+    ec2.modify_instance_attribute(InstanceId=instance, InstanceType={"Value": "t3.large"})
+    cloud.client("rds").modify_db_instance(
+        DBInstanceIdentifier=physical(cfn, "Database", "deep"),
+        VpcSecurityGroupIds=[other], ApplyImmediately=True,
+    )  # fmt: skip
+    cloud.client("redshift").modify_cluster(
+        ClusterIdentifier=physical(cfn, "Warehouse", "deep"), VpcSecurityGroupIds=[other]
+    )
+    detect(cfn, "deep")
+    changed = {
+        name: {d["PropertyPath"]: d["ActualValue"] for d in drift["PropertyDifferences"]}
+        for name, drift in drifts(cfn, "deep", "MODIFIED").items()
+    }
+    assert changed == {
+        "Instance": {"/InstanceType": "t3.large"},
+        "Database": {"/VPCSecurityGroups/0": other},
+        "Warehouse": {"/VpcSecurityGroupIds/0": other},
+    }

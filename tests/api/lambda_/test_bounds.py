@@ -94,7 +94,7 @@ def test_a_function_that_comes_and_goes_leaves_nothing_in_memory(lab: LambdaLab)
         lambda_.pools.step()
         client.delete_function(FunctionName=name)
     wait_until(lambda: not lambda_.events._running, what="the event's end")
-    concurrency = lambda_.dispatcher.concurrency
+    concurrency = lambda_.pools.concurrency
     assert not concurrency._running
     assert not concurrency._on_provisioned
     lambda_.pools.step()

@@ -351,3 +351,20 @@ def test_a_glue_tables_options_of_csv_are_read_or_refused(
             cloud.table("lake", "t", Location())
     else:
         assert cloud.table("lake", "t", Location()).delimiter == ";"
+
+
+def test_a_run_with_an_end_names_the_windows_that_it_leaves_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "q.sql"
+    text = DELAYS.replace("GROUP BY origin", "GROUP BY origin EMIT FINAL")
+    monkeypatch.setattr(sql, "_prepare_cloud", lambda *_: None)
+    monkeypatch.setattr(submit.submit, "callback", lambda **_: None)
+    for given, once, names in ((text, True, True), (text, False, False), (DELAYS, True, False)):
+        file.write_text(given)
+        done = CliRunner().invoke(
+            headrace, ["sql", "run", str(file), *(["--once"] if once else [])]
+        )
+        assert done.exit_code == 0, done.output
+        sentence = "warning: line 5: delays writes a window when it is closed; with --once"
+        assert (sentence in done.output) is names

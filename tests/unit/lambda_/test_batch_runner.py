@@ -113,7 +113,7 @@ def test_each_key_sees_its_records_in_order_whatever_fails(
         made.streams.replace("shardId-0")
         for steps in kills:
             step_all(made, draw, steps)
-            made.mapping.members = made.mapping.members | {"ParallelizationFactor": next_lanes}
+            made.mapping.change(made.mapping.members | {"ParallelizationFactor": next_lanes})
             made.restart()
         assert step_all(made, draw, 5000)
         check_orders(function, keys)
@@ -169,7 +169,7 @@ def test_lanes_are_followed_when_the_factor_changes_while_running() -> None:
         put(made, keys)
         for _ in range(4):
             made.poller.step()
-        made.mapping.members = made.mapping.members | {"ParallelizationFactor": 4}
+        made.mapping.change(made.mapping.members | {"ParallelizationFactor": 4})
         assert step_all(made, random.Random(2), 500)
         assert len(made.lanes) == 4
         check_orders(function, keys)

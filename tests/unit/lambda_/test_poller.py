@@ -19,6 +19,7 @@ from headrace.core.ids import Ids
 from headrace.core.ports import FunctionThrottled, InvokeResult, ReadResult
 from headrace.core.workers import Worker, WorkerDone
 from headrace.services.lambda_.async_events import Destinations
+from headrace.services.lambda_.mappings import store
 from headrace.services.lambda_.mappings.mapping import Mapping
 from headrace.services.lambda_.mappings.poller import ShardPoller
 from headrace.services.lambda_.mappings.store import MappingStore, Ports, Trace
@@ -377,3 +378,31 @@ def test_a_mapping_that_begins_at_the_trim_horizon_misses_nothing_that_was_gone(
         made.run()
         assert function.calls == [[3]]
         assert made.mapping.expired == 0
+
+
+def test_the_expired_part_of_a_batch_and_its_rest_each_have_a_node_of_the_tree() -> None:
+    function = Function(iter(["raise"]), frozenset())
+    with rig(function, BatchSize=3) as made:
+        made.put(1, 2, 3)
+        fail_once(made)
+        made.clock.advance(24 * 3600)
+        made.streams.expire(2)
+        made.run()
+        nodes = made.ports.trace.nodes(made.mapping.uuid)
+        whole, gone = sorted(nodes, key=lambda node: node.number)
+        assert (int(whole.first), whole.records, whole.disposal) == (3, 1, store.SUCCESS)
+        assert (gone.records, gone.disposal) == (2, store.DROPPED)
+        assert (gone.parent, gone.part) == (whole.number, "expired part")
+
+
+def test_new_records_that_are_too_old_have_a_node_of_their_own() -> None:
+    function = Function(iter([]), frozenset())
+    with rig(function, BatchSize=3, MaximumRecordAgeInSeconds=60) as made:
+        made.put(1, 2)
+        made.clock.advance(61)
+        made.put(3)
+        made.run()
+        gone, rest = made.ports.trace.nodes(made.mapping.uuid)
+        assert (int(gone.first), int(gone.last), gone.disposal) == (1, 2, store.SENT)
+        assert (int(rest.first), rest.records, rest.disposal) == (3, 1, store.SUCCESS)
+        assert function.calls == [[3]]

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.ports import StreamRecord
 from headrace.services.lambda_.mappings import store as trace_module
-from headrace.services.lambda_.mappings.batch import Attempt, Batch
+from headrace.services.lambda_.mappings.batch import Attempt, Batch, History
 from headrace.services.lambda_.mappings.mappings import MappingRunner
 from headrace.services.lambda_.mappings.store import SUCCESS, BatchSource, Trace
 from headrace.store.database import Database
@@ -27,7 +27,7 @@ def test_batches_of_all_mappings_together_are_bounded(
     trace = Trace(database)
     batch = Batch((StreamRecord("1", "k", b"", 0),))
     for number in range(2000):
-        story = trace.begin()
+        story = History()
         story.attempts.append(Attempt(0, 1, "success", "r"))
         trace.write(BatchSource(f"m{number % 40}", "shardId-0", 0, 1), story, batch, SUCCESS)
     kept = database.query("SELECT COUNT(*), MAX(number) FROM lambda_trace")[0]
@@ -39,7 +39,7 @@ def test_batches_of_all_mappings_together_are_bounded(
     assert not trace._written
     # What an older headrace has left is bounded at the start.
     for _ in range(499):
-        trace.write(BatchSource("m", "shardId-0", 0, 1), trace.begin(), batch, SUCCESS)
+        trace.write(BatchSource("m", "shardId-0", 0, 1), History(), batch, SUCCESS)
     monkeypatch.setattr(trace_module, "ALL_KEPT", 10)
     Trace(database)
     assert database.query("SELECT COUNT(*) FROM lambda_trace") == [(10,)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.core.ports import StreamRecord
-from headrace.services.lambda_.mappings.batch import Batch
+from headrace.services.lambda_.mappings.batch import Batch, History
 from headrace.services.lambda_.mappings.store import SUCCESS, BatchSource, Trace
 from headrace.store import disk_space
 from headrace.store.database import Database
@@ -22,8 +22,8 @@ def test_a_full_disk_costs_the_trace_and_not_the_batch(
     place = BatchSource("mapping", "shardId-000000000000", 0, 1)
     monkeypatch.setattr(disk_space, "free_bytes", lambda _: 0)
     with caplog.at_level(logging.WARNING):
-        trace.write(place, trace.begin(), batch, SUCCESS)
+        trace.write(place, History(), batch, SUCCESS)
     assert "the batch tree of mapping mapping could not be stored" in caplog.text
     monkeypatch.setattr(disk_space, "free_bytes", lambda _: 1 << 40)
-    trace.write(place, trace.begin(), batch, SUCCESS)
+    trace.write(place, History(), batch, SUCCESS)
     assert len(trace.nodes("mapping")) == 1

@@ -10,11 +10,14 @@ import sys
 import threading
 import urllib.request
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from headrace.aws.calls.http import HttpRequest
 from headrace.core.clock import SystemClock
-from headrace.spark_submit import JobRefused
+from headrace.pages.spark import SparkPages
+from headrace.spark_submit import HISTORY_PATH, JobRefused
 from headrace.spark_submit.history import HistoryOnDemand, HistoryServer, link_event_logs
 from tests.support.history_home import make_event_log, make_history_home
 from tests.support.server import wait_until
@@ -111,6 +114,25 @@ def test_one_that_has_ended_is_started_again(data_dir: Path, home: Path) -> None
             on_demand.ensure()
         (home / "broken").unlink()
         assert _answers(on_demand.ensure())
+    finally:
+        on_demand.stop()
+
+
+@pytest.mark.usefixtures("home")
+def test_a_browser_is_told_that_it_starts_and_goes_on_by_itself(data_dir: Path) -> None:
+    on_demand = HistoryOnDemand(SystemClock(), data_dir)
+    pages = SparkPages(
+        emr=cast("Any", None), serverless=cast("Any", None), sparks=cast("Any", None),
+        history=on_demand, data_dir=data_dir, endpoint_url=lambda: "",
+    )  # fmt: skip
+    request = HttpRequest("GET", HISTORY_PATH, "", {"accept": "text/html,*/*"}, b"")
+    try:
+        first = pages._history(request, [])
+        assert first.status == 200
+        assert b"server is starting" in cast("bytes", first.body)
+        assert b'http-equiv="refresh" content="1"' in cast("bytes", first.body)
+        wait_until(lambda: on_demand.url, what="the server")
+        assert dict(pages._history(request, []).headers)["Location"] == f"{on_demand.url}/"
     finally:
         on_demand.stop()
 

@@ -233,9 +233,9 @@ def test_an_execution_runs_only_once_its_start_is_stored(
     ran: list[bool] = []
     save = MotoStorage.save
 
-    def look_and_save(storage: MotoStorage, *args: Any, **named: Any) -> None:
+    def look_and_save(storage: MotoStorage, *args: Any, **named: Any) -> Any:
         ran.append(lab.executions.run_of(execution) is not None)
-        save(storage, *args, **named)
+        return save(storage, *args, **named)
 
     with monkeypatch.context() as patched:
         patched.setattr(MotoStorage, "save", look_and_save)

@@ -164,26 +164,84 @@ def read_value(value: Any, source: Source) -> Any:
     return value if source == "." else value_at(value, source)
 
 
+# What an answer has beside the resource's values: changes that are to come.
+_TO_COME = "PendingModifiedValues"
+# Names that every object may have, of itself: two objects below an answer's top they are not the resource's.
+_COMMON = {
+    "arn",
+    "description",
+    "id",
+    "name",
+    "state",
+    "status",
+    "tags",
+    "type",
+    "value",
+    "version",
+}
+_DEPTH = 2
+
+
 def find_properties(
     answer: Mapping[str, Any], members: Mapping[str, str], expected: Properties
 ) -> dict[str, Any]:
-    """Return the properties of `expected` at an answer's top, or in the single objects one level below.
+    """Return the properties of `expected` at an answer's top, or in the single objects one or two levels below.
 
+    Two levels below a name counts only if one object has it, in the template's form. A list of names may be a list of
+    objects with the name in each, as a database's VpcSecurityGroupIds are.
     `members` gives their names in the API; an empty name: the API has none, or it cannot be determined.
     """
-    levels: list[Mapping[str, Any]] = [answer]
-    for value in answer.values():
-        one = cast("list[Any]", value) if isinstance(value, list) else [value]
-        if len(one) == 1 and isinstance(one[0], Mapping):
-            levels.append(cast("Mapping[str, Any]", one[0]))
+    depths = [[answer]]
+    for _ in range(_DEPTH):
+        depths.append([inner for one in depths[-1] for inner in _single_objects(one)])
     properties: dict[str, Any] = {}
     for name, member in members.items():
-        for level in levels:
-            names = {property_name.lower(): property_name for property_name in level}
-            key = names.get((member or name).lower())
-            if key is not None and level[key] is not None and name not in properties:
-                properties[name] = as_wanted(expected[name], level[key], partly=True)
+        key = (member or name).lower()
+        for depth, objects in enumerate(depths):
+            found = [value for one in objects if (value := _member(one, key)) is not None]
+            if depth == _DEPTH and (
+                len(found) != 1 or key in _COMMON or not _is_alike(expected[name], found[0])
+            ):
+                found = []
+            if not found and isinstance(expected[name], list):
+                found = [names for one in objects if (names := _names_in_objects(one, key))]
+            if found:
+                properties[name] = as_wanted(expected[name], found[0], partly=True)
+                break
     return properties
+
+
+def _is_alike(expected: Any, value: Any) -> bool:
+    """Whether a value has a template's form; not if it is a list of objects, which a service may add its own to."""
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return isinstance(expected, list) and not any(isinstance(i, Mapping) for i in items)
+    return expected is None or isinstance(expected, Mapping) == isinstance(value, Mapping)
+
+
+def _single_objects(thing: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = []
+    for name, value in thing.items():
+        one = cast("list[Any]", value) if isinstance(value, list) else [value]
+        if len(one) == 1 and isinstance(one[0], Mapping) and name != _TO_COME:
+            found.append(cast("Mapping[str, Any]", one[0]))
+    return found
+
+
+def _member(thing: Mapping[str, Any], key: str) -> Any:
+    return next((value for name, value in thing.items() if name.lower() == key), None)
+
+
+def _names_in_objects(thing: Mapping[str, Any], key: str) -> list[Any] | None:
+    """Return the members named `key` without its `s` of the objects in the only list whose objects have it."""
+    found: list[list[Any]] = []
+    for value in thing.values():
+        items = cast("list[Any]", value) if isinstance(value, list) else []
+        objects = [cast("Mapping[str, Any]", item) for item in items if isinstance(item, Mapping)]
+        names = [_member(item, key.removesuffix("s")) for item in objects]
+        if names and None not in names:
+            found.append(names)
+    return found[0] if len(found) == 1 else None
 
 
 def _shape_at(service: str, call: ReadCall) -> Any:

@@ -78,6 +78,8 @@ def refusals(
 
 
 _LONG_CHARS = 256
+# So few records are counted one by one.
+_FEW = 4
 quote: Callable[[str], str] = json.encoder.encode_basestring_ascii  # type: ignore[assignment]
 
 
@@ -108,7 +110,10 @@ class PutResult:
 
 @dataclass(slots=True)
 class _Request:
-    """A put in progress. `escaped` has the partition keys with JSON's escapes, or is None when no key needs any."""
+    """A put in progress.
+
+    `escaped` has the partition keys with JSON's escapes, or is None when no key needs any; `tail` ends each record.
+    """
 
     kinesis: Kinesis
     stream: Stream
@@ -116,12 +121,13 @@ class _Request:
     escaped: Sequence[str] | None
     placed: PutResult
     now_ms: int
+    tail: str
 
 
 def size_bytes(data: Sequence[str], keys: Sequence[str]) -> int:
     """Return the size in bytes of keys and decoded data; each base64 text must be padded."""
-    if len(data) == 1:
-        return entry_bytes(data[0], keys[0])
+    if len(data) <= _FEW:
+        return sum(map(entry_bytes, data, keys))
     joined = "".join(keys)
     key_bytes = len(joined) if joined.isascii() else len(joined.encode())
     chars = sum(map(len, data))
@@ -162,7 +168,8 @@ def put_many(
     """
     count = len(entries.keys)
     placed = PutResult([""] * count, [""] * count, {}, [])
-    request = _Request(kinesis, stream, entries, _escape_keys(entries.keys), placed, now_ms)
+    escaped, tail = _escape_keys(entries.keys), encryption_of(stream)
+    request = _Request(kinesis, stream, entries, escaped, placed, now_ms, tail)
     refuses = may_refuse(kinesis)
     stored_bytes = 0
     groups = _by_shard(stream, range(count), entries)
@@ -190,6 +197,11 @@ def put_many(
     else:
         _count(request, operation, stored_bytes)
     return placed
+
+
+def encryption_of(stream: Stream) -> str:
+    """Return the member that records and answers of an encrypted stream end with; empty for another stream."""
+    return f',"EncryptionType":"{stream.encryption_type}"' if stream.key_id else ""
 
 
 def may_refuse(kinesis: Kinesis) -> bool:
@@ -276,14 +288,14 @@ def _append(request: _Request, shard: Shard, members: Sequence[int]) -> int:
         data, keys = (data[at],), (keys[at],)
         escaped = escaped and (escaped[at],)
     elif len(members) < len(keys):
-        # Ask for one more and cut it off: with a single position, itemgetter does not return a tuple.
-        pick = itemgetter(*members, members[0])
-        data, keys = pick(data)[:-1], pick(keys)[:-1]
-        escaped = escaped and pick(escaped)[:-1]
-    tail = f',"EncryptionType":"{stream.encryption_type}"' if stream.key_id else ""
+        pick = itemgetter(*members)
+        data, keys = pick(data), pick(keys)
+        escaped = escaped and pick(escaped)
     data_bytes = size_bytes(data, keys)
     try:
-        numbers = log.append_columns(data, escaped or keys, data_bytes, request.now_ms, tail)
+        numbers = log.append_columns(
+            data, escaped or keys, data_bytes, request.now_ms, request.tail
+        )
     except LogFull as error:
         refused = RecordRefusal("InternalFailure", f"Internal service failure: {error}")
         placed.refused.update(dict.fromkeys(members, refused))
@@ -398,7 +410,7 @@ def put_one(
     if call.permit is not None or stream.key_id:
         ask(call.permit, stream, "PutRecord", kinesis.registry.keys)
     data_bytes, quoted = entry_bytes(data, key), quote(key)[1:-1]
-    tail = f',"EncryptionType":"{stream.encryption_type}"' if stream.key_id else ""
+    tail = encryption_of(stream) if stream.key_id else ""
     try:
         if call.may_share and size <= _MOST_SHARED_CHARS and kinesis.flusher is None:
             number, frame = shard.log.append_shared(data, quoted, data_bytes, call.now_ms, tail)

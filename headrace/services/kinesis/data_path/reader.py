@@ -50,17 +50,7 @@ class KinesisReader:
 
     def shards(self, stream_arn: str) -> list[ShardInfo]:
         """See `StreamReader.shards`."""
-        return [
-            ShardInfo(
-                shard_id=shard.shard_id,
-                parent_ids=tuple(shard.parents),
-                starting_hash_key=shard.starting_hash_key,
-                ending_hash_key=shard.ending_hash_key,
-                ending_sequence_number=shard.ending_sequence_number,
-                starting_sequence_number=shard.starting_sequence_number,
-            )
-            for shard in self._stream(stream_arn).shards
-        ]
+        return [shard.info for shard in self._stream(stream_arn).shards]
 
     def pin(
         self, stream_arn: str, shard_id: str, position: Position

@@ -21,7 +21,13 @@ from headrace.aws.protocols import codec_json
 from headrace.aws.protocols.encodings import is_base64, is_base64_text
 from headrace.aws.protocols.service import RawAnswer
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.data_path.put import PutResult, UsualPut, put_one, put_usual
+from headrace.services.kinesis.data_path.put import (
+    PutResult,
+    UsualPut,
+    encryption_of,
+    put_one,
+    put_usual,
+)
 from headrace.services.kinesis.data_path.stored_records import (
     ARRAY,
     TEXT,
@@ -132,12 +138,8 @@ def get_json_records(kinesis: Kinesis, body: bytes, call: Call) -> RawAnswer:
     return HttpResponse(200, [_JSON_TYPE], json_answer(got.payloads, f"{rest}}}".encode()))
 
 
-def _encryption(stream: Stream) -> str:
-    return f',"EncryptionType":"{stream.encryption_type}"' if stream.key_id else ""
-
-
 def _put_record_body(stream: Stream, shard_id: str, number: str) -> bytes:
-    encryption = _encryption(stream)
+    encryption = encryption_of(stream) if stream.key_id else ""
     return f'{{"ShardId":"{shard_id}","SequenceNumber":"{number}"{encryption}}}'.encode()
 
 
@@ -148,7 +150,7 @@ def _put_records_body(stream: Stream, placed: PutResult) -> bytes:
     parts[3::4] = placed.shard_ids
     records = "".join(parts) + '"}' if not placed.refused else _results(placed)
     failed = len(placed.refused)
-    return f'{{"FailedRecordCount":{failed},"Records":[{records}]{_encryption(stream)}}}'.encode()
+    return f'{{"FailedRecordCount":{failed},"Records":[{records}]{encryption_of(stream)}}}'.encode()
 
 
 def _results(placed: PutResult) -> str:

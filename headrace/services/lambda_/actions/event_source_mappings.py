@@ -163,7 +163,7 @@ def update_event_source_mapping(
     if enabled is not None and enabled != mapping.enabled:
         mapping.enabled = enabled
         state = "Enabling" if enabled else "Disabling"
-    mapping.members = members
+    mapping.change(members)
     mapping.last_modified_ms = call.now_ms
     lambda_.mappings.change(mapping, state)
     return mapping.output(state)

@@ -1,4 +1,4 @@
-"""Runs an invocation: finds the version, checks the concurrency limits, uses a process, writes the log and metrics.
+"""Runs an invocation: finds the version, lets its pool run it, writes the log and metrics.
 
 Response streaming: an invocation whose caller reads the response while the function still writes it.
 
@@ -15,7 +15,7 @@ import queue
 import threading
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -35,14 +35,13 @@ from headrace.services.lambda_.errors import (
     invalid_request_content,
     too_large,
 )
-from headrace.services.lambda_.invocations.pools import Concurrency, Pools, Slot
-from headrace.services.lambda_.invocations.sandbox_pool import ExecutionEnvironment
+from headrace.services.lambda_.invocations.pools import Pools, Run, Slot
 from headrace.services.lambda_.names import FunctionRef, parse_function
 from headrace.services.lambda_.permits import EVERYTHING, Permits
 from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.platform_log import AnswerSink, Outcome
 from headrace.services.lambda_.runtime.steps import Steps
-from headrace.services.lambda_.state import Function, FunctionStore, Version
+from headrace.services.lambda_.state import Function, FunctionStore, Target, Version
 
 # While this many bytes wait for the reader, the function waits. A reader that takes nothing for this long is gone.
 MOST_WAITING_BYTES = 4 * 1024 * 1024
@@ -213,21 +212,6 @@ def invocation_metrics(outcome: Outcome, slot: Slot) -> dict[str, float]:
 _UNITS = {"Duration": "Milliseconds", "AsyncEventAge": "Milliseconds"}
 
 
-class Target(NamedTuple):
-    """The function and the version that an invocation runs.
-
-    Attributes:
-        arn: the ARN that the caller named, with the qualifier if it has one.
-        number: the number of the version.
-    """
-
-    function: Function
-    version: Version
-    qualifier: str | None
-    arn: str
-    number: str
-
-
 @functools.lru_cache(maxsize=1000)
 def _identity_of(role: str, function_name: str) -> CallerIdentity:
     """Return the identity of a function's process; for the same names the same object, which is quickly compared."""
@@ -257,7 +241,6 @@ class Dispatcher:
         start = ids.hex(24)
         self._trace_root, self._trace_parent = f"Root=1-{start[:8]}-{start[8:16]}", start[16:]
         self._traces = itertools.count(1)
-        self.concurrency = Concurrency(functions)
 
     def find(self, ref: FunctionRef) -> Target:
         """Return the version that an invocation of `ref` runs; an alias draws by weight. Raises FunctionNotFound."""
@@ -293,18 +276,12 @@ class Dispatcher:
         """
         target = ref if isinstance(ref, Target) else self.find(ref)
         invocation = self._build(target, payload, client_context, request_id, trace_id)
-        slot = self._take(target)
         try:
-            if on_start is not None:
-                on_start(target.number)
-            outcome, lent = self._pools.invoke(target.function, target.version, invocation, sink)
-            self._put_lines(target.function, outcome, lent)
+            run = self._pools.invoke(target, invocation, sink=sink, on_start=on_start)
         except FunctionThrottled:
             self._count_throttle(target)
             raise
-        finally:
-            self.concurrency.give_back(slot)
-        return self._end(target, invocation.request_id, outcome, slot)
+        return self._end(target, invocation.request_id, run)
 
     def steps(
         self,
@@ -320,18 +297,12 @@ class Dispatcher:
         return self._steps(target, invocation)
 
     def _steps(self, target: Target, invocation: Invocation) -> Steps[InvokeResult]:
-        slot = self._take(target)
         try:
-            outcome, lent = yield from self._pools.steps(
-                target.function, target.version, invocation
-            )
-            self._put_lines(target.function, outcome, lent)
+            run = yield from self._pools.steps(target, invocation)
         except FunctionThrottled:
             self._count_throttle(target)
             raise
-        finally:
-            self.concurrency.give_back(slot)
-        return self._end(target, invocation.request_id, outcome, slot)
+        return self._end(target, invocation.request_id, run)
 
     def _build(
         self, target: Target, payload: bytes, client_context: str, request_id: str, trace_id: str
@@ -340,33 +311,23 @@ class Dispatcher:
         request_id = request_id or self._ids.uuid()
         return Invocation(request_id, target.arn, payload, trace, client_context)
 
-    def _take(self, target: Target) -> Slot:
-        """Count an invocation, or its refusal. Raises FunctionThrottled."""
-        try:
-            return self.concurrency.take(target.function, target.qualifier, target.version)
-        except FunctionThrottled:
-            self._count_throttle(target)
-            raise
-
     def _count_throttle(self, target: Target) -> None:
         self._metrics.send(target.function, target.qualifier, {"Throttles": 1.0})
 
-    def _put_lines(self, function: Function, outcome: Outcome, lent: ExecutionEnvironment) -> None:
-        spec = lent.spec
-        acting = _identity_of(spec.role, spec.name)
-        if self._permits.may_log(function, acting, spec.log_group, lent.log_stream):
+    def _end(self, target: Target, request_id: str, run: Run) -> InvokeResult:
+        """Send the metrics and the log lines of an invocation, and return its result."""
+        function, outcome, spec = target.function, run.outcome, run.environment.spec
+        self._metrics.send(function, target.qualifier, invocation_metrics(outcome, run.slot))
+        acting, log_stream = _identity_of(spec.role, spec.name), run.environment.log_stream
+        if self._permits.may_log(function, acting, spec.log_group, log_stream):
             self._logs.put(
                 spec.log_group,
-                lent.log_stream,
+                log_stream,
                 outcome.lines,
                 account=function.account,
                 region=function.region,
                 acting=acting if spec.role else None,
             )
-
-    def _end(self, target: Target, request_id: str, outcome: Outcome, slot: Slot) -> InvokeResult:
-        """Send the metrics of an invocation, and return its result."""
-        self._metrics.send(target.function, target.qualifier, invocation_metrics(outcome, slot))
         return InvokeResult(
             payload=outcome.payload,
             function_error=outcome.function_error,

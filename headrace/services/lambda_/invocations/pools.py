@@ -39,7 +39,7 @@ from headrace.services.lambda_.runtime.namespaces import Namespaces
 from headrace.services.lambda_.runtime.platform_log import AnswerSink, Outcome
 from headrace.services.lambda_.runtime.process import NotStarted, ReaperClient
 from headrace.services.lambda_.runtime.steps import Steps
-from headrace.services.lambda_.state import Function, FunctionStore, Version
+from headrace.services.lambda_.state import Function, FunctionStore, Target, Version
 
 _EXPIRE_EVERY_S = 30.0
 # Makes a test's execution environment for a function; returns None if the function must run in a process.
@@ -65,7 +65,7 @@ class Provisioned:
 
 
 class Pools:
-    """Lends processes to invocations; as a `Worker`, ends idle processes and starts provisioned ones. Thread-safe."""
+    """Runs invocations in processes; as a `Worker`, ends idle processes and starts provisioned ones. Thread-safe."""
 
     name = "lambda-pools"
 
@@ -93,6 +93,7 @@ class Pools:
         self._clock = clock
         self._ids = ids
         self._functions = functions
+        self.concurrency = Concurrency(functions)
         self._code = code
         self._endpoint_url = endpoint_url
         self._reaper = ReaperClient()
@@ -108,27 +109,39 @@ class Pools:
 
     def invoke(
         self,
-        function: Function,
-        version: Version,
+        target: Target,
         invocation: Invocation,
-        sink: AnswerSink | None,
-    ) -> tuple[Outcome, ExecutionEnvironment]:
-        """Run an invocation in a process of the version. Return the outcome and the process, which is already released.
-
-        Raises Throttled while stopping.
-        """
-        pool = self.pool(function, version)
-        environment = pool.acquire()
+        *,
+        sink: AnswerSink | None = None,
+        on_start: Callable[[str], None] | None = None,
+    ) -> Run:
+        """Run an invocation in a process of the target's version; see `Dispatcher.invoke`. Raises FunctionThrottled."""
+        slot = self.concurrency.take(target.function, target.qualifier, target.version)
         try:
-            return environment.invoke(invocation, sink), environment
+            if on_start is not None:
+                on_start(target.number)
+            pool = self.pool(target.function, target.version)
+            environment = pool.acquire()
+            try:
+                outcome = environment.invoke(invocation, sink)
+            finally:
+                pool.release(environment)
         finally:
-            pool.release(environment)
+            self.concurrency.give_back(slot)
+        return Run(outcome, environment, slot)
 
-    def steps(
-        self, function: Function, version: Version, invocation: Invocation
-    ) -> Steps[tuple[Outcome, ExecutionEnvironment]]:
+    def steps(self, target: Target, invocation: Invocation) -> Steps[Run]:
         """Run an invocation as `invoke` does, in steps, in a process that is warm and idle. Raises NeedsThread."""
-        entry = self._entries.get((function.key, version.number))
+        slot = self.concurrency.take(target.function, target.qualifier, target.version)
+        try:
+            outcome, sandbox = yield from self._lend(target, invocation)
+        finally:
+            self.concurrency.give_back(slot)
+        return Run(outcome, sandbox, slot)
+
+    def _lend(self, target: Target, invocation: Invocation) -> Steps[tuple[Outcome, Sandbox]]:
+        version = target.version
+        entry = self._entries.get((target.function.key, version.number))
         if entry is None or entry.made_from != (str(version.config["RevisionId"]), ""):
             # There is no pool yet, or whether its files have changed is to be seen.
             raise NeedsThread
@@ -378,6 +391,14 @@ class Slot(NamedTuple):
     account: tuple[str, str]
     name: str | None
     is_pooled: bool
+
+
+class Run(NamedTuple):
+    """A finished invocation: its outcome, the process that ran it, already released, and the slot that it had."""
+
+    outcome: Outcome
+    environment: ExecutionEnvironment
+    slot: Slot
 
 
 class Concurrency:

@@ -159,13 +159,15 @@ class History:
     """A node of the batch tree: the parent of a batch, and its invocations so far.
 
     Attributes:
+        parent: the parent's number; 0 for a batch that was cut from the shard.
         part: which part of its parent the batch is; "" for a batch that was cut from the shard.
+        number: 0 until the node is stored for the first time.
     """
 
-    number: int
     parent: int = 0
     part: str = ""
     attempts: list[Attempt] = field(default_factory=list[Attempt])
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,16 +177,16 @@ class Batch:
     Attributes:
         retries: how many retries the records have used up.
         attempts: how many invocations the batch has had.
-        history: the batch's node of the batch tree, once it has one.
+        history: the batch's node of the batch tree.
     """
 
     records: tuple[StreamRecord, ...]
     retries: int = 0
     attempts: int = 0
-    history: History | None = field(default=None, compare=False)
+    history: History = field(default_factory=History, compare=False)
 
     def of(self, history: History) -> Batch:
-        """Return the same batch with a node of the batch tree."""
+        """Return the same batch with another node of the batch tree."""
         return Batch(self.records, self.retries, self.attempts, history)
 
 
@@ -262,6 +264,13 @@ def split_expired(
     )
     alive = Batch(batch.records[cut:], batch.retries, batch.attempts, batch.history)
     return expired, alive if alive.records else None
+
+
+def build_expired_part(history: History) -> History:
+    """Return a node for the expired records of a batch that goes on with the others in its own node."""
+    if history.attempts:
+        return History(history.number, "expired part")
+    return History(history.parent, history.part)
 
 
 def count_fitting(

@@ -32,6 +32,7 @@ from headrace.services.lambda_.mappings.batch import (
     Verdict,
     Window,
     add_state,
+    build_expired_part,
     count_done,
     count_fitting,
     decide_batch,
@@ -44,7 +45,7 @@ from headrace.services.lambda_.mappings.batch import (
 )
 from headrace.services.lambda_.mappings.checks import EventWriter, TableEventWriter
 from headrace.services.lambda_.mappings.failed_batches import Counts, FailedBatches
-from headrace.services.lambda_.mappings.mapping import Mapping, PresentSettings, Settings
+from headrace.services.lambda_.mappings.mapping import Mapping, Settings
 from headrace.services.lambda_.mappings.store import BatchSource, Ports, Progress
 
 log = logging.getLogger(__name__)
@@ -113,8 +114,7 @@ class BatchRunner:
         self._ports = ports
         self._progress = progress
         self._on_room = on_room
-        self._settings_of = PresentSettings(mapping)
-        self._settings = self._settings_of.now()
+        self._settings = mapping.settings
         self._counts = Counts(mapping, ports.metrics, ports.clock)
         self._events = self._build_writer(ports.role_of(mapping.function_arn))
         self._failed_batches = FailedBatches(mapping, source, ports, self._counts)
@@ -164,7 +164,7 @@ class BatchRunner:
 
     def step(self) -> float:
         """See `Worker.step`."""
-        return self.work(self._settings_of.now())
+        return self.work(self._mapping.settings)
 
     def work(self, settings: Settings) -> float:
         """Invoke the function once or cut a batch, with these settings. Return how long to wait, as `Worker.step`."""
@@ -226,12 +226,11 @@ class BatchRunner:
 
     def _process(self, batch: Batch) -> float:
         rules, now_ms = self._settings.rules, self._ports.clock.now_ms()
-        history = batch.history or self._ports.trace.begin()
         expired, alive = split_expired(batch, now_ms=now_ms, rules=rules)
         if expired is not None:
-            if alive is not None and history.attempts:
-                history = self._ports.trace.begin(history, "expired part")
-            self._failed_batches.give_up(expired.of(history), AGE_EXCEEDED, self._events)
+            if alive is not None:
+                expired = expired.of(build_expired_part(batch.history))
+            self._failed_batches.give_up(expired, AGE_EXCEEDED, self._events)
             self._replace(() if alive is None else (alive,), expired.records[-1])
             return 0.0
         gone: Batch | None = None
@@ -239,11 +238,12 @@ class BatchRunner:
             streams, read_arn = self._ports.streams, self._settings.read_arn
             gone, alive = split_gone(batch, streams, read_arn, self._place.shard_id, now_ms=now_ms)
         if gone is not None:
-            self._failed_batches.note_expired(gone.of(history))
+            if alive is not None:
+                gone = gone.of(build_expired_part(batch.history))
+            self._failed_batches.note_expired(gone)
             self._replace(() if alive is None else (alive,), gone.records[-1])
             return 0.0
-        batch = self.batches[0] = batch.of(history)
-        result = self._invoke(batch.records, final=False, history=history)
+        result = self._invoke(batch.records, final=False, history=batch.history)
         if result is None:
             return self._back_off(batch)
         return self._follow(batch, result)
@@ -251,7 +251,6 @@ class BatchRunner:
     def _follow(self, batch: Batch, result: InvokeResult) -> float:
         """Act on a function's response to a batch. Return how long to wait afterwards."""
         history, window = batch.history, self.window
-        assert history is not None
         answer = read_answer(
             result.payload,
             function_error=result.function_error,
@@ -299,19 +298,17 @@ class BatchRunner:
     def _split(self, batch: Batch, verdict: Verdict) -> tuple[Batch, ...]:
         """Return the batches that a failed batch leaves, each with its node of the batch tree."""
         history, write = batch.history, self._ports.trace.write
-        assert history is not None
         rest = verdict.rest
         if len(rest) == 1 and rest[0].records == batch.records:
             write(self._place, history, batch, store.OPEN)
             return (rest[0].of(history),)
         if len(rest) == 1:
             write(self._place, history, batch, store.PARTLY)
-            return (rest[0].of(self._ports.trace.begin(history, "rest")),)
+            return (rest[0].of(History(history.number, "rest")),)
         write(self._place, history, batch, store.BISECTED)
         names = ("first half", "second half")
         return tuple(
-            part.of(self._ports.trace.begin(history, name))
-            for part, name in zip(rest, names, strict=True)
+            part.of(History(history.number, name)) for part, name in zip(rest, names, strict=True)
         )
 
     def _invoke(
@@ -361,7 +358,7 @@ class BatchRunner:
         )
 
     def _back_off(self, batch: Batch | None) -> float:
-        if batch is not None and batch.history is not None:
+        if batch is not None:
             self._ports.trace.write(self._place, batch.history, batch, store.OPEN)
         self._troubles += 1
         delay_s = retry_delay_s(self._troubles)
@@ -410,7 +407,7 @@ class BatchRunner:
 
     def _close_window(self, window: Window) -> float:
         """Invoke the function without records, for the last time in a window."""
-        history = self._ports.trace.begin(None, f"end of window {window.start}")
+        history = History(part=f"end of window {window.start}")
         result = self._invoke((), final=True, history=history)
         if result is None:
             return self._back_off(None)

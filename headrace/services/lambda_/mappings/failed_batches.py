@@ -57,19 +57,18 @@ class FailedBatches:
             self._place.shard_id,
             condition,
         )
-        history = batch.history or ports.trace.begin()
         destination = mapping.failure_destination
         sent = self._send(destination, batch, condition, events, result) if destination else None
         if sent is None:
             mapping.dropped += len(batch.records)
-            if mapping.settings().counts_events:
+            if mapping.settings.counts_events:
                 self._counts.count(DROPPED, len(batch.records))
-            ports.trace.write(self._place, history, batch, store.DROPPED, condition)
+            ports.trace.write(self._place, batch.history, batch, store.DROPPED, condition)
             return
-        if mapping.settings().counts_events:
+        if mapping.settings.counts_events:
             self._counts.count(DELIVERED, len(batch.records))
         ports.trace.write(
-            self._place, history, batch, store.SENT, f"{condition}; {destination}; {sent}"
+            self._place, batch.history, batch, store.SENT, f"{condition}; {destination}; {sent}"
         )
 
     def note_expired(self, batch: Batch) -> None:
@@ -83,10 +82,11 @@ class FailedBatches:
             mapping.function_arn,
         )
         mapping.note_expired(self._place.shard_id, count, int(batch.records[-1].sequence_number))
-        if mapping.settings().counts_events:
+        if mapping.settings.counts_events:
             self._counts.count(DROPPED, count)
-        history = batch.history or ports.trace.begin()
-        ports.trace.write(self._place, history, batch, store.DROPPED, "expired from the stream")
+        ports.trace.write(
+            self._place, batch.history, batch, store.DROPPED, "expired from the stream"
+        )
 
     def _send(
         self,

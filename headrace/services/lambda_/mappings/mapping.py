@@ -42,8 +42,7 @@ def first_unread(position: Position | None) -> int:
             return 0
 
 
-# Not frozen, since a frozen one takes twice as long to make, and each step makes one. Nobody changes it.
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """A mapping's settings in the form that its pollers use.
 
@@ -55,6 +54,7 @@ class Settings:
         tumbling_s: the length of the tumbling windows, or 0 without them.
         counts_events: whether the mapping's event counts are sent to CloudWatch.
         rules: how failures are treated.
+        filters: a record that none of them admits is not passed to the function; without filters all are.
     """
 
     read_arn: str
@@ -64,24 +64,7 @@ class Settings:
     tumbling_s: int
     counts_events: bool
     rules: FailureRules
-
-
-class PresentSettings:
-    """The present settings of a mapping, for a poller, which asks for them in each step.
-
-    They are made again only after an update, which replaces the mapping's `members` with a new dictionary.
-    """
-
-    def __init__(self, mapping: Mapping) -> None:
-        self._mapping = mapping
-        self._of, self._settings = mapping.members, mapping.settings()
-
-    def now(self) -> Settings:
-        """Return the present settings."""
-        members = self._mapping.members
-        if members is not self._of:
-            self._of, self._settings = members, self._mapping.settings()
-        return self._settings
+    filters: tuple[Filter, ...]
 
 
 @dataclass(slots=True)
@@ -90,7 +73,8 @@ class Mapping:
 
     Attributes:
         function_arn: the function's ARN, with the qualifier that the mapping was made with, if any.
-        members: the other members of AWS's EventSourceMappingConfiguration that a request can set.
+        members: the other members of AWS's EventSourceMappingConfiguration that a request can set; see `change`.
+        settings: what `members` mean for the pollers.
         starting_timestamp_ms: the time for the starting position AT_TIMESTAMP.
         last_result: AWS's LastProcessingResult; a restart resets it.
         last_failure: how the function failed last, and with which record; a restart resets it.
@@ -120,6 +104,15 @@ class Mapping:
     )
     handed: int = 0
     dropped: int = 0
+    settings: Settings = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.change(self.members)
+
+    def change(self, members: dict[str, Any]) -> None:
+        """Replace the members that a request can set."""
+        self.members = members
+        self.settings = self._build_settings()
 
     def note_expired(self, shard_id: str, count: int, last_number: int) -> None:
         """Count records of a shard that expired, up to a sequence number."""
@@ -159,10 +152,11 @@ class Mapping:
         """Whether the event source is a registered consumer (enhanced fan-out)."""
         return self.service == "kinesis" and "/consumer/" in self.stream_arn
 
-    def settings(self) -> Settings:
-        """Return the settings in the form that pollers use."""
+    def _build_settings(self) -> Settings:
         members = self.members
         default = SQS_BATCH_SIZE if self.service == "sqs" else STREAM_BATCH_SIZE
+        # They were checked when they were set.
+        criteria: list[dict[str, str]] = section(members, "FilterCriteria").get("Filters") or []
         tumbling_s = int(members.get("TumblingWindowInSeconds", 0))
         return Settings(
             read_arn=self.read_arn,
@@ -178,14 +172,8 @@ class Mapping:
                 report_item_failures="ReportBatchItemFailures"
                 in members.get("FunctionResponseTypes", ()),
             ),
+            filters=tuple(Filter.parse(one["Pattern"]) for one in criteria if one.get("Pattern")),
         )
-
-    def filters(self) -> tuple[Filter, ...]:
-        """Return the filters, which were checked when they were set."""
-        criteria: list[dict[str, str]] = (
-            section(self.members, "FilterCriteria").get("Filters") or []
-        )
-        return tuple(Filter.parse(one["Pattern"]) for one in criteria if one.get("Pattern"))
 
     @property
     def failure_destination(self) -> str | None:
@@ -209,7 +197,7 @@ class Mapping:
             "FunctionArn": self.function_arn,
             "LastModified": moment(self.last_modified_ms),
             "State": state or ("Enabled" if self.enabled else "Disabled"),
-            "BatchSize": self.settings().batch_size,
+            "BatchSize": self.settings.batch_size,
             "MaximumBatchingWindowInSeconds": 0,
             "FunctionResponseTypes": [],
         }

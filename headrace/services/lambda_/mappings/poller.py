@@ -27,11 +27,10 @@ from headrace.core.workers import Worker, WorkerDone, WorkerHandle
 from headrace.services.lambda_.errors import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.mappings import failed_batches
 from headrace.services.lambda_.mappings.batch_runner import BatchRunner
-from headrace.services.lambda_.mappings.checks import Filter, passes
+from headrace.services.lambda_.mappings.checks import passes
 from headrace.services.lambda_.mappings.failed_batches import Counts
 from headrace.services.lambda_.mappings.mapping import (
     Mapping,
-    PresentSettings,
     Settings,
     first_unread,
 )
@@ -78,12 +77,9 @@ class ShardPoller:
         self._progress = Progress(ports.store, mapping.uuid, shard_id)
         self._lanes: list[BatchRunner] = []
         self._handles: list[WorkerHandle] = []
-        self._criteria: Any = None
-        self._parsed_filters: tuple[Filter, ...] = ()
         self._stopped = False
         self._later_s = math.inf
-        self._settings_of = PresentSettings(mapping)
-        self._use_lanes(self._settings_of.now().lanes)
+        self._use_lanes(mapping.settings.lanes)
 
     def stop(self) -> None:
         """Start no more invocations, and treat failures from now on as caused by the stop."""
@@ -102,7 +98,7 @@ class ShardPoller:
         """Read records and, if there is one lane, invoke the function once; see `Worker.step`."""
         if self._stopped:
             raise WorkerDone
-        settings = self._settings_of.now()
+        settings = self._mapping.settings
         may_read = len(self._lanes) == settings.lanes or self._change_lanes(settings.lanes)
         if len(self._lanes) == 1:
             lane = self._lanes[0]
@@ -196,7 +192,7 @@ class ShardPoller:
         if result.expired:
             self._note_expired(result)
         with self._progress.lock:
-            self._spread(self._filter_records(result.records, counts_events=settings.counts_events))
+            self._spread(self._filter_records(result.records, settings))
             self._progress.read(result.records, result.next_position)
             if result.next_position is None:
                 for lane in self._lanes:
@@ -222,14 +218,14 @@ class ShardPoller:
         )
 
     def _filter_records(
-        self, records: list[StreamRecord], *, counts_events: bool
+        self, records: list[StreamRecord], settings: Settings
     ) -> list[StreamRecord]:
         """Return the records that pass the filters, except those that a lane had finished before a restart."""
-        filters, read = self._list_filters(), len(records)
+        filters, read = settings.filters, len(records)
         if filters:
             of_table = self._mapping.reads_table
             records = [record for record in records if passes(record, filters, of_table=of_table)]
-        if counts_events:
+        if settings.counts_events:
             self._counts.count(failed_batches.POLLED, read)
             self._counts.count(failed_batches.FILTERED_OUT, read - len(records))
         if self._progress.marks:
@@ -246,12 +242,6 @@ class ShardPoller:
             shares[lane_of(record.partition_key, count)].append(record)
         for lane, share in zip(self._lanes, shares, strict=True):
             lane.add(share)
-
-    def _list_filters(self) -> tuple[Filter, ...]:
-        criteria = self._mapping.members.get("FilterCriteria")
-        if criteria is not self._criteria:
-            self._criteria, self._parsed_filters = criteria, self._mapping.filters()
-        return self._parsed_filters
 
     def _rest(self) -> None:
         """If no lane has records, move the checkpoint past filtered records. End if the shard is drained."""
@@ -399,7 +389,9 @@ def _has(node: Node, sequence: str, record: StreamRecord | None, shard_id: str |
 
 def _describe_outcome(mapping: Mapping, record: StreamRecord | None, nodes: list[Node]) -> str:
     """Return in a few words what happened to a record."""
-    if record is not None and not passes(record, mapping.filters(), of_table=mapping.reads_table):
+    if record is not None and not passes(
+        record, mapping.settings.filters, of_table=mapping.reads_table
+    ):
         return "filtered"
     leaves = [n for n in nodes if all(other.parent != n.number for other in nodes)]
     if not leaves:

@@ -78,7 +78,7 @@ class QueuePoller:
     def __init__(self, mapping: Mapping, number: int, ports: Ports, watch: IdleQueueWatch) -> None:
         self.wake: Callable[[], None] = _do_nothing
         self._watch = watch
-        self._settings = mapping.settings()
+        self._settings = mapping.settings
         self.name = f"lambda-mapping-{mapping.uuid[:8]}-{number}"
         self._mapping = mapping
         self._ports = ports
@@ -102,7 +102,7 @@ class QueuePoller:
             self._watch.hand_on(self)
             raise WorkerDone
         mapping = self._mapping
-        settings = self._settings = mapping.settings()
+        settings = self._settings = mapping.settings
         room = settings.batch_size - len(self._gathered)
         messages: list[QueueMessage] = []
         try:
@@ -150,7 +150,7 @@ class QueuePoller:
     def _take(self, messages: list[QueueMessage]) -> None:
         """Gather the messages that pass the filters, and delete the others."""
         self._count(failed_batches.POLLED, len(messages))
-        filters = self._mapping.filters()
+        filters = self._mapping.settings.filters
         if filters:
             matching = [
                 m

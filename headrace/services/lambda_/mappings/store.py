@@ -18,7 +18,7 @@ import threading
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import msgspec
@@ -114,16 +114,10 @@ class Trace:
         self._all_written = 0
         self._prune_all()
 
-    def begin(self, parent: History | None = None, part: str = "") -> History:
-        """Return a new node. The first `write` stores it."""
-        with self._lock:
-            self._newest += 1
-            return History(self._newest, parent.number if parent else 0, part)
-
     def write(
         self, source: BatchSource, history: History, batch: Batch, disposal: str, detail: str = ""
     ) -> None:
-        """Store the present state of a batch. On a full disk the row is lost, but the mapping goes on."""
+        """Store the present state of a batch; a new node gets its number. On a full disk only the row is lost."""
         try:
             self._write(source, history, batch, disposal, detail)
         except OSError as error:
@@ -135,6 +129,10 @@ class Trace:
         self, source: BatchSource, history: History, batch: Batch, disposal: str, detail: str
     ) -> None:
         records = batch.records
+        if not history.number:
+            with self._lock:
+                self._newest += 1
+                history.number = self._newest
         smooth = disposal == SUCCESS and not history.parent and len(history.attempts) == 1
         self._database.execute(
             "INSERT OR REPLACE INTO lambda_trace VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
@@ -317,6 +315,12 @@ def _is_ahead(marks: LaneProgress, limit: int) -> bool:
     return any(_order(number) > limit for number in marks.done.values())
 
 
+# What else a mapping has is made from these, or begins anew after a restart.
+_STORED = [
+    one.name for one in fields(Mapping) if one.name not in ("noted_losses", "handed", "settings")
+]
+
+
 class MappingStore:
     """Stores mappings and their checkpoints in the state database. Thread-safe."""
 
@@ -331,8 +335,8 @@ class MappingStore:
 
     def put(self, mapping: Mapping, pinned: dict[str, Pinned] | None = None) -> None:
         """Store a mapping, and for a new mapping the starting positions of its shards."""
-        value = {**asdict(mapping), "last_result": NOTHING_YET, "last_failure": ""}
-        del value["noted_losses"], value["handed"]
+        value = {name: getattr(mapping, name) for name in _STORED}
+        value |= {"last_result": NOTHING_YET, "last_failure": ""}
         with self._database.transaction():
             self._mappings.put(mapping.uuid, value)
             for shard_id, position in (pinned or {}).items():

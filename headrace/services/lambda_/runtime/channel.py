@@ -133,7 +133,6 @@ class RuntimeChannel:
         self._most_bytes = _MOST_BYTES
         # Whether the last call of `poll` has left something that takes long, for one that is not brief.
         self.is_busy = False
-        self._unsent: tuple[RuntimeConnection, bytes] | None = None
         # Called by `close`.
         self.on_close: Callable[[], None] | None = None
         self._output: int | None = None
@@ -189,11 +188,10 @@ class RuntimeChannel:
         messages, self._messages = self._messages, []
         return messages
 
-    def send(self, invocation: Invocation, deadline_ms: int) -> bool:
-        """Send an invocation to the process, which must be waiting. Return False when the process is gone.
+    def send(self, invocation: Invocation, deadline_ms: int) -> bytes | None:
+        """Send an invocation to the process, which must be waiting; it times out at `deadline_ms` of the wall clock.
 
-        `deadline_ms` is the wall clock time at which the invocation times out. What does not fit into the socket
-        `has_unsent`, for `send_rest`.
+        Return what did not fit into the socket, for `send_rest`; None when the process is gone.
         """
         connection, self._waiting, self.ready = self._waiting, None, False
         assert connection is not None
@@ -208,20 +206,11 @@ class RuntimeChannel:
         if invocation.client_context:
             headers.append(f"Lambda-Runtime-Client-Context: {invocation.client_context}")
         connection.reply("200 OK", headers, invocation.payload)
-        rest = connection.write()
-        self._unsent = (connection, rest) if rest else None
-        return rest is not None
+        return connection.write()
 
-    @property
-    def has_unsent(self) -> bool:
-        """Whether a part of the invocation is not sent yet."""
-        return self._unsent is not None
-
-    def send_rest(self) -> bool:
+    def send_rest(self, rest: bytes) -> bool:
         """Wait until the process has read enough of its invocation. Return False when it does not, or is gone."""
-        assert self._unsent is not None
-        (connection, rest), self._unsent = self._unsent, None
-        return connection.write_whole(rest)
+        return self._invoked is not None and self._invoked.write_whole(rest)
 
     def drain_output(self, *, briefly: bool = False) -> bool:
         """Read what the process has written so far, or a part of it; return False when there may be more."""

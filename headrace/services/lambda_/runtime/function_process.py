@@ -216,11 +216,12 @@ class Sandbox:
             yield from self._await_ready(request_id)
         self._began_s = self._clock.monotonic_s()
         self._deadline_s = self._began_s + timeout_s
-        if not self.channel.send(invocation, self._clock.now_ms() + int(timeout_s * 1000)):
+        rest = self.channel.send(invocation, self._clock.now_ms() + int(timeout_s * 1000))
+        if rest is None:
             raise self._exit_error(request_id)
-        if self.channel.has_unsent:
+        if rest:
             yield Wait(self.channel, 0.0, blocks=True)
-            if not self.channel.send_rest():
+            if not self.channel.send_rest(rest):
                 raise self._exit_error(request_id)
         stream: AnswerParts | None = None
         while messages := (yield from self._messages(request_id)):
