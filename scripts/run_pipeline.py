@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pandas as pd
@@ -44,9 +45,11 @@ from scripts.pipeline.other_clouds import (
 )
 from scripts.pipeline.run import DEVICES, FLIGHTS, ROOT, Check, Run, StageError, console
 from scripts.pipeline.stages import (
+    archive_classes,
     delivered,
     deploy,
     enriched,
+    load_flights,
     malformed,
     replay,
     spark,
@@ -169,11 +172,15 @@ def end(run: Run, options: argparse.Namespace) -> None:
 
 def process(run: Run, options: argparse.Namespace, progress: Progress) -> pd.DataFrame:
     """Deploy, replay and check every stage, or its replacement on this cloud; return the job's windows."""
-    deploy(run, progress)
     if run.pipeline == DEVICES:
+        deploy(run, progress)
         return devices.process(run, options.devices, progress)
     month = None if options.all else options.month
-    events = replay(run, month, options.speed, progress, at_most=options.flights)
+    with ThreadPoolExecutor(1) as beside:
+        loading = beside.submit(load_flights, month, options.flights)
+        deploy(run, progress)
+        events = loading.result()
+    replay(run, events, options.speed, progress)
     found = enriched(run, len(events), progress)
     # If the cloud has EMR steps, the step runs while Firehose delivers.
     stream = run.output("ingest", "EnrichedStreamName")
@@ -212,6 +219,8 @@ def main() -> int:
             progress.advance(task)
             windows = process(run, options, progress)
         seconds = time.monotonic() - began
+        if options.cloud == HEADRACE:
+            archive_classes(run)
         return 0 if summary(run, windows, seconds, stays=not options.once) else 1
     except (StageError, PutFailed, BotoCoreError, ClientError) as error:
         console.print(

@@ -1,5 +1,5 @@
 # Sourced by run, test, check and bench: finds the tools, makes .venv and node_modules, or names what to install.
-# It installs only if pyproject.toml or a lock file has changed since the last time.
+# It installs only if pyproject.toml or a lock file has changed since the last time; for make run only what that needs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -83,6 +83,9 @@ what_to_try() {
   shopt -u nocasematch
 }
 
+# is_installed STAMP SOURCES...
+is_installed() { [ -f "$1" ] && [ "$(cat "$1")" = "$(cat "${@:2}" | cksum)" ]; }
+
 # install STAMP SOURCES... -- COMMAND...: runs COMMAND unless it ran before with the same SOURCES.
 # Its output goes to a log, and is shown only if it fails.
 install() {
@@ -90,8 +93,8 @@ install() {
   local sources=()
   while [ "$1" != "--" ]; do sources+=("$1"); shift; done
   shift
+  if is_installed "$stamp" "${sources[@]}"; then return; fi
   sum=$(cat "${sources[@]}" | cksum)
-  if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$sum" ]; then return; fi
   local log="$stamp.log" code=0
   { : > "$log"; } 2>/dev/null || die "nothing can be written to $(dirname "$stamp"): make this folder yours, and run this again."
   "$@" > "$log" 2>&1 || code=$?
@@ -105,18 +108,28 @@ install() {
   printf '%s\n' "$sum" > "$stamp"
 }
 
-# setup_python [INTERPRETER]
+# setup_python [INTERPRETER]: with the tools of the tests.
 setup_python() {
+  make_venv "${1:-}"
+  install_python "$VENV/.headrace" spark,pipeline,dev,bench
+}
+
+# make_venv [INTERPRETER]
+make_venv() {
   local python
   if [ ! -x "$VENV/bin/python" ]; then
     python="${1:-$(find_python)}"
     "$python" -m venv "$VENV" || die "Python's venv module is needed; install it (Debian: apt-get install python3-venv)."
   fi
+}
+
+# install_python STAMPS EXTRAS
+install_python() {
   # Python compiles what is imported, at the first import: a third of what pip would compile, in a minute.
-  install "$VENV/.headrace-installed" pyproject.toml -- \
-    "$VENV/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check -e ".[spark,pipeline,dev,bench]"
+  install "$1-installed" pyproject.toml -- \
+    "$VENV/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check -e ".[$2]"
   # pip names the packages that pin an older botocore, and succeeds; see the file.
-  install "$VENV/.headrace-newest" pyproject.toml requirements/newest.txt -- \
+  install "$1-newest" pyproject.toml requirements/newest.txt -- \
     "$VENV/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check -r requirements/newest.txt
   export PATH="$PWD/$VENV/bin:$PATH"
 }
@@ -132,19 +145,41 @@ setup_lowest() {
   export PATH="$PWD/$VENV/bin:$PATH"
 }
 
-setup_node() {
+setup_cdk() {
   install cdk/.headrace-installed cdk/package-lock.json -- \
     npm ci --prefix cdk --no-audit --no-fund --loglevel=error
+}
+
+setup_node() {
+  setup_cdk
   install tests/clients/js/.headrace-installed tests/clients/js/package-lock.json -- \
     npm ci --prefix tests/clients/js --no-audit --no-fund --loglevel=error
 }
 
 # setup: everything; npm's packages come beside pip's.
 setup() {
-  local node
   need_java; need_node
-  setup_node &
+  both setup_node setup_python
+}
+
+# setup_run: what make run needs; make test adds the rest, three fifths of it.
+setup_run() {
+  need_java; need_node
+  both setup_cdk setup_python_for_run
+}
+
+setup_python_for_run() {
+  local stamps="$VENV/.headrace"
+  make_venv
+  is_installed "$stamps-installed" pyproject.toml || stamps="$VENV/.headrace-run"
+  install_python "$stamps" spark,pipeline
+}
+
+# both NODE PYTHON: runs the first function beside the second one.
+both() {
+  local node
+  "$1" &
   node=$!
-  setup_python
+  "$2"
   wait "$node"
 }

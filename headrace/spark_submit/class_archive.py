@@ -59,10 +59,8 @@ def make_archive(environment: Environment, java_home: Path | None, java: int | N
     program = "java" if java_home is None else str(java_home / "bin" / "java")
     try:
         with hold_lock(archive, lambda _: None):
-            version = subprocess.run(
-                [program, "-version"], capture_output=True, text=True, check=True
-            ).stderr
-            if is_trusted(archive) and said.is_file() and said.read_text() == version:
+            made_of = _version_of(program) + _describe_jars(environment)
+            if is_trusted(archive) and said.is_file() and said.read_text() == made_of:
                 return None
             part = archive.with_name(f"{archive.name}.part")
             part.unlink(missing_ok=True)
@@ -70,11 +68,24 @@ def make_archive(environment: Environment, java_home: Path | None, java: int | N
             if problem is None:
                 # Last: after a kill in between, the archive is made once more. The other way an old one would stay.
                 part.rename(archive)
-                said.write_text(version)
+                said.write_text(made_of)
             part.unlink(missing_ok=True)
             return problem
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
+
+
+def _version_of(java: str) -> str:
+    return subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
+
+
+def _describe_jars(environment: Environment) -> str:
+    """Return what tells an environment's jars from others: a JVM starts without the archive of others.
+
+    Those of a linked PySpark are others once its own environment has been made anew.
+    """
+    times = [jar.stat().st_mtime_ns for jar in (environment.home / "jars").glob("*.jar")]
+    return f"{len(times)} jars, whose times add up to {sum(times)}\n"
 
 
 def _run_job(environment: Environment, java_home: Path | None, archive: Path) -> str | None:

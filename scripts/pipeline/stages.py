@@ -25,6 +25,7 @@ from headrace.cli.replay import replay_events
 from headrace.cli.running_cloud import LOG_FILE, health
 from headrace.client import Producer
 from headrace.services.firehose.processing import split_aggregate
+from headrace.spark_submit.sparks import Sparks
 from headrace.store.data_dir import LOCK_FILE
 from scripts import reference
 from scripts.pipeline.run import FLIGHTS, ROOT, Check, Run, StageError, command
@@ -33,6 +34,8 @@ from scripts.pipeline.run import FLIGHTS, ROOT, Check, Run, StageError, command
 AWS = [sys.executable, "-m", "awscli"]
 LOOK_EVERY_S = 0.2
 STAGE_WITHIN_S = 600.0
+# The synthesised app, in the data directory: it stays, because the next run mostly needs the same.
+ASSEMBLY = "cdk.out"
 STEP_STATES_ENDED = {"COMPLETED", "FAILED", "CANCELLED", "INTERRUPTED"}
 
 
@@ -46,7 +49,7 @@ def start(data_dir: Path, port: int, *, options: Sequence[str] = ()) -> Run:
         )
     if health(data_dir) is not None:
         subprocess.run([*headrace, "down", "--data-dir", str(data_dir)], check=True, cwd=ROOT)
-    shutil.rmtree(data_dir, ignore_errors=True)
+    empty(data_dir)
     # In its own session: it gets Ctrl-C only once, from here, and undoes its work before this process continues.
     with subprocess.Popen(
         [*headrace, "up", "--detach", "--data-dir", str(data_dir), "--port", str(port), *options],
@@ -68,8 +71,17 @@ def is_expendable(data_dir: Path) -> bool:
     """Whether a folder may be emptied: it is missing, empty, or a cloud's data directory."""
     if not data_dir.is_dir():
         return not data_dir.exists()
-    names = {path.name for path in data_dir.iterdir()}
+    names = {path.name for path in data_dir.iterdir()} - {ASSEMBLY}
     return not names or not names.isdisjoint((LOCK_FILE, LOG_FILE))
+
+
+def empty(data_dir: Path) -> None:
+    """Remove what is in a data directory, except the synthesised app."""
+    for path in data_dir.iterdir() if data_dir.is_dir() else ():
+        if path.is_symlink() or not path.is_dir():
+            path.unlink()
+        elif path.name != ASSEMBLY:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def deploy(run: Run, progress: Progress) -> None:
@@ -78,7 +90,7 @@ def deploy(run: Run, progress: Progress) -> None:
     cdk = str(ROOT / "cdk" / "node_modules" / ".bin" / "cdk")
     folder, assembly, outputs = (
         ROOT / "cdk",
-        run.data_dir / "cdk.out",
+        run.data_dir / ASSEMBLY,
         run.data_dir / "outputs.json",
     )
     failures: list[Exception] = []
@@ -117,16 +129,13 @@ def left_out(run: Run) -> list[str]:
     return [*pipeline, *left]
 
 
-def replay(
-    run: Run,
-    month: int | None,
-    speed: float | None,
-    progress: Progress,
-    *,
-    at_most: int | None = None,
-) -> list[dict[str, Any]]:
-    """Put the first `at_most` flights into the stream."""
-    events = list(itertools.islice(flights.iter_events(month), at_most))
+def load_flights(month: int | None, at_most: int | None) -> list[dict[str, Any]]:
+    """Return the first `at_most` flights of a month, or of the year."""
+    return list(itertools.islice(flights.iter_events(month), at_most))
+
+
+def replay(run: Run, events: list[dict[str, Any]], speed: float | None, progress: Progress) -> None:
+    """Put the flights into the stream."""
     task = progress.add_task("replaying flights", total=len(events))
     stream = run.output("ingest", "FlightsStreamName")
     producer = Producer(stream, **PRODUCER_OPTIONS, **run.producer_options())
@@ -150,7 +159,6 @@ def replay(
             f"{len(shards)} shards ({spread})",
         )
     )
-    return events
 
 
 def flights_in(data: bytes) -> list[dict[str, Any]]:
@@ -298,6 +306,21 @@ def spark(run: Run, step_id: str, events: list[dict[str, Any]], progress: Progre
     differing = reference.differences(expected, windows)
     run.checks.append(Check("Spark", "windows that differ from pandas", 0, differing))
     return windows
+
+
+def archive_classes(run: Run) -> None:
+    """Have the archive of Spark's classes made in the background, unless it is there: later steps start sooner.
+
+    It is made for the cluster's Spark, unless the user's own ran the step, and only once.
+    """
+    cluster = run.client("emr").describe_cluster(ClusterId=run.output("analytics", "ClusterId"))
+    label = cluster["Cluster"]["ReleaseLabel"]
+    if Sparks().programs_of(label) is not None:
+        subprocess.Popen(
+            ["nice", "-n", "19", sys.executable, "-m", "headrace.cli.main", "spark", "install", label],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            cwd=ROOT, start_new_session=True,
+        )  # fmt: skip
 
 
 def total(windows: pd.DataFrame) -> int:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from headrace.cli.running_cloud import health
+from headrace.spark_submit.sparks import Sparks
 from headrace.testing import cloud
 from scripts.pipeline import other_clouds
 from scripts.pipeline.run import DEVICES, Run, StageError
-from scripts.pipeline.stages import is_expendable, left_out, start
+from scripts.pipeline.stages import archive_classes, empty, is_expendable, left_out, start
 from scripts.run_pipeline import parse
 from tests.support.command import INTERRUPTED, begin_python
 
@@ -27,6 +33,63 @@ runpy.run_module("scripts.without_traceback", run_name="__main__")
 """
 
 
+def required(name: str, extras: frozenset[str], known: set[tuple[str, frozenset[str]]]) -> set[str]:
+    """Return the distributions that pip installs for one with these extras."""
+    if (name, extras) in known:
+        return set()
+    known.add((name, extras))
+    found = {name}
+    for text in metadata.requires(name) or []:
+        one = Requirement(text)
+        if one.marker is None or any(one.marker.evaluate({"extra": e}) for e in ("", *extras)):
+            found |= required(normal(one.name), frozenset(one.extras), known)
+    return found
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_a_run_imports_only_what_it_installs() -> None:
+    """`make run` leaves the tools of the tests out; see `setup_run` in scripts/setup.sh."""
+    program = (
+        "import sys, scripts.run_pipeline, scripts.localstack_host.command, cdk.nag_suppressions;"
+        "from cdk.stacks import analytics, delivery, devices, ingest, processing;"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    there = metadata.packages_distributions()
+    imported = {
+        normal(name)
+        for module in done.stdout.split()
+        if module not in sys.stdlib_module_names
+        for name in there.get(module, [])[:1]
+    }
+    assert {"boto3", "pandas", "aws-cdk-lib"} <= imported
+    installed = required("headrace", frozenset({"spark", "pipeline"}), set())
+    assert imported - installed == set()
+
+
+@pytest.mark.parametrize("own_spark", [False, True])
+def test_a_run_has_the_classes_of_its_clusters_spark_archived_unless_another_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, own_spark: bool
+) -> None:
+    class Emr:
+        def describe_cluster(self, ClusterId: str) -> dict[str, dict[str, str]]:
+            return {"Cluster": {"ReleaseLabel": f"label of {ClusterId}"}}
+
+    begun: list[list[str]] = []
+    monkeypatch.setattr(Run, "client", lambda *_: Emr())
+    monkeypatch.setattr(Sparks, "programs_of", lambda *_: None if own_spark else tmp_path)
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: begun.append(command))
+    archive_classes(Run("", tmp_path, outputs={"headrace-analytics": {"ClusterId": "j-1"}}))
+    assert [words[-3:] for words in begun] == (
+        [] if own_spark else [["spark", "install", "label of j-1"]]
+    )
+
+
 def test_an_interrupted_run_stops_the_cloud_that_it_has_started(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     with begin_python(
@@ -40,7 +103,13 @@ def test_an_interrupted_run_stops_the_cloud_that_it_has_started(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("name", "expendable"),
-    [("lock", True), ("headrace.log", True), (None, True), ("thesis.tex", False)],
+    [
+        ("lock", True),
+        ("headrace.log", True),
+        ("cdk.out", True),
+        (None, True),
+        ("thesis.tex", False),
+    ],
 )
 def test_only_a_clouds_own_folder_is_emptied(
     tmp_path: Path, name: str | None, expendable: bool
@@ -48,6 +117,19 @@ def test_only_a_clouds_own_folder_is_emptied(
     if name is not None:
         (tmp_path / name).touch()
     assert is_expendable(tmp_path) is expendable
+
+
+def test_the_synthesised_app_outlives_the_cloud_s_data(tmp_path: Path) -> None:
+    for name in ("cdk.out/manifest.json", "s3/bucket/object", "lock"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    elsewhere = tmp_path.with_name("elsewhere")
+    elsewhere.mkdir()
+    (tmp_path / "link").symlink_to(elsewhere)
+    empty(tmp_path)
+    assert list(tmp_path.rglob("*")) == [tmp_path / "cdk.out", tmp_path / "cdk.out/manifest.json"]
+    assert elsewhere.is_dir()
+    empty(tmp_path / "missing")
 
 
 def test_a_folder_of_somebody_elses_is_named_and_left_alone(tmp_path: Path) -> None:

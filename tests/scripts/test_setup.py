@@ -233,6 +233,26 @@ def test_no_tool_is_told_to_hide_why_it_fails(tmp_path: Path):
     assert not [line for line in called if "--silent" in line]
 
 
+def test_a_run_installs_only_what_it_needs_and_the_tests_add_the_rest(tmp_path: Path):
+    said = f'echo "$@" >> {tmp_path}/called'
+    root = clone_with_fake_pip(tmp_path, said)
+
+    def called_by(function: str) -> list[str]:
+        (tmp_path / "called").write_text("")
+        programs = tmp_path / f"programs{len(list(tmp_path.iterdir()))}"
+        done = need(function, programs, root, npm=said, **NEW_ENOUGH)
+        assert (done.returncode, done.stderr) == (0, "")
+        words = (line.split() for line in (tmp_path / "called").read_text().splitlines())
+        return sorted(line[2] if line[0] == "ci" else line[-1] for line in words)
+
+    newest = "requirements/newest.txt"
+    assert called_by("setup_run") == [".[spark,pipeline]", "cdk", newest]
+    # The rest may bring an older botocore along, so that the newest one is installed again.
+    assert called_by("setup") == [".[spark,pipeline,dev,bench]", newest, "tests/clients/js"]
+    (root / ".venv" / ".headrace-run-installed").unlink()
+    assert called_by("setup_run") == []
+
+
 def test_npm_which_runs_beside_pip_fails_the_setup_too(tmp_path: Path):
     root = clone_with_fake_pip(tmp_path, "true")
     done = need("setup; echo done", tmp_path / "bin", root, npm="echo EACCES; exit 3", **NEW_ENOUGH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,6 +72,17 @@ def test_it_is_made_once_for_each_java(tmp_path: Path) -> None:
     assert archive_of(environment).read_text() == "classes\n"
     assert runs(environment) == 1
     assert make_archive(environment, java_in(java, "17.0.2"), 17) is None
+    assert runs(environment) == 2
+
+
+def test_it_is_made_once_more_when_the_jars_are_others(tmp_path: Path) -> None:
+    environment, java = environment_in(tmp_path / "env"), java_in(tmp_path / "java", "17.0.1")
+    (environment.home / "jars").mkdir(exist_ok=True)
+    jar = environment.home / "jars" / "spark-core.jar"
+    for time_s in (1, 1, 2):
+        jar.touch()
+        os.utime(jar, (time_s, time_s))
+        assert make_archive(environment, java, 17) is None
     assert runs(environment) == 2
 
 

@@ -1,4 +1,4 @@
-"""The connection to Spark is made before a process has loaded PySpark."""
+"""What a job's Pythons do first: they connect to Spark, and import PySpark from where its compiled code is kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import socket
 import struct
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+
+import pytest
 
 import headrace.spark_submit
 
@@ -65,3 +68,28 @@ def test_a_python_that_spark_does_not_wait_for_starts_as_ever(tmp_path: Path) ->
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("as ever\n", "")
+
+
+@pytest.mark.parametrize(
+    ("home", "found"), [("site/pyspark", "folder"), ("site/spark", "zip"), ("lone/pyspark", "zip")]
+)
+def test_pyspark_comes_from_its_folder_if_that_is_whole(
+    tmp_path: Path, home: str, found: str
+) -> None:
+    """A distribution of Spark has no packages beside its home, and PySpark alone lacks Py4J."""
+    lib = tmp_path / home / "python" / "lib"
+    lib.mkdir(parents=True)
+    for name in ("site/pyspark", "site/py4j", "lone/pyspark", "own/pyspark"):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / "__init__.py").write_text(f"place = {name!r}")
+    with zipfile.ZipFile(lib / "pyspark.zip", "w") as archive:
+        archive.writestr("pyspark/__init__.py", "place = 'zip'")
+    path = [EARLY, lib / "pyspark.zip", tmp_path / "own"]
+    done = subprocess.run(
+        [sys.executable, "-c", "import pyspark, sys; print(pyspark.place, *sys.path)"],
+        env={"PYTHONPATH": os.pathsep.join(map(str, path)), "SPARK_HOME": str(tmp_path / home)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    place, *entries = done.stdout.split()
+    assert place == {"folder": "site/pyspark", "zip": "zip"}[found]
+    assert (str(lib / "pyspark.zip") in entries) == (found == "zip")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.stepfunctions.interpreter import bounds
+from headrace.services.stepfunctions.interpreter import history
 from tests.support.moto_lab import MotoLab
 
 ROLE = "arn:aws:iam::000000000000:role/r"
@@ -82,15 +82,15 @@ def test_the_histories_of_all_executions_have_a_bound(monkeypatch: pytest.Monkey
     text = "x" * (40 * 1024 * 1024)
     details = {"stateEnteredEventDetails": {"input": text}}
     try:
-        bounds.note_event("a", details)
+        history.note_event("a", details)
         with pytest.raises(RuntimeError, match="history has more bytes"):
-            bounds.note_event("a", details)
+            history.note_event("a", details)
         for name in "bcd":
-            bounds.note_event(name, details)
+            history.note_event(name, details)
         with pytest.raises(RuntimeError, match="history has more bytes"):
-            bounds.note_event("e", details)
+            history.note_event("e", details)
     finally:
         for name in "abcde":
-            bounds.HISTORIES.give_back(name)
-    bounds.note_event("a", details)
-    bounds.HISTORIES.give_back("a")
+            history.HISTORIES.give_back(name)
+    history.note_event("a", details)
+    history.HISTORIES.give_back("a")

@@ -1,4 +1,4 @@
-"""Bounds what a state makes of its data in moto's interpreter: payload templates, intrinsic functions, the history.
+"""Bounds what a state makes of its data in moto's interpreter: payload templates and intrinsic functions.
 
 moto measures a value by writing all of it, and only when a state ends. The limits of intrinsic functions are
 documented: https://docs.aws.amazon.com/step-functions/latest/dg/intrinsic-functions.html; States.DataLimitExceeded and
@@ -22,16 +22,14 @@ import re
 from collections.abc import Callable
 from typing import Any, cast
 
-from headrace.core.evaluation import Ledger, TooMuch, check_json_size
-from headrace.services.stepfunctions.interpreter.jsonata_states import caller_of, failure
+from headrace.core.evaluation import TooMuch, check_json_size
+from headrace.services.stepfunctions.interpreter.jsonata_states import failure
 from headrace.services.stepfunctions.jsonata_expressions import WRAPPED, Expression
 
 # Documented: the largest input and output of a state, a task and an execution.
 MOST_STATE_BYTES = 256 * 1024
 # Documented: States.ArrayRange.
 MOST_RANGE_ITEMS = 1000
-# The texts in the histories of executions that run: of one, and of all together.
-HISTORIES = Ledger(one=64 * 1024 * 1024, all_together=192 * 1024 * 1024)
 # moto's literals keep the backslashes of JSON, so there may be two.
 _HOLE = re.compile(r"\\+([{}'])|\{\}")
 # A step of a reference path: .name, ['name'] or [0].
@@ -54,21 +52,6 @@ def is_within_size_quota(value: Any) -> bool:
     return len(text.encode("utf-8", "surrogatepass")) < MOST_STATE_BYTES
 
 
-def note_event(execution_arn: str, details: Any) -> None:
-    """Count an event's texts. Raises RuntimeError when the histories of all executions become too large."""
-    size = 1024
-    for group in (details or {}).values():
-        if isinstance(group, dict):
-            texts = cast("dict[str, Any]", group).values()
-            size += sum(len(text) for text in texts if isinstance(text, str))
-    try:
-        HISTORIES.take(execution_arn, size)
-    except TooMuch:
-        raise RuntimeError(
-            "The execution's history has more bytes than headrace keeps in memory."
-        ) from None
-
-
 def patch() -> None:
     """Bound moto's interpreter, which is imported. Called once."""
     from moto.stepfunctions.parser.asl.component.common.path import result_path
@@ -89,9 +72,6 @@ def patch() -> None:
     )
     from moto.stepfunctions.parser.asl.component.state import state
     from moto.stepfunctions.parser.asl.component.state.exec import execute_state
-    from moto.stepfunctions.parser.asl.component.state.exec.state_map.iteration import (
-        distributed_iteration_component,
-    )
 
     path: Any = result_path.ResultPath
     path._eval_body = _check_path(path._eval_body)
@@ -111,19 +91,6 @@ def patch() -> None:
     common._eval_body = _convert_failure(common._eval_body)
     executing: Any = execute_state.ExecutionState
     executing._from_error = _name_error(executing._from_error)
-    distributed: Any = distributed_iteration_component.DistributedIterationComponent
-    distributed._map_run = _count_events(distributed._map_run)
-
-
-def _count_events(run: Callable[..., None]) -> Callable[..., None]:
-    """Count the events of a distributed Map, which go to a history of their own, as its execution's."""
-
-    @functools.wraps(run)
-    def run_and_count(self: Any, env: Any, eval_input: Any) -> None:
-        env.event_manager.execution_arn = caller_of(env)
-        run(self, env=env, eval_input=eval_input)
-
-    return run_and_count
 
 
 # --- payload templates ----------------------------------------------------------------------------------

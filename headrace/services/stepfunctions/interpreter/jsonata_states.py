@@ -54,7 +54,6 @@ def patch() -> None:
     from moto.stepfunctions.parser.asl.component.state.exec.state_parallel import state_parallel
     from moto.stepfunctions.parser.asl.component.state.wait.wait_function import timestamp
     from moto.stepfunctions.parser.asl.eval import environment, states, variable_store
-    from moto.stepfunctions.parser.asl.eval.event import event_manager
     from moto.stepfunctions.parser.asl.parse import preprocessor
 
     strings: Any = string_expression
@@ -82,9 +81,6 @@ def patch() -> None:
     stores.get_assigned_variables = _assigned_variables
     data: Any = states.States
     data.set_result = _set_result
-    events: Any = event_manager.EventManager
-    events.add_evaluation_failure = events.add_event
-    events.add_event = _mend_events(events.add_event)
     failures: Any = failure_event.FailureEventException
     failures.get_execution_failed_event_details = _once_decorated(
         failures.get_execution_failed_event_details
@@ -260,31 +256,6 @@ def _set_result(self: Any, result: Any) -> None:
         data["result"] = None
         return
     data["result"], data["errorOutput"] = copy.deepcopy(result), None
-
-
-def _mend_events(add: Callable[..., int]) -> Callable[..., int]:
-    """Drop moto's own events of failed expressions: it writes them for some states only, and `failure` writes them.
-
-    For `failure`, the event before each state's first one is noted. What follows the end of a Map Run, as on AWS, is
-    what follows its start.
-    """
-
-    def add_event(self: Any, context: Any, event_type: Any, *args: Any, **named: Any) -> int:
-        kind = str(event_type).rpartition(".")[2]
-        if kind == "EvaluationFailed":
-            return int(context.last_published_event_id)
-        if kind.endswith("StateEntered"):
-            context.before_entered_id = context.source_event_id
-        before = context.source_event_id
-        number = add(self, context, event_type, *args, **named)
-        if kind == "MapRunSucceeded":
-            context.before_run_ended_id = before
-        elif kind == "MapStateSucceeded" and hasattr(context, "before_run_ended_id"):
-            # Observed (recorded by LocalStack, 2024-11-18): a Map Run's end is before no other event.
-            context.source_event_id = context.__dict__.pop("before_run_ended_id")
-        return number
-
-    return add_event
 
 
 def _once_decorated(details_of: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -23,13 +23,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.operation import service_model
 from headrace.aws.protocols.moto_imports import IMPORTING
 from headrace.core.evaluation import TooMuch
 from headrace.services.stepfunctions import map_runs
 from headrace.services.stepfunctions.activities import Activities, interrupt, patch_interpreter
 from headrace.services.stepfunctions.interpreter import (
     bounds,
+    history,
     inspections,
     jsonata_states,
     maps,
@@ -40,16 +40,13 @@ from headrace.services.stepfunctions.interpreter.json_paths import extract_json
 from headrace.services.stepfunctions.interpreter.service_calls import (
     asking_for_roles,
     client_of_cloud,
-    find_service_name,
-    log_of,
     sdk_client_of_cloud,
 )
 from headrace.services.stepfunctions.interpreter.tasks import task_maker
 from headrace.services.stepfunctions.jsonata_expressions import mark_expressions
 
 RUNTIME_ERROR = "States.Runtime"
-# Documented: the maximum number of events of a standard execution; the longest time of an express execution.
-MOST_EVENTS = 25_000
+# Documented: the longest time of an express execution.
 EXPRESS_LASTS_S = 300
 LAST_EVENT_WITHIN_S = 1.0
 # Documented for an inline Map; AWS runs 10,000 iterations of a distributed one at a time, headrace as many as inline.
@@ -97,7 +94,9 @@ class Run:
         self.started = started
         self._activities = activities or Activities()
         self._inspection = inspection
-        self._log = log_of(started.arn, started.machine_name, started.start_date, started.logging)
+        self._log = history.log_of(
+            started.arn, started.machine_name, started.start_date, started.logging
+        )
         self._environment: Any = None
         self._lock = threading.Lock()
         self._stop: tuple[str | None, str | None] | None = None
@@ -107,7 +106,7 @@ class Run:
         try:
             return self._outcome()
         finally:
-            bounds.HISTORIES.give_back(self.started.arn)
+            history.HISTORIES.give_back(self.started.arn)
             if self._log is not None:
                 self._log.flush()
 
@@ -315,6 +314,7 @@ def load_interpreter() -> None:
         if not _LOADED.is_set():
             importlib.import_module("moto.stepfunctions.parser.models")
             _patch_interpreter()
+            history.patch()
             jsonata_states.patch()
             bounds.allow_any_template()
             maps.patch()
@@ -333,11 +333,9 @@ def _patch_interpreter() -> None:
     )
     from moto.stepfunctions.parser.asl.component.state.exec.state_task import state_task
     from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import (
-        state_task_service,
         state_task_service_aws_sdk,
         state_task_service_factory,
     )
-    from moto.stepfunctions.parser.asl.eval.event.event_manager import EventManager
 
     # It logs each failed execution, with the client's data, as an error of its own.
     logging.getLogger("moto.stepfunctions.parser").setLevel(logging.CRITICAL)
@@ -358,40 +356,12 @@ def _patch_interpreter() -> None:
     sdk.boto_client_for = sdk_client_of_cloud
     decl: Any = retrier_decl
     decl.time = SimpleNamespace(sleep=_wait_in_retry)
-    tasks: Any = state_task_service.StateTaskService
-    tasks._normalise_response = _normalise_response
     any_task: Any = state_task.StateTask
     any_task._eval_state_credentials = asking_for_roles(any_task._eval_state_credentials)
     iterations: Any = inline_iteration_component.InlineIterationComponent
     iterations._launch_worker = _limit_threads(iterations._launch_worker)
-    retrier, events = decl.RetrierDecl, cast("Any", EventManager)
+    retrier: Any = decl.RetrierDecl
     retrier._eval_body = _retry(retrier._eval_body)
-    events._publish_history_event = _bound_event(events._publish_history_event)
-
-
-def _normalise_response(
-    self: Any,
-    response: Any,
-    boto_service_name: str | None = None,
-    service_action_name: str | None = None,
-) -> None:
-    """Rename an output's members as Step Functions does: with a capital letter (documented)."""
-    from botocore import xform_name
-
-    service = self._get_boto_service_name(boto_service_name)
-    action = self._get_boto_service_action(service_action_name)
-    model = service_model(find_service_name(service))
-    operation = next(
-        (
-            operation_name
-            for operation_name in model.operation_names
-            if xform_name(operation_name) == action
-        ),
-        None,
-    )
-    shape: Any = None if operation is None else model.operation_model(operation).output_shape
-    if shape is not None and isinstance(response, dict):
-        self._from_boto_response(response, shape)
 
 
 class _Discarding:
@@ -425,23 +395,6 @@ def _wait_in_retry(seconds: float) -> None:
     while environment.is_running() and (left := until - time.monotonic()) > 0:
         # A stop just before this wait is seen after at most a second.
         environment.program_state_event.wait(min(left, 1.0))
-
-
-def _bound_event(publish: Callable[..., None]) -> Callable[..., None]:
-    def publish_bounded(self: Any, *args: Any, **named: Any) -> None:
-        kind = str(named.get("event_type")).rpartition(".")[2]
-        ends = kind.startswith("Execution") and kind != "ExecutionStarted"
-        if len(self._history_event_list) >= MOST_EVENTS and not ends:
-            raise RuntimeError(
-                f"The execution reached the maximum number of history events ({MOST_EVENTS})."
-            )
-        if not ends:
-            bounds.note_event(self.execution_arn, named.get("event_details"))
-        publish(self, *args, **named)
-        if ends:
-            self.ended.set()
-
-    return publish_bounded
 
 
 def _limit_threads(launch: Callable[..., Any]) -> Callable[..., Any]:

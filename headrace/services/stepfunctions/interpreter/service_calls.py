@@ -4,11 +4,6 @@ Documented: https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-
 services without an example there: assumed.
 
 Replaces the boto3 clients of moto's States interpreter: its methods call operations of this cloud with a role.
-
-Writes the events of Step Functions' executions to their machine's log group, at its log level.
-
-Documented: https://docs.aws.amazon.com/step-functions/latest/dg/cw-logs.html; the stream's name is AWS's as users
-show it (observed by others).
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
@@ -18,15 +13,12 @@ from __future__ import annotations
 import base64
 import functools
 import io
-import json
-import logging
 
 # moto has no public attributes for these patches.
 import re
 import secrets
-import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -90,6 +82,7 @@ def patch() -> None:
     names.__init__ = error_name.ErrorName.__init__
     service: Any = state_task_service.StateTaskService
     service._from_error = _name_errors(service._from_error)
+    service._normalise_response = _normalise_response
     task: Any = state_task_service_callback.StateTaskServiceCallback
     task._eval_body = _with_sync(task._eval_body, resource.ResourceCondition)
     sdk: Any = state_task_service_aws_sdk.StateTaskServiceAwsSdk
@@ -391,6 +384,31 @@ def _exception_class(code: str, base: type) -> Any:
     return type(code.replace(".", ""), (base,), {})
 
 
+def _normalise_response(
+    self: Any,
+    response: Any,
+    boto_service_name: str | None = None,
+    service_action_name: str | None = None,
+) -> None:
+    """Rename an output's members as Step Functions does: with a capital letter (documented)."""
+    from botocore import xform_name
+
+    service = self._get_boto_service_name(boto_service_name)
+    action = self._get_boto_service_action(service_action_name)
+    model = service_model(find_service_name(service))
+    operation = next(
+        (
+            operation_name
+            for operation_name in model.operation_names
+            if xform_name(operation_name) == action
+        ),
+        None,
+    )
+    shape: Any = None if operation is None else model.operation_model(operation).output_shape
+    if shape is not None and isinstance(response, dict):
+        self._from_boto_response(response, shape)
+
+
 def _with_streams(service: str, operation: str, output: dict[str, Any]) -> dict[str, Any]:
     from botocore.response import StreamingBody
 
@@ -400,82 +418,3 @@ def _with_streams(service: str, operation: str, output: dict[str, Any]) -> dict[
         body = output[name]
         return {**output, name: StreamingBody(io.BytesIO(body), len(body))}
     return output
-
-
-log = logging.getLogger(__name__)
-# The most events that wait to be written; AWS delivers within seconds, and promises nothing.
-MOST_WAITING = 100
-
-
-class ExecutionLog:
-    """The log of one execution, with the interface of moto's CloudWatchLoggingSession. Thread-safe."""
-
-    def __init__(
-        self, arn: str, machine_name: str, started: datetime, config: Mapping[str, Any], group: str
-    ) -> None:
-        """Take the execution's ARN and start, and its machine's LoggingConfiguration with the group's ARN."""
-        self.execution_arn = arn
-        self.include_execution_data = bool(config.get("includeExecutionData"))
-        self._level = config["level"]
-        parts = group.split(":")
-        self._account, self._region, self._group = parts[4], parts[3], parts[6]
-        minute = started.strftime("%Y-%m-%d-%H-%M")
-        self._stream = f"states/{machine_name}/{minute}/{uuid.uuid4().hex[:8]}"
-        self._lock = threading.Lock()
-        self._waiting: list[dict[str, Any]] = []
-        self._has_stream = False
-
-    @property
-    def configuration(self) -> ExecutionLog:
-        """Read by moto for `include_execution_data`."""
-        return self
-
-    def log_level_filter(self, history_event_type: Any) -> bool:
-        """Whether events of a type are logged."""
-        from moto.stepfunctions.parser.asl.eval.event.logging import is_logging_enabled_for
-
-        return bool(is_logging_enabled_for(self._level, history_event_type))
-
-    def publish_history_log(self, history_log: Mapping[str, Any]) -> None:
-        """Take one event; it is written together with others, at the latest by `flush`."""
-        at_ms = int(datetime.fromisoformat(str(history_log["event_timestamp"])).timestamp() * 1000)
-        message = json.dumps({**history_log, "event_timestamp": str(at_ms)}, default=str)
-        with self._lock:
-            self._waiting.append({"timestamp": at_ms, "message": message})
-            is_full = len(self._waiting) >= MOST_WAITING
-        if is_full:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write the waiting events; those that the group refuses are lost, as on AWS."""
-        with self._lock:
-            events, self._waiting = self._waiting, []
-            has_stream, self._has_stream = self._has_stream, True
-        if not events:
-            return
-        where = {"logGroupName": self._group, "logStreamName": self._stream}
-        try:
-            if not has_stream:
-                self._call("CreateLogStream", where)
-            self._call("PutLogEvents", {**where, "logEvents": events})
-        except AwsError as error:
-            log.warning("%s is not logged in %s: %s", self.execution_arn, self._group, error)
-
-    def _call(self, operation: str, params: dict[str, Any]) -> None:
-        if CURRENT.control is not None:
-            CURRENT.control.call(
-                "logs", operation, params, account=self._account, region=self._region
-            )
-
-
-def log_of(
-    arn: str, machine_name: str, started: datetime, config: Mapping[str, Any] | None
-) -> ExecutionLog | None:
-    """Return the log of an execution; None when its machine has no logging."""
-    if not config or config.get("level", "OFF") == "OFF":
-        return None
-    for destination in config.get("destinations") or []:
-        group = str((destination.get("cloudWatchLogsLogGroup") or {}).get("logGroupArn", ""))
-        if group.count(":") >= 6:
-            return ExecutionLog(arn, machine_name, started, config, group)
-    return None
