@@ -59,7 +59,7 @@ from headrace.cli.running_cloud import (
 from headrace.core.clock import SystemClock
 from headrace.core.config import Config, Setting
 from headrace.core.late_imports import CLASS, imports_later
-from headrace.store.memory import collect_garbage_seldom, import_to_stay
+from headrace.store.memory import import_to_stay
 
 # OpenSSL's library takes 4 MB, and comes with the first connection that is encrypted.
 with imports_later({}, late={"ssl": {"SSLSocket": CLASS}, "asyncio.sslproto": {}}):
@@ -171,7 +171,6 @@ def up(
         return
     leave_at_once()
     # Imported here, before anything is created that Ctrl-C could leave behind; `headrace down` does not need it.
-    collect_garbage_seldom()
     import_to_stay("headrace.cloud")
     asked = click.get_current_context().with_resource(StopSignals(*STOP_SIGNALS))
     let_children_be_interrupted()
