@@ -2,6 +2,8 @@
 
 Run it with `cd cdk && npx cdk synth`, or with `npm --prefix cdk run cdk -- synth` from the repository's root.
 
+When nothing that it reads has changed, it leaves the last assembly as it is (`cdk/last_assembly.py`).
+
 Context (`-c name=value`): `pipeline`, `flights` or `devices` (devices by MQTT, alerts, a Spark job: the options of EMR
 hold for it too, the others do not); `emr_subnet_id`, the subnet of the
 Spark cluster; without it EMR takes the default VPC;
@@ -27,6 +29,15 @@ if __name__ == "__main__":
     sys.path.insert(0, str(_HERE.parent))
 # jsii works with Node 20, but prints a large warning about it.
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
+
+_assembly = None
+if __name__ == "__main__" and (_folder := os.environ.get("CDK_OUTDIR")):
+    from cdk.last_assembly import Assembly
+
+    _assembly = Assembly(Path(_folder), os.environ)
+    if _assembly.is_current():
+        sys.exit()
+    _assembly.forget()
 
 import aws_cdk as cdk  # noqa: E402 - the path and the environment come first
 
@@ -151,3 +162,5 @@ if __name__ == "__main__":
     the_app = new_app()
     build(the_app)
     the_app.synth()
+    if _assembly is not None:
+        _assembly.keep()
