@@ -18,8 +18,8 @@ _MOST_WORDS = 160
 _ABOUT = """# Strangers' stacks
 
 Stacks that were not written for headrace: aws-cdk-lib's streaming constructs and their alpha packages
-(`ev-`, `fh-`, `iot-`, `k-`, `l-`, `pa-`, `sch-`, `sfn-`, ...), AWS Solutions Constructs (`sc-`), SAM (`sam-`) and raw
-templates (`doc-`).
+(`ev-`, `fh-`, `iot-`, `k-`, `l-`, `pa-`, `sch-`, `sfn-`, ...), AWS Solutions Constructs (`sc-`), SAM (`sam-`), raw
+templates (`doc-`), and public apps and patterns, retyped in short (`mix-`, `pat-`, `ssp-`).
 Each is deployed by CloudFormation, fed, looked at where its data must arrive, and destroyed.
 `python -m scripts.third_party_stacks` does it anew, and `python -m scripts.third_party_page` writes this page from its
 `--results`. What users type is in [Commands](commands.md).

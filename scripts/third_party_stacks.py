@@ -182,7 +182,9 @@ def cases(folder: Path, wanted: Sequence[str]) -> list[Case]:
         flows.update(json.loads(each.read_text()))
     there = sorted(folder.glob("*.template.json"))
     raw = [each for each in sorted((HERE / "templates").iterdir()) if each.stem != "flows"]
-    only_raw = wanted and all(each.startswith(("doc-", "mix-", "pat-", "sam-", "ssp-")) for each in wanted)
+    only_raw = wanted and all(
+        each.startswith(("doc-", "mix-", "pat-", "sam-", "ssp-")) for each in wanted
+    )
     templates = raw if only_raw else [*(there or synthesised(folder)), *raw]
     found: list[Case] = []
     for template in templates:

@@ -16,6 +16,7 @@ from headrace.aws.signatures.authentication import Authentication
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
+from headrace.core.late_imports import imports_later
 from headrace.core.workers import Supervisor
 from headrace.dashboard.cloud_account import FunctionTotals
 from headrace.deliveries.outbox import OUTBOX, OutboxWorker
@@ -52,9 +53,18 @@ class Moto:
     item_expiry: ItemExpiry
 
 
+# A patch is imported when the module of moto that it changes has been: most clouds use a few of moto's services. No
+# module of patches imports moto, so that no two threads wait for each other.
+_WITH_THEIR_MODULES = {
+    "headrace.composition.moto_patches": ("headrace.services", "headrace.moto.patches")
+}
+
+
 # Imported with moto, after the cloud answers: the rooms on moto take a twelfth of the imports' time.
-def _patches() -> Patches:
-    from headrace.composition.moto_patches import PATCHES
+def load_patches() -> Patches:
+    """Return what headrace changes in moto."""
+    with imports_later(_WITH_THEIR_MODULES, late={}):
+        from headrace.composition.moto_patches import PATCHES
 
     return PATCHES
 
@@ -79,7 +89,7 @@ def build_moto(
         database=database,
         clock=clock,
         ids=ids,
-        patches=_patches,
+        patches=load_patches,
         outbox=OUTBOX,
         endpoint_host=endpoint_host,
         answer_without_moto=answer_without_moto,

@@ -11,7 +11,7 @@ import importlib.util
 import pkgutil
 import sys
 import threading
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -39,6 +39,10 @@ class _Later:
         found = pkgutil.resolve_name(path)
         setattr(self, name, found)
         return found
+
+    def __iter__(self) -> Iterator[Any]:
+        """Import it now: what is iterated over is needed, whether or not the module's code has run."""
+        return iter(self._find())
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if self._is_imported():

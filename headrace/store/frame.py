@@ -57,7 +57,7 @@ class SharedFrame:
 
     __slots__ = (
         "_arrival",
-        "_number",
+        "_next_number",
         "_texts",
         "_write",
         "arrival_ms",
@@ -80,14 +80,15 @@ class SharedFrame:
         self.sizes: list[int] = []
         self.is_written = False
         self.then: Callable[[SharedFrame], None] | None = None
-        self._number = number
+        self._next_number = number
         self._arrival = arrival_of(arrival_ms)
         self._texts: list[str] = []
         self._write = write_now
 
     def add(self, data: str, key: str, data_bytes: int, tail: str) -> str:
         """Add a record, and return its sequence number. The caller holds the log's lock."""
-        number = str(self._number + STEP * len(self.sizes))
+        number = str(self._next_number)
+        self._next_number += STEP
         self._texts.append(render_one(number, data, key, self._arrival, tail))
         self.sizes.append(data_bytes)
         return number

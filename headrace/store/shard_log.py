@@ -8,7 +8,6 @@ Records are rendered as the JSON that GetRecords sends once, when they are put.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import os
@@ -233,10 +232,11 @@ class ShardLog:
         encoded = frame.encode(
             shared.payload, count, sum(shared.sizes), segment.end_index, shared.arrival_ms
         )
-        # A full disk leaves `is_written` False: each of the requests is told so when it is answered again.
-        with contextlib.suppress(LogFull):
+        try:
             self._write(segment, encoded, count, shared.arrival_ms)
-            shared.is_written = True
+        except LogFull:
+            return  # each of the requests is told so when it is answered again: `is_written` stays False
+        shared.is_written = True
 
     def _next(self, now_ms: int) -> tuple[Segment, int]:
         """Return the index and the arrival time of the next records. The caller holds `lock`."""

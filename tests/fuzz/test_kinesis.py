@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,6 +21,7 @@ from botocore.eventstream import EventStreamBuffer
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.server.server import when_done
+from headrace.testing.clock import MovableClock
 from tests.fuzz.requests import Known, Requests, cbor_ready, json_ready
 from tests.fuzz.upkeep import Caller, Upkeep
 from tests.support.cloud import InProcessCloud
@@ -38,6 +39,8 @@ FEED = "feed"
 # So many that a receive seldom waits.
 FED = 300
 MOST_STREAMS = 12
+WAITING = ("ReceiveQueueRecords", "ReceiveDeadLetterQueueRecords")
+LONGEST_WAIT_S = 20
 
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/delivery"
@@ -52,8 +55,8 @@ def arn_of(name: str) -> str:
 class Target:
     """A cloud with a few streams, put right again after requests that changed or deleted them."""
 
-    def __init__(self, cloud: InProcessCloud) -> None:
-        self.cloud = cloud
+    def __init__(self, cloud: InProcessCloud, clock: MovableClock) -> None:
+        self.cloud, self.clock = cloud, clock
         self.client = Caller("kinesis", "kinesis", cloud.handle)
         self.iterators: list[str] = []
         self.consumers: list[str] = []
@@ -193,15 +196,25 @@ class Target:
     def answer(self, operation: str, body: bytes, content_type: str) -> HttpResponse:
         headers = {"x-amz-target": f"Kinesis_20131202.{operation}", "content-type": content_type}
         answer = self.cloud.cloud.handle(HttpRequest("POST", "/", "", headers, body))
-        response = answer.result(30) if isinstance(answer, Future) else answer
-        return when_done(response).result(30)
+        if isinstance(answer, Future):
+            if operation in WAITING:
+                self.end_waits(answer)
+            answer = answer.result(30)
+        return when_done(answer).result(30)
+
+    def end_waits(self, answer: Future[Any]) -> None:
+        """Move the cloud's time until a receive without records is answered."""
+        while not wait([answer], timeout=0.01).done:
+            self.clock.advance(LONGEST_WAIT_S)
+            self.cloud.cloud.supervisor.look_at_clock()
 
 
 @pytest.fixture(scope="module")
 def target(place: Path) -> Iterator[Target]:
-    with InProcessCloud(place / "data") as cloud:
+    clock = MovableClock()
+    with InProcessCloud(place / "data", clock=clock) as cloud:
         Caller("s3", "s3", cloud.handle).create_bucket(Bucket="lake")
-        yield Target(cloud)
+        yield Target(cloud, clock)
 
 
 def check(operation: str, answer: HttpResponse) -> None:

@@ -146,14 +146,14 @@ def _warm_up() -> None:
     for name in _IMPORTED:
         importlib.import_module(name)
     from headrace.aws.protocols.moto_imports import IMPORTING
-    from headrace.composition.moto_patches import PATCHES
+    from headrace.composition.foundation import load_patches
     from headrace.moto.engine import MOTO_LOCK
     from headrace.moto.patching import start_empty
     from headrace.services.lambda_.runtime import namespaces
     from headrace.services.lambda_.runtime.environment import find_node_program
 
     with MOTO_LOCK, IMPORTING:
-        start_empty(PATCHES)
+        start_empty(load_patches())
     find_node_program()
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(namespaces.NotStarted):
         walls = namespaces.Namespaces(Path(folder), trust_file=lambda: None)

@@ -185,7 +185,7 @@ class Gateway:
 
     def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
         """Answer a request; never raises. An answer may have `waits`, or be a Future of one."""
-        scope = scope_of(request)
+        scope = request.scope or scope_of(request)
         service = request.service or self.names.service_of(request)
         owned = self._services.get(service)
         answered = self._answer_by_moto if owned is None else owned.answer

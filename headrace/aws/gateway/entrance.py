@@ -115,7 +115,7 @@ class Entrance:
 
     def _answer_or_handler(self, request: HttpRequest, *, is_plain: bool) -> Answer | Handler:
         # Of a plain request neither the host nor, unless it says so, the path is the cloud's own or a function's.
-        is_own = _may_be_own(request.path)
+        is_own = request.path != "/" and _may_be_own(request.path)
         of_path = self._answer if is_own else self._gateway.handle
         handler = of_path if is_plain else self._visit
         try:

@@ -175,10 +175,11 @@ class ServiceNames:
 
     def service_of(self, request: HttpRequest) -> str:
         """Return botocore's name of a request's service, computed once; empty when it is unknown."""
-        if not request.service:
+        service = request.service
+        if not service:
             known = self.of_head(request, scope_of(request))
-            request.service = known or self.of_body(request.body)
-        return request.service
+            service = request.service = known or self.of_body(request.body)
+        return service
 
     def of_head(self, request: HttpRequest, scope: Scope) -> str | None:
         """Return botocore's name of a request's service by its head; None when only the body can tell."""

@@ -47,7 +47,7 @@ def say_as_aws(module: Any) -> None:
 
 def refuse_and_keep(module: Any) -> None:
     """Refuse what AWS refuses, and keep what it keeps; `module` is moto.iam.models."""
-    from moto.iam.exceptions import NotFoundException, ValidationError
+    from moto.iam.exceptions import ValidationError
 
     backend = module.IAMBackend
     for kind, owner in (("group", module.Group), ("user", module.User)):
@@ -57,25 +57,8 @@ def refuse_and_keep(module: Any) -> None:
     for name in ("attach_role_policy", "attach_user_policy", "attach_group_policy"):
         setattr(backend, name, _of_an_arn(getattr(backend, name), ValidationError))
     module.Policy.permissions_boundary_usage_count = property(_count_bounded)
-    remove_role, remove_user = (
-        backend.remove_role_from_instance_profile,
-        backend.remove_user_from_group,
-    )
+    _keep_members(backend)
     rename, list_roles = backend.update_user, backend.list_roles
-
-    def remove_role_from_instance_profile(self: Any, profile_name: str, role_name: str) -> None:
-        profile, role = self.get_instance_profile(profile_name), self.get_role(role_name)
-        if role not in profile.roles:
-            raise NotFoundException(
-                f"Role {role_name} in Instance Profile {profile_name} cannot be found."
-            )
-        remove_role(self, profile_name, role_name)
-
-    def remove_user_from_group(self: Any, group_name: str, user_name: str) -> None:
-        user = self.get_user(user_name)
-        # A user who is in no such group is removed from it all the same.
-        if user in self.get_group(group_name).users:
-            remove_user(self, group_name, user_name)
 
     def update_user(
         self: Any, user_name: str, new_path: str | None = None, new_user_name: str | None = None
@@ -103,9 +86,34 @@ def refuse_and_keep(module: Any) -> None:
         end = start + most
         return rows[start:end], str(end) if end < len(rows) else None
 
+    backend.update_user, backend.list_roles = update_user, list_roles_by_name
+
+
+def _keep_members(backend: Any) -> None:
+    """Refuse to remove a role that an instance profile does not have; a user who is not in a group is no error."""
+    from moto.iam.exceptions import NotFoundException
+
+    remove_role, remove_user = (
+        backend.remove_role_from_instance_profile,
+        backend.remove_user_from_group,
+    )
+
+    def remove_role_from_instance_profile(self: Any, profile_name: str, role_name: str) -> None:
+        profile, role = self.get_instance_profile(profile_name), self.get_role(role_name)
+        if role not in profile.roles:
+            raise NotFoundException(
+                f"Role {role_name} in Instance Profile {profile_name} cannot be found."
+            )
+        remove_role(self, profile_name, role_name)
+
+    def remove_user_from_group(self: Any, group_name: str, user_name: str) -> None:
+        user = self.get_user(user_name)
+        # A user who is in no such group is removed from it all the same.
+        if user in self.get_group(group_name).users:
+            remove_user(self, group_name, user_name)
+
     backend.remove_role_from_instance_profile = remove_role_from_instance_profile
     backend.remove_user_from_group = remove_user_from_group
-    backend.update_user, backend.list_roles = update_user, list_roles_by_name
 
 
 def _named_policy(method: Callable[..., Any], kind: str) -> Any:

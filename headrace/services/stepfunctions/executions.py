@@ -129,8 +129,11 @@ class Executions:
     def _run(self, run: Run) -> None:
         try:
             outcome = run.run()
+            # Made before moto's lock is taken: a history may have 25,000 events.
+            events = zlib.compress(run.history().encode(), 1)
+            runs = run.map_runs()
             if not self._is_stopping:
-                self._store(lambda: self._finish(run, outcome))
+                self._store(lambda: self._finish(run.started, outcome, events, runs))
         except Exception:
             # It no longer runs, and the next read shows that.
             if not self._is_stopping:
@@ -138,14 +141,20 @@ class Executions:
         finally:
             self._forget(run.started.arn)
 
-    def _finish(self, run: Run, outcome: Outcome) -> None:
-        execution = _find(run.started)
+    def _finish(
+        self,
+        started: ExecutionInput,
+        outcome: Outcome,
+        events: bytes,
+        runs: list[dict[str, Any]],
+    ) -> None:
+        execution = _find(started)
         if execution is not None:
             if execution.status == "RUNNING":
                 end(execution, outcome)
-            execution.events = zlib.compress(run.history().encode(), 1)
-            map_runs.store(execution, run.map_runs())
-        self._forget(run.started.arn)
+            execution.events = events
+            map_runs.store(execution, runs)
+        self._forget(started.arn)
 
     def _forget(self, arn: str) -> None:
         with self._lock:

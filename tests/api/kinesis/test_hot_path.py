@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from headrace.aws.protocols.encodings import count_padding, is_base64
 from headrace.cloud import server_for
+from headrace.services.kinesis.data_path.put import size_bytes
 from headrace.services.kinesis.data_path.wire import JSON
 from tests.api.kinesis.reference_model import ARN, NAME, Twins, ask, stored, twin_clouds
 from tests.api.kinesis.test_cbor import CBOR
@@ -258,3 +259,11 @@ def test_base64_of_many_is_what_each_of_them_is(alike: list[str], others: list[s
     assert is_base64(data, set(map(len, data))) == is_good
     expected = "".join(data).count("=") if is_good else None
     assert count_padding(data, set(map(len, data))) == expected
+
+
+@given(st.lists(st.tuples(st.binary(max_size=400), st.text(min_size=1, max_size=5)), min_size=1))
+def test_the_size_of_many_is_the_sum_of_each(records: list[tuple[bytes, str]]) -> None:
+    texts = [base64.b64encode(blob).decode() for blob, _ in records]
+    keys = [key for _, key in records]
+
+    assert size_bytes(texts, keys) == sum(len(blob) + len(key.encode()) for blob, key in records)

@@ -192,13 +192,39 @@ def test_only_modules_that_are_imported_in_the_context_get_late_ones() -> None:
     assert dataclasses.dataclass.__module__ == "dataclasses"
 
 
+def test_what_is_not_a_field_is_left_to_the_standard_library() -> None:
+    for annotation in ("ClassVar[int]", "dataclasses.InitVar[int]", "KW_ONLY", int):
+        cls = class_of(["plain"], has_post_init=False)
+        cls.__module__ = late.__module__
+        cls.__annotations__["b"] = annotation
+        with compiled_when_used():
+            made = dataclasses.dataclass(cls)
+        assert inspect.isfunction(made.__dict__["__init__"])
+
+
+def run(program: str) -> str:
+    """Return what a program prints after it has imported a cloud as `headrace up` does."""
+    begin = "from headrace.store.memory import import_to_stay; import_to_stay('headrace.cloud')\n"
+    done = subprocess.run(
+        [sys.executable, "-c", begin + program], capture_output=True, check=True, text=True
+    )
+    return done.stdout
+
+
 def test_a_cloud_starts_with_late_ones() -> None:
     program = (
-        "from headrace.store.memory import import_to_stay; import_to_stay('headrace.cloud')\n"
         "from headrace.services.kinesis.state import Stream\n"
-        "print(type(Stream.__dict__['__init__']).__module__)"
+        "print({type(Stream.__dict__[name]).__module__ for name in ('__init__', '__dataclass_fields__')})"
     )
-    printed = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, check=True, text=True
+    assert run(program) == "{'headrace.core.late_dataclasses'}\n"
+
+
+def test_the_standard_library_makes_all_of_a_clouds() -> None:
+    program = (
+        "import dataclasses, inspect, sys\n"
+        "found = {one for name in list(sys.modules) if name.startswith('headrace.')\n"
+        "    for one in vars(sys.modules[name]).values() if isinstance(one, type) and dataclasses.is_dataclass(one)}\n"
+        "for one in found: dataclasses.fields(one), inspect.signature(one), one.__eq__, one.__match_args__\n"
+        "print(len(found) > 300)"
     )
-    assert printed.stdout == "headrace.core.late_dataclasses\n"
+    assert run(program) == "True\n"

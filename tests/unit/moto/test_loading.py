@@ -173,9 +173,9 @@ def _run_in_empty_moto(program: str) -> None:
         "class Looker:\n"
         "    def find_spec(name, *_): looked.append(name)\n"
         "sys.meta_path.insert(0, Looker)\n"
-        "from headrace.composition.moto_patches import PATCHES\n"
+        "from headrace.composition.foundation import load_patches\n"
         "from headrace.moto.patching import start_empty\n"
-        "start_empty(PATCHES)\n"
+        "start_empty(load_patches())\n"
     )
     subprocess.run([sys.executable, "-c", start + program], check=True)
 

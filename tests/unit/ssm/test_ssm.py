@@ -89,8 +89,9 @@ def test_ssm_does_not_bring_ec2_along(lab: MotoLab):
     program = (
         "import sys\n"
         "from headrace.aws.protocols.moto_imports import load_moto\n"
-        "from headrace.composition.moto_patches import PATCHES\n"
+        "from headrace.composition.foundation import load_patches\n"
         "from headrace.moto.patching import patch_at_start, watch_imports\n"
+        "PATCHES = load_patches()\n"
         "watch_imports(PATCHES)\n"
         "load_moto()\n"
         "patch_at_start(PATCHES)\n"

@@ -405,29 +405,30 @@ def put_one(
         return None
     opened, starts = stream.routes
     shard = opened[0 if len(opened) == 1 else bisect_right(starts, hash_key_of(key)) - 1]
-    if shard.log is None:
+    log = shard.log
+    if log is None:
         return None
     if call.permit is not None or stream.key_id:
         ask(call.permit, stream, "PutRecord", kinesis.registry.keys)
-    data_bytes, quoted = entry_bytes(data, key), quote(key)[1:-1]
+    data_bytes, quoted, now_ms = entry_bytes(data, key), quote(key)[1:-1], call.now_ms
     tail = encryption_of(stream) if stream.key_id else ""
     try:
         if call.may_share and size <= _MOST_SHARED_CHARS and kinesis.flusher is None:
-            number, frame = shard.log.append_shared(data, quoted, data_bytes, call.now_ms, tail)
+            number, frame = log.append_shared(data, quoted, data_bytes, now_ms, tail)
             if frame.then is None:
-                frame.then = functools.partial(_finish_shared, kinesis, stream, call.now_ms)
+                frame.then = functools.partial(_finish_shared, kinesis, stream, now_ms)
             call.shared = frame
             return stream, shard.shard_id, number
-        numbers = shard.log.append_columns((data,), (quoted,), data_bytes, call.now_ms, tail)
+        numbers = log.append_columns((data,), (quoted,), data_bytes, now_ms, tail)
     except (LogClosed, LogFull):
         # The shard was split meanwhile, or the disk is full: `put_many` finds the child shard or reports the error.
         return None
     if kinesis.flusher is None:
-        _finish_one(kinesis, stream, data_bytes, call.now_ms)
+        _finish_one(kinesis, stream, data_bytes, now_ms)
     else:
-        wait = kinesis.flusher.sync(shard.log)
+        wait = kinesis.flusher.sync(log)
         # Readers see the record, and its latency ends, only once it is as durable as the response promises.
-        wait.add_done_callback(lambda _: _finish_one(kinesis, stream, data_bytes, call.now_ms))
+        wait.add_done_callback(lambda _: _finish_one(kinesis, stream, data_bytes, now_ms))
         call.waits.append(wait)
     return stream, shard.shard_id, numbers[0]
 
