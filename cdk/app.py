@@ -2,6 +2,8 @@
 
 Run it with `cd cdk && npx cdk synth`, or with `npm --prefix cdk run cdk -- synth` from the repository's root.
 
+When nothing that it reads has changed, it leaves the last assembly as it is (`cdk/last_assembly.py`).
+
 Context (`-c name=value`): `pipeline`, `flights` or `devices` (devices by MQTT, alerts, a Spark job: the options of EMR
 hold for it too, the others do not); `emr_subnet_id`, the subnet of the
 Spark cluster; without it EMR takes the default VPC;
@@ -28,6 +30,15 @@ if __name__ == "__main__":
 # jsii works with Node 20, but prints a large warning about it.
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
 
+_assembly = None
+if __name__ == "__main__" and (_folder := os.environ.get("CDK_OUTDIR")):
+    from cdk.last_assembly import Assembly
+
+    _assembly = Assembly(Path(_folder), os.environ)
+    if _assembly.is_current():
+        sys.exit()
+    _assembly.forget()
+
 import aws_cdk as cdk  # noqa: E402 - the path and the environment come first
 
 # Keep our roles readable: merge equal statements, and use only this partition's names.
@@ -50,8 +61,9 @@ PIPELINES = ("flights", "devices")
 def build(app: cdk.App) -> list[cdk.Stack]:
     """Add the pipeline's stacks to `app`, except those in `leave_out`, upstream first, and return them."""
     from cdk.nag_suppressions import acknowledge
+    from cdk.parts.python_packages import RELEASE
     from cdk.parts.spark_jobs import parse_steps
-    from cdk.stacks.analytics import RELEASE, AnalyticsStack
+    from cdk.stacks.analytics import AnalyticsStack
     from cdk.stacks.delivery import DeliveryStack
     from cdk.stacks.devices import DevicesStack
     from cdk.stacks.ingest import IngestStack
@@ -150,3 +162,5 @@ if __name__ == "__main__":
     the_app = new_app()
     build(the_app)
     the_app.synth()
+    if _assembly is not None:
+        _assembly.keep()

@@ -34,6 +34,8 @@ from scripts.pipeline.run import FLIGHTS, ROOT, Check, Run, StageError, command
 AWS = [sys.executable, "-m", "awscli"]
 LOOK_EVERY_S = 0.2
 STAGE_WITHIN_S = 600.0
+# The synthesised app, in the data directory: it stays, because the next run mostly needs the same.
+ASSEMBLY = "cdk.out"
 STEP_STATES_ENDED = {"COMPLETED", "FAILED", "CANCELLED", "INTERRUPTED"}
 
 
@@ -47,7 +49,7 @@ def start(data_dir: Path, port: int, *, options: Sequence[str] = ()) -> Run:
         )
     if health(data_dir) is not None:
         subprocess.run([*headrace, "down", "--data-dir", str(data_dir)], check=True, cwd=ROOT)
-    shutil.rmtree(data_dir, ignore_errors=True)
+    empty(data_dir)
     # In its own session: it gets Ctrl-C only once, from here, and undoes its work before this process continues.
     with subprocess.Popen(
         [*headrace, "up", "--detach", "--data-dir", str(data_dir), "--port", str(port), *options],
@@ -69,8 +71,17 @@ def is_expendable(data_dir: Path) -> bool:
     """Whether a folder may be emptied: it is missing, empty, or a cloud's data directory."""
     if not data_dir.is_dir():
         return not data_dir.exists()
-    names = {path.name for path in data_dir.iterdir()}
+    names = {path.name for path in data_dir.iterdir()} - {ASSEMBLY}
     return not names or not names.isdisjoint((LOCK_FILE, LOG_FILE))
+
+
+def empty(data_dir: Path) -> None:
+    """Remove what is in a data directory, except the synthesised app."""
+    for path in data_dir.iterdir() if data_dir.is_dir() else ():
+        if path.is_symlink() or not path.is_dir():
+            path.unlink()
+        elif path.name != ASSEMBLY:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def deploy(run: Run, progress: Progress) -> None:
@@ -79,7 +90,7 @@ def deploy(run: Run, progress: Progress) -> None:
     cdk = str(ROOT / "cdk" / "node_modules" / ".bin" / "cdk")
     folder, assembly, outputs = (
         ROOT / "cdk",
-        run.data_dir / "cdk.out",
+        run.data_dir / ASSEMBLY,
         run.data_dir / "outputs.json",
     )
     failures: list[Exception] = []

@@ -16,7 +16,7 @@ from headrace.spark_submit.sparks import Sparks
 from headrace.testing import cloud
 from scripts.pipeline import other_clouds
 from scripts.pipeline.run import DEVICES, Run, StageError
-from scripts.pipeline.stages import archive_classes, is_expendable, left_out, start
+from scripts.pipeline.stages import archive_classes, empty, is_expendable, left_out, start
 from scripts.run_pipeline import parse
 from tests.support.command import INTERRUPTED, begin_python
 
@@ -103,7 +103,13 @@ def test_an_interrupted_run_stops_the_cloud_that_it_has_started(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("name", "expendable"),
-    [("lock", True), ("headrace.log", True), (None, True), ("thesis.tex", False)],
+    [
+        ("lock", True),
+        ("headrace.log", True),
+        ("cdk.out", True),
+        (None, True),
+        ("thesis.tex", False),
+    ],
 )
 def test_only_a_clouds_own_folder_is_emptied(
     tmp_path: Path, name: str | None, expendable: bool
@@ -111,6 +117,19 @@ def test_only_a_clouds_own_folder_is_emptied(
     if name is not None:
         (tmp_path / name).touch()
     assert is_expendable(tmp_path) is expendable
+
+
+def test_the_synthesised_app_outlives_the_cloud_s_data(tmp_path: Path) -> None:
+    for name in ("cdk.out/manifest.json", "s3/bucket/object", "lock"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    elsewhere = tmp_path.with_name("elsewhere")
+    elsewhere.mkdir()
+    (tmp_path / "link").symlink_to(elsewhere)
+    empty(tmp_path)
+    assert list(tmp_path.rglob("*")) == [tmp_path / "cdk.out", tmp_path / "cdk.out/manifest.json"]
+    assert elsewhere.is_dir()
+    empty(tmp_path / "missing")
 
 
 def test_a_folder_of_somebody_elses_is_named_and_left_alone(tmp_path: Path) -> None:

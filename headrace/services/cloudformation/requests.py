@@ -51,8 +51,6 @@ from headrace.services.cloudformation.template import (
     language_extensions,
     parameters,
 )
-from headrace.services.cloudformation.template.intrinsics import Scope, evaluate
-from headrace.services.cloudformation.template.parameters import check_outputs
 from headrace.services.cloudformation.template.scope import decide, scope_of
 from headrace.services.cloudformation.template.template import (
     Template,
@@ -91,19 +89,6 @@ class ExpandedTemplate:
     def refusal(self) -> Exception:
         """Return the error: an AwsError, TemplateError or ResourceFailed."""
         return self.error or TemplateError("Template format error: there is no template")
-
-    def failed_transform(self, request: StackRequest) -> tuple[Template, str]:
-        """Return what a stack has whose transform failed, an empty template, and why; "": none failed.
-
-        Raises AwsError: the request does not acknowledge transforms.
-        """
-        if not isinstance(self.error, TransformFailed):
-            return Template.empty("{}"), ""
-        body = request.get("TemplateBody") or "{}"
-        template = replace(Template.empty(body), original=body)
-        is_change_set = "ChangeSetName" in request
-        check_capabilities(template, get_list(request, "Capabilities"), is_change_set=is_change_set)
-        return template, str(self.error)
 
 
 def expand(cfn: CloudFormation, call: Call, request: StackRequest) -> ExpandedTemplate:
@@ -273,18 +258,6 @@ def _what_instead(unknown: list[str]) -> str:
     return "".join(f"; {sentence}" for sentence in advice)
 
 
-def check_rules(template: Template, scope: Scope) -> None:
-    """Raise TemplateError when a rule's assertion does not hold."""
-    for rule in template.rules.values():
-        condition = rule.get("RuleCondition")
-        if condition is not None and not evaluate(condition, scope):
-            continue
-        for assertion in get_list(rule, "Assertions"):
-            if not evaluate(assertion["Assert"], scope):
-                described = assertion.get("AssertDescription", "an assertion failed")
-                raise TemplateError(f"Template constraint violation: {described}")
-
-
 def prepare(
     cfn: CloudFormation, stack: Stack, request: StackRequest, expanded: ExpandedTemplate
 ) -> tuple[Template, dict[str, Any]]:
@@ -315,9 +288,22 @@ def prepare(
     effective = parameters.effective_values(values)
     scope = scope_of(cfn.lookups, stack, template, effective, stack.resources)
     decide(template, scope)
-    check_rules(template, scope)
-    check_outputs(template, scope)
+    parameters.check_rules(template, scope)
+    parameters.check_outputs(template, scope)
     return template, values
+
+
+def prepare_new(
+    cfn: CloudFormation, stack: Stack, request: StackRequest, expanded: ExpandedTemplate
+) -> tuple[Template, dict[str, Any], str]:
+    """Do `prepare`; if a transform failed, return what the stack has then, an empty template, and why it failed."""
+    if not isinstance(expanded.error, TransformFailed):
+        return *prepare(cfn, stack, request, expanded), ""
+    body = request.get("TemplateBody") or "{}"
+    template = replace(Template.empty(body), original=body)
+    is_change_set = "ChangeSetName" in request
+    check_capabilities(template, get_list(request, "Capabilities"), is_change_set=is_change_set)
+    return template, {}, str(expanded.error)
 
 
 # The members of a request that contain or link to a policy: the stack's, and the one for one update.

@@ -39,7 +39,7 @@ from headrace.services.emr.step_logs import application_of
 from headrace.services.emr.step_runs import Ports
 from headrace.spark_submit import HISTORY_PATH, STATUS_PATH, history_path
 from headrace.spark_submit.configuration import event_logs, live_url
-from headrace.spark_submit.job import JobWorkers
+from headrace.spark_submit.job_workers import JobWorkers
 from headrace.store.database import Database
 
 

@@ -242,12 +242,7 @@ class ClusterRunner:
             with self._store.lock:
                 if step.state is not StepState.PENDING:
                     continue
-                step.started_ms = self._ports.clock.now_ms()
-                self._store.change_step(cluster, step, StepState.RUNNING)
-                if cluster.state is not ClusterState.RUNNING:
-                    self._store.change_cluster(
-                        cluster, ClusterState.RUNNING, message="Running step"
-                    )
+                self._store.start_step(cluster, step)
             run = StepRun.start(self._ports, cluster, step)
             if run is None:
                 self._after_end(step)

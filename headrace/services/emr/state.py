@@ -13,7 +13,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NotRequired, TypedDict, cast
 
@@ -343,6 +343,32 @@ class Store:
                 raise
             self._announce(cluster, step)
         log.info("step %s of cluster %s is %s", step.id, step.cluster_id, state)
+
+    def start_step(self, cluster: Cluster, step: Step) -> None:
+        """Store that a step runs from now on, and with it its cluster, both or none."""
+        with self.lock:
+            began = replace(step, state=StepState.RUNNING, started_ms=self._clock.now_ms())
+            busy = replace(
+                cluster,
+                state=ClusterState.RUNNING,
+                reason_code="",
+                reason_message="Running step",
+                idle_since_ms=None,
+            )
+            is_new = cluster.state is not busy.state
+            with self._database.transaction():
+                self._step_documents.put(_key_of(step), msgspec.to_builtins(began))
+                if is_new:
+                    self._cluster_documents.put(cluster.id, msgspec.to_builtins(busy))
+            step.state, step.started_ms = began.state, began.started_ms
+            self._announce(cluster, step)
+            if is_new:
+                cluster.state, cluster.idle_since_ms = busy.state, None
+                cluster.reason_code, cluster.reason_message = "", busy.reason_message
+                self._announce(cluster)
+        log.info("step %s of cluster %s is %s", step.id, step.cluster_id, step.state)
+        if is_new:
+            log.info("cluster %s is %s", cluster.id, cluster.state)
 
     def save_step(self, step: Step) -> None:
         """Store a changed step."""

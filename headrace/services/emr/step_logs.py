@@ -21,7 +21,12 @@ from headrace.core.clock import Clock
 from headrace.core.values import get_list, get_mapping
 from headrace.services.emr.state import Cluster, Step, StepState, actor_of
 from headrace.spark_submit import STATUS_PATH, JobRefused
-from headrace.spark_submit.arguments import Submission, deploy_mode, parse_submission
+from headrace.spark_submit.arguments import (
+    Submission,
+    deploy_mode,
+    parse_submission,
+    with_file_options,
+)
 from headrace.spark_submit.job_context import JobContext
 from headrace.spark_submit.logs import LOGS, JobLogs, LogPlace, log_location
 
@@ -246,14 +251,17 @@ class Report:
 
 
 def spark_submission(cluster: Cluster, step: Step) -> tuple[Submission, dict[str, str]] | None:
-    """Return a step's `spark-submit` and the spark-defaults; None for other commands. Raises JobRefused."""
+    """Return a step's `spark-submit`, whose options name all its files, and the spark-defaults.
+
+    None for other commands. Raises JobRefused.
+    """
     if step.jar.rpartition("/")[2] != "command-runner.jar":
         return None
     program, *arguments = runner_arguments(step) or [""]
     if program not in ("spark-submit", "spark-example"):
         return None
     defaults = classification(cluster, "spark-defaults")
-    return parse_submission(arguments), defaults
+    return with_file_options(parse_submission(arguments), defaults, yarn=True), defaults
 
 
 def runner_arguments(step: Step) -> list[str]:

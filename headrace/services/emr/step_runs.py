@@ -39,7 +39,6 @@ from headrace.spark_submit.arguments import (
     expanded_by_yarn,
     fetch,
     properties_of,
-    with_file_options,
 )
 from headrace.spark_submit.commands import spark_command
 from headrace.spark_submit.configuration import hadoop_site
@@ -405,7 +404,7 @@ def _submit(
         submission = expanded_by_yarn(submission)
     arguments, more, spark = spark_command(
         place.context,
-        with_file_options(submission, defaults, yarn=True),
+        submission,
         folder,
         spark,
         defaults=defaults,

@@ -17,7 +17,7 @@ from headrace.services.emr_serverless.errors import not_found
 from headrace.services.emr_serverless.runner import JobRunner, Ports
 from headrace.services.emr_serverless.state import Application, ApplicationState, JobRun, Store
 from headrace.spark_submit import SERVERLESS_PATH
-from headrace.spark_submit.job import JobWorkers
+from headrace.spark_submit.job_workers import JobWorkers
 
 
 class EmrServerless:

@@ -214,8 +214,8 @@ class Shard:
             parent_ids=tuple(self.parents),
             starting_hash_key=self.starting_hash_key,
             ending_hash_key=self.ending_hash_key,
-            starting_sequence_number=self.starting_sequence_number,
             ending_sequence_number=self.ending_sequence_number,
+            starting_sequence_number=self.starting_sequence_number,
         )
 
     @property

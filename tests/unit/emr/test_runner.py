@@ -14,7 +14,7 @@ from headrace.services.emr.cluster_runner import ClusterRunner
 from headrace.services.emr.state import Cluster, ClusterState, Step, StepState, Store
 from headrace.services.emr.step_runs import Ports
 from headrace.spark_submit.job_context import JobContext
-from headrace.store.database import Database
+from headrace.store.database import Database, Documents
 from tests.support.clock import FakeClock
 from tests.support.server import wait_until
 
@@ -246,3 +246,26 @@ def test_what_no_process_can_be_given_fails_the_step(
     assert step.state is StepState.FAILED
     assert "could not be started" in step.failure["Message"]
     lab.waits()
+
+
+def test_a_step_and_its_cluster_begin_to_run_together_or_not_at_all(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.waits()
+    step = lab.add(1, "true")
+    put = Documents.put
+
+    def refuse_cluster(documents: Documents, key: str, value: object) -> None:
+        if key == "j-1":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        put(documents, key, value)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Documents, "put", refuse_cluster)
+        with pytest.raises(OSError, match="No space left"):
+            lab.runner.step()
+    assert (step.state, step.started_ms) == (StepState.PENDING, None)
+    assert lab.cluster.state is ClusterState.WAITING
+    lab.store.load()
+    (stored,) = lab.store.steps("j-1")
+    assert stored.state is StepState.PENDING

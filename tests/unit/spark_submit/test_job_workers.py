@@ -6,7 +6,7 @@ import math
 import threading
 
 from headrace.core.workers import Supervisor, WorkerDone
-from headrace.spark_submit.job import JobWorkers
+from headrace.spark_submit.job_workers import JobWorkers
 from tests.support.clock import FakeClock
 from tests.support.server import wait_until
 

@@ -61,10 +61,7 @@ def create_change_set(
             if token and same.client_token == token:  # The same request again.
                 return {"Id": same.change_set_id, "StackId": stack.stack_id}
             raise AwsError("AlreadyExistsException", f"ChangeSet {name} already exists", 400)
-        template, failure = expanded.failed_transform(request)
-        values = dict[str, Any]()
-        if not failure:
-            template, values = requests.prepare(cfn, stack, request, expanded)
+        template, values, failure = requests.prepare_new(cfn, stack, request, expanded)
         change_set = _build_change_set(cfn, call, request, stack, template, values)
         if failure:
             requests.fail_change_set(change_set, failure)
@@ -126,7 +123,8 @@ def _compare(
     present_stack = live.of(stack) if mode else stack
     tags = change_set.tags
     changes = ResourceChanges(cfn.lookups, present_stack, template, change_set.parameters, tags)
-    change_set.changes, change_set.plain_changes = changes.with_values, changes.plain
+    change_set.changes = changes.with_values
+    change_set.plain_changes = [remove_values(change) for change in changes.plain]
     change_set.values_warning = changes.warning
     if mode:
         _note_drift(stack, change_set, live, mode)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
@@ -44,10 +42,7 @@ def create_stack(
         stack = present or cfn.stacks.new(
             name, call.account, call.region, "CREATE_IN_PROGRESS", call.now_ms
         )
-        template, failure = expanded.failed_transform(request)
-        values = dict[str, Any]()
-        if not failure:
-            template, values = requests.prepare(cfn, stack, request, expanded)
+        template, values, failure = requests.prepare_new(cfn, stack, request, expanded)
         # This raises when a value cannot be evaluated.
         ResourceChanges(cfn.lookups, stack, template, values, stack.tags)
         check_topics(cfn, stack, request)

@@ -23,7 +23,6 @@ from headrace.services.cloudformation.state import (
     Stack,
     attribute_detail,
     property_details,
-    remove_values,
     replacement,
 )
 from headrace.services.cloudformation.template import functions
@@ -62,7 +61,8 @@ class ResourceChanges:
     """The changes that a template would make to a stack's resources. The constructor raises TemplateError.
 
     Attributes:
-        with_values, plain: the two views of a change set, each a list of ResourceChange.
+        with_values, plain: the two views of a change set, each a list of ResourceChange; `plain` is shown without
+            values.
         warning: why a value is missing in `with_values`, or an empty text.
     """
 
@@ -101,10 +101,7 @@ class ResourceChanges:
         ]
         order = list(template.resources)
         self.with_values = [*(with_values[n] for n in order if n in with_values), *removed]
-        self.plain = [
-            remove_values(change)
-            for change in [*(plain[name] for name in order if name in plain), *removed]
-        ]
+        self.plain = [*(plain[name] for name in order if name in plain), *removed]
 
     def _new_scope(self, values: Mapping[str, Any]) -> Scope:
         lookups, stack = self._lookups, self._stack

@@ -197,12 +197,14 @@ class EvaluatedResource:
     Attributes:
         resource: has its properties and metadata, and no physical id.
         kind: its type.
+        arguments: its properties in the form that its type takes.
         signals: what its CreationPolicy waits for; None: nothing.
         deployment: how its UpdatePolicy shifts an alias to a new version; None: at once.
     """
 
     resource: Resource
     kind: ResourceType
+    arguments: dict[str, Any]
     signals: ExpectedSignals | None
     deployment: dict[str, Any] | None
 
@@ -244,14 +246,14 @@ def evaluate_resource(
     properties = cast("dict[str, Any]", properties)
     resource.properties = properties
     kind.check(logical_id, properties)
+    arguments = convert_to_texts(kind.name, properties)
     resource.metadata = evaluate_whole(definition.get("Metadata", {}), scope())
 
     def value_of(value: Any) -> Any:
         return evaluate_whole(value, scope())
 
-    return EvaluatedResource(
-        resource, kind, creation_policy(definition, value_of), alias_policy(definition, value_of)
-    )
+    signals, deployment = creation_policy(definition, value_of), alias_policy(definition, value_of)
+    return EvaluatedResource(resource, kind, arguments, signals, deployment)
 
 
 _STATUS = "CREATE_IN_PROGRESS"
@@ -270,7 +272,7 @@ def create(states: ResourceStates, defined: EvaluatedResource) -> None:
     if resource.type in SIGNALLED:
         _say_unsent(states, defined)
     try:
-        result = make(states, resource, defined.kind, keep)
+        result = make(states, defined, keep)
         _say_without_effect(states, defined)
         if defined.signals is not None:
             _wait_for_signals(states, resource, defined.signals)
@@ -322,20 +324,17 @@ def _wait_for_signals(
 
 
 def make(
-    states: ResourceStates, resource: Resource, kind: ResourceType, keep: Callable[[], None]
+    states: ResourceStates, defined: EvaluatedResource, keep: Callable[[], None]
 ) -> ResourceResult:
-    """Create a new resource; `resource` gets its physical id as soon as it is known.
-
-    `keep` stores the id and its event.
-    """
+    """Create a new resource, which gets its physical id as soon as it is known; `keep` stores the id and its event."""
+    resource, kind = defined.resource, defined.kind
     if kind.find is not None:
-        properties = convert_to_texts(kind.name, resource.properties)
-        physical_id = kind.find(states.context(resource), properties)
+        physical_id = kind.find(states.context(resource), defined.arguments)
         if physical_id:
             raise _already_exists(states, kind, physical_id)
     noting = _CallNotes(states, resource, keep)
     try:
-        result = kind.create(noting.context(), convert_to_texts(kind.name, resource.properties))
+        result = kind.create(noting.context(), defined.arguments)
     except Exception as error:
         noting.end()
         name = kind.name_of(resource.properties)

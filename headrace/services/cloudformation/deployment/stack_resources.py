@@ -288,7 +288,7 @@ class Provisioner:
                     self._states.context(resource),
                     resource.physical_id,
                     convert_to_texts(kind.name, present.properties),
-                    convert_to_texts(kind.name, target.properties),
+                    defined.arguments,
                 )
             if stack_tags.follows(kind.name):
                 self._retag(present, target)
@@ -330,7 +330,7 @@ class Provisioner:
             self._stack.obsolete.append(half_made)
             self._states.save()
         try:
-            result = make(self._states, resource, defined.kind, keep)
+            result = make(self._states, defined, keep)
         except Exception as error:
             if not half_made.physical_id:
                 self._drop(half_made)

@@ -1,4 +1,7 @@
-"""What a template takes and gives: checks a request's parameter values, and evaluates outputs. Pure functions."""
+"""What a template takes and gives: checks a request's parameter values, and evaluates outputs. Pure functions.
+
+A template's rules say what its parameters must be.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.core.patterns import MatchingBudget, MatchTooLong, PatternRefused
+from headrace.core.values import get_list
 from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import (
     NoSuchAttribute,
@@ -23,6 +27,18 @@ from headrace.services.cloudformation.template.functions import (
 )
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.template.template import Template
+
+
+def check_rules(template: Template, scope: Scope) -> None:
+    """Raise TemplateError when a rule's assertion does not hold."""
+    for rule in template.rules.values():
+        condition = rule.get("RuleCondition")
+        if condition is not None and not evaluate(condition, scope):
+            continue
+        for assertion in get_list(rule, "Assertions"):
+            if not evaluate(assertion["Assert"], scope):
+                described = assertion.get("AssertDescription", "an assertion failed")
+                raise TemplateError(f"Template constraint violation: {described}")
 
 
 def evaluate_outputs(template: Template, scope: Scope) -> list[dict[str, str]]:
