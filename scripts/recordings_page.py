@@ -36,7 +36,8 @@ API Gateway's, IAM's, SSM's and STS's are those of later versions, up to 2026; t
 Those of Step Functions are of its main branch in 2026, in 83 files. The 25 that scenarios replay are counted; the
 stored lists of 30 of the others name 131 more recordings at least, of which few were looked at: services in tasks,
 callbacks, activities, choices, intrinsic functions, credentials, express executions, logs and TestState.
-Of API Gateway's, those of imported documents and of exports (two files) were not looked at.
+Of API Gateway's, those of imported documents (a file) were not looked at; the four of exports hold for a shorter
+document (`tests/api/apigateway/test_exports.py`).
 Kinesis, Firehose, EMR and the mappings of streams and queues to functions have more
 scenarios, from other sources: see their own pages. On the morning of 27 November 2026 these were replayed: scheduler
 17, sns 13, sqs 41 and none of apigateway, dynamodb, dynamodbstreams, events and logs.

@@ -114,7 +114,9 @@ def _run_kinesis_agent(
         try:
             running.run(once=once)
         except NotSent as error:
-            raise fail(f"{error}. What was not sent goes with the next run.") from error
+            raise fail(
+                f"{str(error).rstrip('.')}. What was not sent goes with the next run."
+            ) from error
     for runner in running.runners:
         counts = runner.counts
         left_out = f", {counts.left_out} left out" if counts.left_out else ""

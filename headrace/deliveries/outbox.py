@@ -109,11 +109,12 @@ class Outbox(DeliveryRows):
         self._next = 0
 
     def add(self, delivery: Delivery) -> None:
-        """Add a delivery; when there are too many, the oldest is given up."""
-        if len(self.waiting) >= MOST_WAITING:
-            oldest = next(iter(self.waiting))
-            log.error("%s is given up: %d deliveries wait", self.waiting[oldest].what, MOST_WAITING)
-            self.remove(oldest)
+        """Add a delivery; when there are too many, the oldest is given up, to its dead-letter queue if it has one."""
+        while len(self.waiting) >= MOST_WAITING:  # who is told of one may add another
+            number, oldest = next(iter(self.waiting.items()))
+            self.remove(number)
+            why = f"{MOST_WAITING} deliveries wait"
+            give_up(oldest, "ServiceUnavailable", why, "", _log_loss)
         delivery.first_ms = delivery.first_ms or CURRENT.clock.now_ms()
         self.put(self._next, delivery, CURRENT.clock.now_ms())
         self.has_new = True
@@ -155,6 +156,10 @@ class Outbox(DeliveryRows):
         """See `Rows.load`."""
         for key, value in rows:
             self.put(int(key), msgspec.msgpack.decode(value, type=Delivery), CURRENT.clock.now_ms())
+
+
+def _log_loss(delivery: Delivery, error: AwsError, what_now: str) -> None:
+    log.error("%s %s: %s", delivery.what, what_now, error)
 
 
 OUTBOX = Outbox()

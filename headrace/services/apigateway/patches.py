@@ -21,6 +21,7 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 from headrace.services.apigateway import (
+    exports,
     parameter_mappings,
     refusals,
     rest_answers,
@@ -185,6 +186,7 @@ def patch_responses(module: Any) -> None:
     updates.patch_responses(response)
     rest_stages.patch_responses(response)
     vpc_links.patch_responses(response)
+    exports.patch_responses(response)
     response.create_rest_api = _import_after(response.create_rest_api)
     response.import_rest_api = response.create_rest_api
     response.put_rest_api = _put_api

@@ -404,8 +404,8 @@ class PipeWorker:
         except PipeFailed as error:
             events = error.drop_delivered(events, taken)
             self._tries[shard] = tries = self._tries.get(shard, 0) + (not error.is_internal)
-            most_tries = int(settings.get("MaximumRetryAttempts", -1))
-            most_age_s = int(settings.get("MaximumRecordAgeInSeconds", -1))
+            most_tries = _bound(settings, "MaximumRetryAttempts")
+            most_age_s = _bound(settings, "MaximumRecordAgeInSeconds")
             over = events
             if not 0 <= most_tries < tries:
                 since_ms = self._parts.clock.now_ms() - most_age_s * 1000 if most_age_s >= 0 else 0
@@ -439,6 +439,12 @@ class PipeWorker:
                     raise PipeFailed(why, may_pass=True, is_internal=True) from error
                 log.error("%s: a record is lost. %s", pipe.arn, why)  # noqa: TRY400 - nobody's defect
             taken.add(id_of(event))
+
+
+def _bound(settings: dict[str, Any], name: str) -> int:
+    """Return a source's setting; -1, if there is none, is no bound."""
+    value = settings.get(name)
+    return -1 if value is None else int(value)
 
 
 def _position(kept: str) -> Position:

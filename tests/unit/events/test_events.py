@@ -229,13 +229,16 @@ def test_retries_end(lab: MotoLab, policy: dict[str, int], condition: str, retri
 
 def test_what_waits_is_bounded(lab: MotoLab, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("headrace.deliveries.outbox.MOST_WAITING", 3)
-    rule(lab, {"Arn": STREAM, "InputPath": "$.detail.n"})
+    dead = queue(lab, "dead")
+    dead_letters = {"Arn": ARN.format("sqs", "dead")}
+    rule(lab, {"Arn": STREAM, "InputPath": "$.detail.n", "DeadLetterConfig": dead_letters})
     lab.outside.failures = [AwsError("ThrottlingException", "Rate exceeded")] * 5
     put(lab, *({"n": n} for n in range(5)))
     lab.restart()
     lab.outside.failures = []
     deliver(lab)
     assert [call[2]["Data"] for call in lab.outside.calls] == [b"2", b"3", b"4"]
+    assert [letter["Body"] for letter in received(lab, dead)] == ["0", "1"]
 
 
 def test_a_disabled_rule_and_one_with_a_schedule_only_get_nothing(lab: MotoLab):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from headrace.core.ports import FunctionThrottled, InvokeResult, ReadResult
 from headrace.core.workers import Worker, WorkerDone
 from headrace.services.lambda_.async_events import Destinations
 from headrace.services.lambda_.mappings import store
+from headrace.services.lambda_.mappings.checks import InvalidPattern
 from headrace.services.lambda_.mappings.mapping import Mapping
 from headrace.services.lambda_.mappings.poller import ShardPoller
 from headrace.services.lambda_.mappings.store import MappingStore, Ports, Trace
@@ -406,3 +408,16 @@ def test_new_records_that_are_too_old_have_a_node_of_their_own() -> None:
         assert (int(gone.first), int(gone.last), gone.disposal) == (1, 2, store.SENT)
         assert (int(rest.first), rest.records, rest.disposal) == (3, 1, store.SUCCESS)
         assert function.calls == [[3]]
+
+
+def test_a_stored_pattern_that_is_refused_now_stops_its_mapping_alone() -> None:
+    function = Function(iter([]), frozenset())
+    criteria = {"Filters": [{"Pattern": "{"}]}
+    with rig(function, FilterCriteria=criteria) as made:
+        made.ports.store.put(made.mapping)
+        (loaded,) = made.ports.store.load()
+        assert loaded.members["FilterCriteria"] == criteria
+        made.put(1)
+        with pytest.raises(InvalidPattern):
+            made.step()
+        assert function.calls == []

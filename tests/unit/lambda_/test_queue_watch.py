@@ -31,7 +31,7 @@ class Bench:
         # What happens while the function runs.
         self.during: Any = lambda: None
         mapping = Mapping("u", "0" * 12, "us-east-1", FUNCTION, QUEUE, "", None, True, 0)
-        mapping.members["BatchSize"] = 1
+        mapping.change({"BatchSize": 1})
         self.queues = self.invoker = self
         self.metrics = self
         self.permits = EVERYTHING

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -245,6 +246,12 @@ class Filter:
     def matches_message(self, message: dict[str, Any]) -> bool:
         """Whether a message of a queue passes the filter. `message` has the form of messages in events."""
         return matches_payload(self.alternatives, message, "body", message["body"].encode())
+
+
+@functools.lru_cache(maxsize=1000)
+def parse_filters(patterns: tuple[str, ...]) -> tuple[Filter, ...]:
+    """Read a mapping's patterns. Raises InvalidPattern."""
+    return tuple(map(Filter.parse, patterns))
 
 
 def passes(record: StreamRecord, filters: Sequence[Filter], *, of_table: bool = False) -> bool:

@@ -18,7 +18,6 @@ from headrace.core.ports import (
 from headrace.core.values import moment, section
 from headrace.services.lambda_.errors import STREAM_BATCH_SIZE
 from headrace.services.lambda_.mappings.batch import FOREVER, FailureRules, Window
-from headrace.services.lambda_.mappings.checks import Filter
 
 NOTHING_YET = "No records processed"
 SQS_BATCH_SIZE = 10
@@ -54,7 +53,8 @@ class Settings:
         tumbling_s: the length of the tumbling windows, or 0 without them.
         counts_events: whether the mapping's event counts are sent to CloudWatch.
         rules: how failures are treated.
-        filters: a record that none of them admits is not passed to the function; without filters all are.
+        patterns: those of the filters. They are parsed when records are read, so that one that an earlier headrace took
+            stops only its mapping.
     """
 
     read_arn: str
@@ -64,7 +64,7 @@ class Settings:
     tumbling_s: int
     counts_events: bool
     rules: FailureRules
-    filters: tuple[Filter, ...]
+    patterns: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -155,7 +155,6 @@ class Mapping:
     def _build_settings(self) -> Settings:
         members = self.members
         default = SQS_BATCH_SIZE if self.service == "sqs" else STREAM_BATCH_SIZE
-        # They were checked when they were set.
         criteria: list[dict[str, str]] = section(members, "FilterCriteria").get("Filters") or []
         tumbling_s = int(members.get("TumblingWindowInSeconds", 0))
         return Settings(
@@ -172,7 +171,7 @@ class Mapping:
                 report_item_failures="ReportBatchItemFailures"
                 in members.get("FunctionResponseTypes", ()),
             ),
-            filters=tuple(Filter.parse(one["Pattern"]) for one in criteria if one.get("Pattern")),
+            patterns=tuple(one["Pattern"] for one in criteria if one.get("Pattern")),
         )
 
     @property

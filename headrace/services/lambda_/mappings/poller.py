@@ -27,7 +27,7 @@ from headrace.core.workers import Worker, WorkerDone, WorkerHandle
 from headrace.services.lambda_.errors import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.mappings import failed_batches
 from headrace.services.lambda_.mappings.batch_runner import BatchRunner
-from headrace.services.lambda_.mappings.checks import passes
+from headrace.services.lambda_.mappings.checks import parse_filters, passes
 from headrace.services.lambda_.mappings.failed_batches import Counts
 from headrace.services.lambda_.mappings.mapping import (
     Mapping,
@@ -221,7 +221,7 @@ class ShardPoller:
         self, records: list[StreamRecord], settings: Settings
     ) -> list[StreamRecord]:
         """Return the records that pass the filters, except those that a lane had finished before a restart."""
-        filters, read = settings.filters, len(records)
+        filters, read = parse_filters(settings.patterns), len(records)
         if filters:
             of_table = self._mapping.reads_table
             records = [record for record in records if passes(record, filters, of_table=of_table)]
@@ -390,7 +390,7 @@ def _has(node: Node, sequence: str, record: StreamRecord | None, shard_id: str |
 def _describe_outcome(mapping: Mapping, record: StreamRecord | None, nodes: list[Node]) -> str:
     """Return in a few words what happened to a record."""
     if record is not None and not passes(
-        record, mapping.settings.filters, of_table=mapping.reads_table
+        record, parse_filters(mapping.settings.patterns), of_table=mapping.reads_table
     ):
         return "filtered"
     leaves = [n for n in nodes if all(other.parent != n.number for other in nodes)]

@@ -21,6 +21,7 @@ from headrace.core.workers import WorkerDone, WorkerHandle
 from headrace.services.lambda_.errors import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.mappings import failed_batches
 from headrace.services.lambda_.mappings.batch import failure_sentence, retry_delay_s
+from headrace.services.lambda_.mappings.checks import parse_filters
 from headrace.services.lambda_.mappings.failed_batches import Counts
 from headrace.services.lambda_.mappings.mapping import Mapping
 from headrace.services.lambda_.mappings.store import Ports
@@ -150,7 +151,7 @@ class QueuePoller:
     def _take(self, messages: list[QueueMessage]) -> None:
         """Gather the messages that pass the filters, and delete the others."""
         self._count(failed_batches.POLLED, len(messages))
-        filters = self._mapping.settings.filters
+        filters = parse_filters(self._mapping.settings.patterns)
         if filters:
             matching = [
                 m
