@@ -61,8 +61,9 @@ PIPELINES = ("flights", "devices")
 def build(app: cdk.App) -> list[cdk.Stack]:
     """Add the pipeline's stacks to `app`, except those in `leave_out`, upstream first, and return them."""
     from cdk.nag_suppressions import acknowledge
+    from cdk.parts.python_packages import RELEASE
     from cdk.parts.spark_jobs import parse_steps
-    from cdk.stacks.analytics import RELEASE, AnalyticsStack
+    from cdk.stacks.analytics import AnalyticsStack
     from cdk.stacks.delivery import DeliveryStack
     from cdk.stacks.devices import DevicesStack
     from cdk.stacks.ingest import IngestStack

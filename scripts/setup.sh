@@ -169,10 +169,14 @@ setup_run() {
 }
 
 setup_python_for_run() {
-  local stamps="$VENV/.headrace"
+  local stamps="$VENV/.headrace" packing
   make_venv
+  # What the Spark step brings along is packed beside; if that fails, the synthesis of the app does it, and says why.
+  "$VENV/bin/python" -m cdk.parts.python_packages > /dev/null 2>&1 &
+  packing=$!
   is_installed "$stamps-installed" pyproject.toml || stamps="$VENV/.headrace-run"
   install_python "$stamps" spark,pipeline
+  wait "$packing" || true
 }
 
 # both NODE PYTHON: runs the first function beside the second one.

@@ -19,14 +19,13 @@ from constructs import Construct
 
 from cdk.parts.checks import check_between, check_name
 from cdk.parts.delivery_config import GLUE_NAME_PATTERN
+from cdk.parts.python_packages import INSTANCE_TYPE, RELEASE
 from cdk.parts.spark_cluster import SparkCluster
 from cdk.parts.spark_jobs import READS_STREAM, SparkJobs
 from cdk.parts.workspace_bucket import WorkspaceBucket
 from headrace.spark_submit.emr_releases import releases
 
 FOLDER = Path(__file__).resolve().parents[2] / "spark_jobs"
-RELEASE = "emr-spark-8.0.0"
-INSTANCE_TYPE = "m5.xlarge"
 ICEBERG_NEEDS_SPARK = (4, 0)
 # A record must be folded while the stream has it, which is a day by default.
 MAX_EVERY_HOURS = 12

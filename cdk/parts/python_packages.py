@@ -5,7 +5,8 @@ The packages are wheels for EMR's Linux and its image's Python; nothing is compi
 jobs with another Python or on another system, the archive also holds wheels for these, in a folder that
 `sitecustomize.py` puts first on the path there: the same step then runs here and on EMR.
 The same requirements give the same bytes, so that an unchanged archive is an unchanged asset; it is kept between
-syntheses in HEADRACE_PACKAGES_CACHE, by default `headrace/packages` in the user's cache.
+syntheses in HEADRACE_PACKAGES_CACHE, by default `headrace/packages` in the user's cache. `python -m
+cdk.parts.python_packages` packs those of the app ahead, with Python's standard library and pip alone.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ from headrace.spark_submit import JobRefused
 from headrace.spark_submit.emr_releases import UnknownRelease, release_of, releases
 from headrace.spark_submit.environments import python_for
 
+# The app's clusters, unless told otherwise: the EMR release with Spark 4.0 (7.x has Spark 3.5), and the machine.
+RELEASE = "emr-spark-8.0.0"
+INSTANCE_TYPE = "m5.xlarge"
+# The app's requirements.
+REQUIREMENTS = Path(__file__).resolve().parents[2] / "spark_jobs" / "requirements"
 CACHE_VARIABLE = "HEADRACE_PACKAGES_CACHE"
 # The folder into which the archive is unpacked, beside the driver and each executor; see `options`.
 FOLDER = "packages"
@@ -219,3 +225,7 @@ def _locked(path: Path) -> Generator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+if __name__ == "__main__":
+    archive_for(REQUIREMENTS, RELEASE, INSTANCE_TYPE)

@@ -35,7 +35,6 @@ WRITES_STREAM = (
     "kinesis:PutRecord",
     "kinesis:PutRecords",
 )
-RELEASE = "emr-spark-8.0.0"
 REQUIREMENTS = Path(__file__).resolve().parents[2] / "spark_jobs" / "requirements"
 
 
@@ -89,7 +88,12 @@ class StreamingSql(Construct):
         self.checkpoint = f"s3://{bucket.bucket_name}/{folder}"
         if cluster is None:
             cluster = SparkCluster(
-                self, "Spark", name=construct_id, bucket=bucket, prefixes=[folder], release=RELEASE
+                self,
+                "Spark",
+                name=construct_id,
+                bucket=bucket,
+                prefixes=[folder],
+                release=python_packages.RELEASE,
             )
         else:
             _allow(cluster.role, ["s3:ListBucket"], [bucket.bucket_arn])

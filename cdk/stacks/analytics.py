@@ -10,14 +10,12 @@ from aws_cdk import aws_emr as emr
 from aws_cdk import aws_kinesis as kinesis
 from constructs import Construct
 
+from cdk.parts.python_packages import INSTANCE_TYPE, RELEASE
 from cdk.parts.spark_cluster import SparkCluster
 from cdk.parts.spark_jobs import READS_STREAM, SparkJobs, Step, prefixes
 from cdk.parts.workspace_bucket import WorkspaceBucket
 
 JOBS = Path(__file__).resolve().parents[2] / "spark_jobs"
-# The EMR release with Spark 4.0; 7.x has Spark 3.5.
-RELEASE = "emr-spark-8.0.0"
-INSTANCE_TYPE = "m5.xlarge"
 
 
 class AnalyticsStack(Stack):

@@ -125,3 +125,17 @@ def test_requirements_are_whole_and_pinned() -> None:
         lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
         assert all(line.count("==") == 1 for line in lines), path
         assert {"pyarrow", "pandas", "numpy", "boto3"} <= {line.split("==")[0] for line in lines}
+
+
+def test_the_apps_packages_are_packed_ahead_before_anything_is_installed(cache: Path) -> None:
+    """Only what the packing itself asks for is checked here: nothing is fetched for an archive that is there."""
+    made = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import cdk.parts.python_packages as packages;"
+    )
+    made += "packages.archive = lambda *asked: print(asked[0].name, asked[1].python);"
+    made += "packages.archive_for(packages.REQUIREMENTS, packages.RELEASE, packages.INSTANCE_TYPE)"
+    root = str(REQUIREMENTS.parents[1])
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", made, root], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "spark-4.0.txt 3.11\n"

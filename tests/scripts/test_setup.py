@@ -245,12 +245,19 @@ def test_a_run_installs_only_what_it_needs_and_the_tests_add_the_rest(tmp_path: 
         words = (line.split() for line in (tmp_path / "called").read_text().splitlines())
         return sorted(line[2] if line[0] == "ci" else line[-1] for line in words)
 
-    newest = "requirements/newest.txt"
-    assert called_by("setup_run") == [".[spark,pipeline]", "cdk", newest]
+    newest, packing = "requirements/newest.txt", "cdk.parts.python_packages"
+    assert called_by("setup_run") == [".[spark,pipeline]", "cdk", packing, newest]
     # The rest may bring an older botocore along, so that the newest one is installed again.
     assert called_by("setup") == [".[spark,pipeline,dev,bench]", newest, "tests/clients/js"]
     (root / ".venv" / ".headrace-run-installed").unlink()
-    assert called_by("setup_run") == []
+    assert called_by("setup_run") == [packing]
+
+
+def test_packages_that_cannot_be_packed_ahead_do_not_stop_the_run(tmp_path: Path):
+    fails = '[[ "$*" != *python_packages ]] || { echo no network >&2; exit 1; }'
+    root = clone_with_fake_pip(tmp_path, fails)
+    done = need("setup_run; echo done", tmp_path / "bin", root, npm="true", **NEW_ENOUGH)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
 def test_npm_which_runs_beside_pip_fails_the_setup_too(tmp_path: Path):

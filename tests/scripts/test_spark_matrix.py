@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cdk.stacks.analytics import RELEASE
+from cdk.parts.python_packages import RELEASE
 from headrace.core.extras import format_minor, minor_of
 from headrace.spark_submit.emr_releases import DEFAULT_LABEL, release_of, releases, traits_of
 from scripts import spark_matrix
