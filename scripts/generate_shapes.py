@@ -82,14 +82,16 @@ def structures(model: ServiceModel) -> dict[str, StructureShape]:
 
 def imported(module: str) -> set[str]:
     """Return the names that the package imports from `headrace.aws.shapes.<module>`."""
-    return {name for tree in _importers() for name in _taken(tree, module)}
+    ways = (f"from {SHAPES}.{module} import ", f"from {SHAPES} import ")
+    trees = (tree for text, tree in _importers() if any(way in text for way in ways))
+    return {name for tree in trees for name in _taken(tree, module)}
 
 
 @functools.cache
-def _importers() -> list[ast.Module]:
-    """Return the package's modules that import any shapes."""
+def _importers() -> list[tuple[str, ast.Module]]:
+    """Return the package's modules that import any shapes, as texts and as trees."""
     texts = (path.read_text() for path in PACKAGE.rglob("*.py") if FOLDER not in path.parents)
-    return [ast.parse(text) for text in texts if SHAPES in text]
+    return [(text, ast.parse(text)) for text in texts if SHAPES in text]
 
 
 def _taken(tree: ast.Module, module: str) -> Iterator[str]:

@@ -6,15 +6,11 @@ Exit code 0: every seed kept every promise. 1: one did not. 2: the arguments are
 from __future__ import annotations
 
 import argparse
-import gc
 import logging
 import sys
 import time
 
-from scripts.simulated_flights import run
-
-# Some tens of megabytes.
-_SEEDS_BETWEEN_COLLECTIONS = 10
+from scripts.simulated_flights import run_each
 
 
 def main() -> int:
@@ -38,22 +34,16 @@ def main() -> int:
     )
     began_cpu_s = time.process_time()
     began_s, done, crashes, steps, acknowledged = time.perf_counter(), 0, 0, 0, 0
+    outcomes = run_each(seeds)
     for seed in seeds:
         try:
-            outcome = run(seed)
+            outcome = next(outcomes)
         except Exception as error:
             print(f"seed {seed}: {type(error).__name__}: {error}")
             print(f"To repeat it: scripts/simulate --seed {seed} --history")
             if asked.history:
                 raise
             return 1
-        if not done:
-            # All modules, with moto's, are loaded now: freeze their objects, so that the garbage collector skips them.
-            gc.freeze()
-            gc.disable()
-        if done % _SEEDS_BETWEEN_COLLECTIONS == 0:
-            # An ended cloud is a reference cycle.
-            gc.collect()
         done, crashes = done + 1, crashes + outcome.crashes
         steps, acknowledged = steps + outcome.steps, acknowledged + outcome.acknowledged
         if asked.history:

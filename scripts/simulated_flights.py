@@ -6,10 +6,11 @@ work; each record is in S3 once; the failure queue names every record that canno
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ from scripts.simulated_deployment import (
 CARRIERS = ("AA", "B6", "DL", "EV", "UA", "9E")
 REQUESTS = 8
 MOST_SHARDS = 4
+# Some tens of megabytes.
+_SEEDS_BETWEEN_COLLECTIONS = 10
 # One in this many seeds deploys in its own simulation.
 FROM_THE_START = 8
 
@@ -85,6 +88,28 @@ def run(seed: int, *, chances: Chances = ROUGH, enrich: Path | None = None) -> O
             len(flights.acknowledgements.acknowledged),
             cloud.history,
         )
+
+
+def run_each(seeds: Iterable[int]) -> Iterator[Outcome]:
+    """Simulate one seed after the other. Raises PromiseBroken.
+
+    An ended cloud is a reference cycle: they are collected together, and never the modules, whose objects are most.
+    """
+    was_on = gc.isenabled()
+    try:
+        for number, seed in enumerate(seeds):
+            outcome = run(seed)
+            if number == 0:
+                # All modules, with moto's, are loaded now.
+                gc.freeze()
+                gc.disable()
+            if number % _SEEDS_BETWEEN_COLLECTIONS == 0:
+                gc.collect()
+            yield outcome
+    finally:
+        gc.unfreeze()
+        if was_on:
+            gc.enable()
 
 
 class _Flights:
