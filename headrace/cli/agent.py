@@ -58,10 +58,6 @@ def agent(
     """
     from dataclasses import replace
 
-    from headrace.store.memory import collect_garbage_seldom
-
-    # Hundreds of thousands of events wait in channels: looking at them again and again is half of the time of a line.
-    collect_garbage_seldom()
     from headrace.agent.kinesis_agent import read_agent_json
     from headrace.agent.properties import ConfigurationError
 

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
+
+# New objects between two runs of the garbage collector; Python's default of 700 is reached after a few requests.
+_CONTAINERS_BETWEEN_LOOKS = 50_000
+
+
+def collect_garbage_seldom() -> None:
+    """Make the garbage collector run seldom: looking at what stays again and again is a fifth of a start's time."""
+    gc.set_threshold(_CONTAINERS_BETWEEN_LOOKS, 20, 20)
 
 
 def main() -> None:
@@ -11,6 +20,8 @@ def main() -> None:
         from headrace.cli.interrupts import leave_at_once
 
         leave_at_once()
+        # What is imported stays, and so do the events in an agent's channels: half of the time of a line.
+        collect_garbage_seldom()
     except KeyboardInterrupt:
         # Ctrl-C came between the start of Python and the line above.
         os._exit(130)

@@ -5,7 +5,6 @@ Makes the options of `headrace up` from the fields of `Config`: name, type, defa
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import logging
@@ -59,7 +58,12 @@ from headrace.cli.running_cloud import (
 )
 from headrace.core.clock import SystemClock
 from headrace.core.config import Config, Setting
-from headrace.store.memory import collect_garbage_seldom, import_to_stay
+from headrace.core.late_imports import CLASS, imports_later
+from headrace.store.memory import import_to_stay
+
+# OpenSSL's library takes 4 MB, and comes with the first connection that is encrypted.
+with imports_later({}, late={"ssl": {"SSLSocket": CLASS}, "asyncio.sslproto": {}}):
+    import asyncio
 
 if TYPE_CHECKING:
     from headrace.cloud import Cloud
@@ -167,7 +171,6 @@ def up(
         return
     leave_at_once()
     # Imported here, before anything is created that Ctrl-C could leave behind; `headrace down` does not need it.
-    collect_garbage_seldom()
     import_to_stay("headrace.cloud")
     asked = click.get_current_context().with_resource(StopSignals(*STOP_SIGNALS))
     let_children_be_interrupted()

@@ -40,6 +40,10 @@ class _Later:
         setattr(self, name, found)
         return found
 
+    def __instancecheck__(self, instance: Any) -> bool:
+        """Nothing is an instance of a class whose module has not been imported."""
+        return self._path.rpartition(".")[0] in sys.modules and isinstance(instance, self._find())
+
     def __iter__(self) -> Iterator[Any]:
         """Import it now: what is iterated over is needed, whether or not the module's code has run."""
         return iter(self._find())
@@ -96,7 +100,8 @@ class LateFinder(importlib.abc.MetaPathFinder):
 
     Args:
         paths_of: a module -> what it gets stand-ins for.
-        late: a module whose code runs when it is needed -> the names that others take from it at their own import.
+        late: a module whose code runs when it is needed -> the names that others take from it before, with their
+            values; `CLASS` stands for a class.
         changes: a module -> what is called with it once its code has run; no late one.
     """
 
@@ -151,6 +156,30 @@ class _ChangingLoader(importlib.machinery.SourceFileLoader):
             change(module)
 
 
+# Stands in `LateFinder`'s `late` for a class that others ask objects for before they need the module.
+CLASS = object()
+
+
+class _ClassToCome:
+    """Stands for a class of a module whose code has not run yet: nothing is an instance of it before."""
+
+    def __init__(self, known: Callable[[], Any], find: Callable[[], Any]) -> None:
+        self._known, self._find = known, find
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        known = self._known()
+        return known is not self and isinstance(instance, known)
+
+    def __mro_entries__(self, _bases: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (self._find(),)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self._find()(*arguments, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._find(), name)
+
+
 class _LateLoader(importlib.machinery.SourceFileLoader):
     """Runs a module's code when somebody first looks for a name that it has not been given.
 
@@ -170,7 +199,18 @@ class _LateLoader(importlib.machinery.SourceFileLoader):
             "__getattr__": functools.partial(self._find, module),
             "__dir__": functools.partial(self._list, module),
         }
+        self._given = {
+            name: self._class_to_come(module, name) if value is CLASS else value
+            for name, value in self._given.items()
+        }
         vars(module).update(self._given, **self._hooks)
+
+    def _class_to_come(self, module: ModuleType, name: str) -> _ClassToCome:
+        def find() -> Any:
+            self._run(module)
+            return vars(module)[name]
+
+        return _ClassToCome(lambda: vars(module)[name], find)
 
     def _find(self, module: ModuleType, name: str) -> Any:
         whole = f"{module.__name__}.{name}"

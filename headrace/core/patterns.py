@@ -17,7 +17,6 @@ sign for any one character.
 
 from __future__ import annotations
 
-# RE2's bindings have no types.
 import functools
 import re
 import time
@@ -25,13 +24,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-import re2
-
 from headrace.core import java_regex
 from headrace.core.java_regex import BadPattern, NotLinear
 from headrace.core.java_regex.nodes import MAX_CODE_POINT, CharacterSet, Concatenation, Node, Repeat
 
-# Imported with the first pattern that needs it: few do, and it takes 1.5 MB.
+# Both engines are imported with the first pattern that needs them: `regex` takes 1.5 MB, RE2 2.4.
 if TYPE_CHECKING:
     import regex
 
@@ -192,6 +189,8 @@ class _Program:
 
 def _program(node: Node, highest_point: int, bounds: _Bounds) -> _Program:
     """Return the pattern on RE2. Raises NotLinear, BadPattern, _NotTaken."""
+    import re2  # its bindings have no types
+
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True

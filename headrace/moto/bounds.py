@@ -26,7 +26,11 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-import yaml
+from headrace.core.late_imports import imports_later
+
+# It comes with the first document.
+with imports_later({}, late={"yaml": {}}):
+    import yaml
 
 Refuse = Callable[[str], Exception]
 
@@ -128,14 +132,18 @@ def _has_none(self: Any, query_params: Mapping[str, Any], prefix: str) -> bool:
 MOST_VALUES = 200_000
 MOST_CHARACTERS = 20_000_000
 MOST_NESTED = 100
-# libyaml's parser is twenty times as fast, where PyYAML has it.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@functools.cache
+def _loader() -> Any:
+    """Return libyaml's parser, which is twenty times as fast, where PyYAML has it."""
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def safe_load(text: Any) -> Any:
     """Return a document's value, as `yaml.safe_load` does. Raises yaml.YAMLError, also if it expands too far."""
     _check(text)
-    return yaml.load(text, Loader=_LOADER)
+    return yaml.load(text, Loader=_loader())
 
 
 def _check(text: Any) -> None:
@@ -143,7 +151,7 @@ def _check(text: Any) -> None:
     values_of: dict[str, tuple[int, int]] = {}
     open_collections: list[tuple[str | None, int, int]] = []
     values = characters = 0
-    for event in yaml.parse(text, Loader=_LOADER):
+    for event in yaml.parse(text, Loader=_loader()):
         match event:
             case yaml.AliasEvent(anchor=anchor):
                 if anchor not in values_of:

@@ -49,6 +49,7 @@ _LATER: Mapping[str, Collection[str]] = {
     "moto": ("moto.core.decorator",),
     "moto.core": ("moto.core.models.patch_client", "moto.core.models.patch_resource"),
     "moto.core.base_backend": ("boto3",),
+    "moto.core.request": ("botocore.awsrequest",),
     "moto.core.utils": ("botocore.session",),
     "moto.dynamodb.models.dynamo_type": ("boto3",),
     # Five megabytes of text that headrace reads when somebody looks for a policy.

@@ -58,15 +58,6 @@ class FreedMemory:
         return _RETURNED_EVERY_S
 
 
-# New objects between two runs of the garbage collector; Python's default of 700 is reached after a few requests.
-_CONTAINERS_BETWEEN_LOOKS = 50_000
-
-
-def collect_garbage_seldom() -> None:
-    """Make the garbage collector run seldom: looking at what stays again and again is a fifth of a start's time."""
-    gc.set_threshold(_CONTAINERS_BETWEEN_LOOKS, 20, 20)
-
-
 def import_to_stay(module: str) -> None:
     """Import a module and what it imports, without garbage collection, now and later: its objects stay.
 

@@ -25,10 +25,10 @@ from headrace.agent.flume.building import FlumeRun, build
 from headrace.agent.kinesis_agent import read_agent_json
 from headrace.agent.positions import PositionStore
 from headrace.agent.running import FlowRunner, KinesisSender
+from headrace.cli.main import collect_garbage_seldom
 from headrace.cli.options import client_options
 from headrace.client import Producer
 from headrace.core.clock import SystemClock
-from headrace.store.memory import collect_garbage_seldom
 from scripts.benchmarks.sdk import client_of
 from scripts.benchmarks.servers import processors, running
 

@@ -25,6 +25,8 @@ _VALID_DAYS = 3650
 _RENEWED_DAYS = 30
 _CHILD = Path(__file__).with_name("identity_child.py")
 _LONGEST_MAKING_S = 60
+# They say where OpenSSL looks for authorities.
+_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 class Tls:
@@ -127,23 +129,40 @@ def _write(path: Path, text: str, *, mode: int) -> None:
 
 
 def _authorities() -> list[str]:
-    """Return the certificates that Python, Node.js and `requests` trust on this machine, as texts."""
+    """Return the certificates that Python, Node.js and `requests` trust on this machine, as texts. Raises OSError."""
     import certifi
 
-    files = {ssl.get_default_verify_paths().cafile, certifi.where()} - {None}
-    return [Path(str(file)).read_text(encoding="utf-8") for file in sorted(map(str, files))]
+    files = {_file_of_machine(), certifi.where()} - {""}
+    return [Path(file).read_text(encoding="utf-8") for file in sorted(files)]
+
+
+def _file_of_machine() -> str:
+    """Return the file of the authorities that OpenSSL trusts; empty when there is none. Raises OSError."""
+    if "_ssl" in sys.modules:
+        return ssl.get_default_verify_paths().cafile or ""
+    # The library would stay in an idle cloud's memory for this one question.
+    ask = "import ssl; print(ssl.get_default_verify_paths().cafile or '')"
+    return _run_child("-c", ask).rstrip("\n")
 
 
 def _new_identity(host: str) -> str:
     """Return a new key and a certificate of it for `host`, as PEM. Raises OSError when there is none."""
+    return _run_child(str(_CHILD), host, str(_VALID_DAYS))
+
+
+def _run_child(*arguments: str) -> str:
+    """Return what Python prints in a process of its own. Raises OSError when it fails."""
     try:
         made = subprocess.run(
-            [sys.executable, "-P", str(_CHILD), host, str(_VALID_DAYS)],
+            [sys.executable, "-P", *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            # It finds the library where this process does, which may be a user's own folder.
-            env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            # It finds libraries where this process does, which may be a user's own folder.
+            env={
+                **{name: os.environ[name] for name in _VARIABLES if name in os.environ},
+                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            },
             # Ctrl-C ends the cloud, which waits for this.
             start_new_session=True,
             timeout=_LONGEST_MAKING_S,

@@ -91,3 +91,66 @@ def test_a_late_module_that_fails_fails_again(tmp_path: Path) -> None:
         "assert late_module.new == 7\n",
         tmp_path,
     )
+
+
+def test_encryption_comes_with_the_first_connection_that_is_encrypted(tmp_path: Path) -> None:
+    run(
+        "import sys, headrace.cli.run, headrace.cloud, asyncio, socket\n"
+        "from pathlib import Path\n"
+        "from headrace.aws.server.tls import Tls\n"
+        "async def echo(reader, writer):\n"
+        "    writer.write(await reader.readline())\n"
+        "    writer.close()\n"
+        "async def talk(**tls):\n"
+        "    server = await asyncio.start_server(echo, sock=socket.create_server(('127.0.0.1', 0)),\n"
+        "        ssl=tls.pop('context', None))\n"
+        "    port = server.sockets[0].getsockname()[1]\n"
+        "    reader, writer = await asyncio.open_connection('127.0.0.1', port, **tls)\n"
+        "    writer.write(b'said\\n')\n"
+        "    assert await reader.readline() == b'said\\n'\n"
+        "    writer.close()\n"
+        "    server.close()\n"
+        "asyncio.run(talk())\n"
+        "certificate = Tls(Path(sys.argv[1]), lambda: 'localhost')\n"
+        "trusted = certificate.trust_file()\n"
+        "assert not {'_ssl', 'urllib3.util.ssl_'} & set(sys.modules)\n"
+        "from ssl import SSLSocket\n"
+        "class Own(SSLSocket): pass\n"
+        "import ssl\n"
+        "assert issubclass(Own, ssl.SSLSocket) and ssl.SSLSocket.__module__ == 'ssl'\n"
+        "client = ssl.create_default_context(cafile=str(trusted))\n"
+        "asyncio.run(talk(context=certificate.context(), ssl=client, server_hostname='localhost'))\n"
+        "wrapped = client.wrap_socket(socket.socket(), server_hostname='localhost')\n"
+        "assert isinstance(wrapped, SSLSocket) and isinstance(wrapped, ssl.SSLSocket)\n"
+        "assert not isinstance(socket.socket(), SSLSocket)\n",
+        tmp_path,
+    )
+
+
+def test_a_stand_in_has_the_instances_of_its_class(tmp_path: Path) -> None:
+    (tmp_path / "wanted.py").write_text("class Kind: pass\n")
+    (tmp_path / "asking.py").write_text(
+        "from wanted import Kind\ndef is_one(value): return isinstance(value, Kind)\n"
+    )
+    run(
+        "import sys\n"
+        "from headrace.core.late_imports import imports_later\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "with imports_later({'asking': ('wanted',)}, late={}):\n"
+        "    import asking\n"
+        "assert not asking.is_one(5) and 'wanted' not in sys.modules\n"
+        "import wanted\n"
+        "assert asking.is_one(wanted.Kind()) and not asking.is_one(5)\n",
+        tmp_path,
+    )
+
+
+def test_idle_services_leave_encryption_documents_and_patterns_alone() -> None:
+    run(
+        "import sys, headrace.cli.run, headrace.cloud\n"
+        "from headrace.composition.foundation import load_patches\n"
+        "from headrace.moto.patching import start_empty\n"
+        "start_empty(load_patches())\n"
+        "unwanted = {'_ssl', 'urllib3.util', 're2', '_yaml', 'yaml.loader'} & set(sys.modules)\n"
+        "assert not unwanted, unwanted\n"
+    )

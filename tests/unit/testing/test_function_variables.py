@@ -16,6 +16,7 @@ from headrace.testing.function_variables import (
     FunctionVariables,
     default_session_of,
     fresh_default_session,
+    harmless,
     session,
     variables,
 )
@@ -148,3 +149,20 @@ def test_the_default_session_is_the_functions_for_its_threads_only() -> None:
         found = boto3._get_default_session().get_credentials().access_key
         may_end.set()
         assert (found, running.result(30)) == ("the test's", "the function's")
+
+
+def test_a_default_session_is_made_when_a_client_first_asks() -> None:
+    before, set_up = boto3.DEFAULT_SESSION, boto3.setup_default_session
+    with variables(harmless()), fresh_default_session():
+        assert boto3.DEFAULT_SESSION is None
+        boto3.client("sts", region_name="us-east-1")
+        first = boto3.DEFAULT_SESSION
+        assert first is not None
+        assert first._session.get_component("data_loader") is session()._session.get_component(
+            "data_loader"
+        )
+        boto3.client("sts", region_name="us-east-1")
+        assert boto3.DEFAULT_SESSION is first
+        boto3.setup_default_session(region_name="eu-west-1")
+        assert boto3.DEFAULT_SESSION.region_name == "eu-west-1"
+    assert (boto3.DEFAULT_SESSION, boto3.setup_default_session) == (before, set_up)
