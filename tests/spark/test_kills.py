@@ -1,4 +1,8 @@
-"""The driver is killed (-9) at seeded points while the stream is split and merged: every record once, in Parquet."""
+"""The driver is killed (-9) at seeded points while the stream is split and merged: every record once, in Parquet.
+
+Nightly. By day test_planner.py kills planners over reshards, test_source.py does a batch again, and test_held_folder.py
+sweeps what a killed process held.
+"""
 
 from __future__ import annotations
 
@@ -149,6 +153,7 @@ def drain_in(spark: Any, stream: Stream, folder: Path) -> None:
         assert writer.start(str(folder / "rows")).awaitTermination(120)
 
 
+@pytest.mark.slow
 def test_every_record_is_written_once_whatever_was_killed(
     spark: Any, server: ServerProcess, make_stream: Any, tmp_path: Path
 ) -> None:
