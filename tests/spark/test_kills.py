@@ -1,8 +1,4 @@
-"""The driver is killed (-9) at seeded points while the stream is split and merged: every record once, in Parquet.
-
-Nightly. By day test_planner.py kills planners over reshards, test_source.py does a batch again, and test_held_folder.py
-sweeps what a killed process held.
-"""
+"""The driver is killed (-9) at seeded points while the stream is split and merged: every record once, in Parquet."""
 
 from __future__ import annotations
 
@@ -153,7 +149,6 @@ def drain_in(spark: Any, stream: Stream, folder: Path) -> None:
         assert writer.start(str(folder / "rows")).awaitTermination(120)
 
 
-@pytest.mark.slow
 def test_every_record_is_written_once_whatever_was_killed(
     spark: Any, server: ServerProcess, make_stream: Any, tmp_path: Path
 ) -> None:
