@@ -116,7 +116,7 @@ def patch(module: Any) -> None:
     """Patch `moto.scheduler.models`."""
     backend = module.EventBridgeSchedulerBackend
     for name in ("create_schedule", "update_schedule"):
-        setattr(backend, name, _check_expression(getattr(backend, name)))
+        setattr(backend, name, _check_schedule(getattr(backend, name)))
     group = module.ScheduleGroup
     group.__init__ = _date_default(module, group.__init__)
 
@@ -149,9 +149,13 @@ def update_actions(module: Any) -> None:
     module.EventBridgeSchedulerResponse.update_schedule = update_schedule
 
 
-def _check_expression(method: Any) -> Any:
+def _check_schedule(method: Any) -> Any:
     @functools.wraps(method)
     def checked(self: Any, *args: Any, **named: Any) -> Any:
+        parts = str(named["target"]["Arn"]).split(":", 5)
+        if len(parts) < 6 or parts[0] != "arn" or parts[5].startswith("api-destination/"):
+            # Reported by users for API destinations, which Scheduler does not call; assumed for what is no ARN.
+            raise AwsError("ValidationException", "Provided Arn is not in correct format.")
         expression = str(named["schedule_expression"])
         zone = str(named.get("schedule_expression_timezone") or "UTC")
         try:

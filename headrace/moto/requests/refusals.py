@@ -98,10 +98,8 @@ def _table_fault(params: Mapping[str, Any], _: Exception) -> AwsError | None:
 
 def _machine_fault(params: Mapping[str, Any], _: Exception) -> AwsError | None:
     """Return the error for a list of executions without a state machine (documented: one of both is required)."""
-    if "stateMachineArn" in params:
+    if "stateMachineArn" in params or "mapRunArn" in params:
         return None
-    if "mapRunArn" in params:
-        return AwsError("ResourceNotFound", f"Map Run does not exist: '{params['mapRunArn']}'")
     return AwsError("ValidationException", "Must specify a State Machine ARN or Map Run ARN.")
 
 

@@ -89,10 +89,13 @@ def find_machine(backend: Any, arn: str) -> Any:
 
 
 def find_version(backend: Any, arn: str) -> tuple[Any, Any]:
-    """Return the machine and the version that a version's or an alias's ARN names; (None, None) for any other ARN.
+    """Return the machine and the version that an ARN names, by a version, by an alias, or the machine as it is now.
 
-    An alias routes by its weights. Raises AwsError when the machine has no such version.
+    An alias routes by its weights. (None, None) without such a machine. Raises AwsError when it has no such version.
     """
+    machine = find_machine(backend, arn)
+    if machine is not None:
+        return machine, machine
     machine_arn, _, qualifier = arn.rpartition(":")
     machine = find_machine(backend, machine_arn)
     if machine is None:
@@ -105,8 +108,13 @@ def find_version(backend: Any, arn: str) -> tuple[Any, Any]:
         number = str(chosen["stateMachineVersionArn"]).rpartition(":")[2]
     version = machine.versions.get(int(number)) if number.isdecimal() else None
     if version is None:
-        raise AwsError("StateMachineDoesNotExist", f"State Machine Does Not Exist: '{arn}'")
+        raise refuse_missing(arn)
     return machine, version
+
+
+def refuse_missing(arn: str) -> AwsError:
+    """Return the error for a state machine that is not there."""
+    return AwsError("StateMachineDoesNotExist", f"State Machine Does Not Exist: '{arn}'")
 
 
 def _machine_of(routes: list[dict[str, Any]]) -> str:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.values import BadMarker, page_of, parse_json
-from headrace.services.stepfunctions.aliases import find_machine
+from headrace.services.stepfunctions.aliases import find_machine, refuse_missing
 
 # Documented for every list of the API.
 DEFAULT_ROWS, MOST_ROWS = 100, 1000
@@ -273,44 +273,40 @@ def refuse_type() -> AwsError:
     )
 
 
-def list_whole(list_executions: Any) -> Any:
-    """Show the members that moto omits of each execution."""
+def list_executions(self: Any) -> Any:
+    """List the executions of a machine, or of one of its versions or aliases; moto knows only the machine's."""
+    from moto.core.responses import ActionResult
 
-    def list_all_members(self: Any) -> Any:
-        machine = find_machine(self.stepfunction_backend, self._get_param("stateMachineArn") or "")
-        if machine is not None and machine.type == "EXPRESS":
-            raise refuse_type()
-        answer = list_executions(self)
-        for row in answer.result["executions"]:
-            execution = self.stepfunction_backend.describe_execution(row["executionArn"])
-            row |= {"stateMachineArn": execution.state_machine_arn, **_qualifiers_of(execution)}
-            row["redriveCount"] = 0
-            if execution.status == "TIMED_OUT":
-                row["stopDate"] = execution.stop_date
-        return answer
+    arn, status = self._get_param("stateMachineArn"), self._get_param("statusFilter")
+    backend = self.stepfunction_backend
+    backend._validate_machine_arn(arn)
+    machine = find_machine(backend, arn) or find_machine(backend, arn.rpartition(":")[0])
+    if machine is None or arn not in (machine.arn, *_qualified_arns(machine)):
+        raise refuse_missing(arn)
+    if machine.type == "EXPRESS":
+        raise refuse_type()
+    rows = [
+        _row_of(backend.describe_execution(execution.execution_arn))
+        for execution in reversed(machine.executions)
+        if arn in (machine.arn, *_qualifiers_of(execution).values())
+    ]
+    shown, more = page(self, [row for row in rows if status in (None, row["status"])])
+    return ActionResult({"executions": shown, **more})
 
-    return list_all_members
+
+def _qualified_arns(machine: Any) -> list[str]:
+    return [one.arn for one in (*machine.versions.values(), *machine.aliases.values())]
 
 
-def list_of_version(
-    list_executions: Callable[..., Any], find_machine: Callable[[Any, str], Any]
-) -> Any:
-    """Make the executions of a version be listed by its ARN; moto keeps them with the machine."""
-
-    def list_those(self: Any, state_machine_arn: str, *args: Any, **named: Any) -> Any:
-        named_one = self.describe_state_machine(state_machine_arn)
-        if hasattr(named_one, "versions"):
-            return list_executions(self, state_machine_arn, *args, **named)
-        machine = find_machine(self, state_machine_arn.rpartition(":")[0])
-        # moto's lock is held: nobody else sees the version in this state.
-        named_one.executions = [
-            execution
-            for execution in machine.executions
-            if getattr(execution, "version_arn", None) == state_machine_arn
-        ]
-        try:
-            return list_executions(self, state_machine_arn, *args, **named)
-        finally:
-            named_one.executions = []
-
-    return list_those
+def _row_of(execution: Any) -> dict[str, Any]:
+    ended = {} if execution.status == "RUNNING" else {"stopDate": execution.stop_date}
+    return {
+        "executionArn": execution.execution_arn,
+        "name": execution.name,
+        "startDate": execution.start_date,
+        "stateMachineArn": execution.state_machine_arn,
+        "status": execution.status,
+        "redriveCount": 0,
+        **ended,
+        **_qualifiers_of(execution),
+    }

@@ -156,12 +156,27 @@ _LISTED = {"executionArn", "mapRunArn", "stateMachineArn", "startDate", "stopDat
 def _describe_map_run(self: Any) -> Any:
     from moto.core.responses import ActionResult
 
-    arn = _check_arn(self._get_param("mapRunArn"))
-    for execution in _executions_of(self.stepfunction_backend, arn):
+    row = _find(self.stepfunction_backend, self._get_param("mapRunArn"))
+    return ActionResult({key: row[key] for key in row if key != "stateMachineArn"})
+
+
+def _find(backend: Any, arn: str) -> dict[str, Any]:
+    """Return what is known of a Map Run. Raises AwsError when there is none."""
+    for execution in _executions_of(backend, _check_arn(arn)):
         for row in _map_runs_of(execution):
             if row["mapRunArn"] == arn:
-                return ActionResult({key: row[key] for key in row if key != "stateMachineArn"})
+                return row
     raise _missing(arn)
+
+
+def refuse_children(backend: Any, arn: str) -> AwsError:
+    """Return the refusal of a list of a Map Run's child executions. Raises AwsError when there is no such run."""
+    _find(backend, arn)
+    return AwsError(
+        "ValidationException",
+        "headrace keeps no child executions of Map Runs: DescribeMapRun counts them, and a ResultWriter's files"
+        f" tell what became of them: '{arn}'",
+    )
 
 
 def _update_map_run(self: Any) -> Any:

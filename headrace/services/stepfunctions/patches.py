@@ -40,9 +40,6 @@ def patch(responses: Any) -> None:
 
     backend: Any = models.StepFunctionBackend
     backend.describe_execution = _describe(backend.describe_execution)
-    backend.list_executions = answers.list_of_version(
-        _list(backend.list_executions), aliases.find_machine
-    )
     response = responses.StepFunctionResponse
     aliases.patch(response, backend)
     response.update_state_machine = answers.check_update(response.update_state_machine)
@@ -60,7 +57,7 @@ def patch(responses: Any) -> None:
     backend.update_state_machine = _revise(backend.update_state_machine)
     response._describe_state_machine = _whole_machine(response._describe_state_machine)
     response.describe_execution = answers.describe_whole(response.describe_execution)
-    response.list_executions = answers.list_whole(response.list_executions)
+    response.list_executions = _list_executions
     response.list_state_machines = answers.list_machines
     response.describe_state_machine_for_execution = answers.with_update_date(
         response.describe_state_machine_for_execution
@@ -123,7 +120,7 @@ def _publish_version(self: Any) -> Any:
     """Publish a machine's current state as a version; without a change, the last version is returned (documented)."""
     from moto.core.responses import ActionResult
 
-    machine = self.stepfunction_backend.describe_state_machine(self._get_param("stateMachineArn"))
+    machine = _unqualified(self)
     revision_id = self._get_param("revisionId")
     if revision_id and revision_id != getattr(machine, "revision_id", ""):
         raise AwsError(
@@ -137,10 +134,19 @@ def _publish_version(self: Any) -> Any:
     )
 
 
+def _unqualified(self: Any) -> Any:
+    """Return the machine that a request names. Raises AwsError, also for the ARN of a version (assumed)."""
+    arn = self._get_param("stateMachineArn")
+    machine = self.stepfunction_backend.describe_state_machine(arn)
+    if not hasattr(machine, "versions"):
+        raise aliases.refuse_missing(arn)
+    return machine
+
+
 def _list_versions(self: Any) -> Any:
     from moto.core.responses import ActionResult
 
-    machine = self.stepfunction_backend.describe_state_machine(self._get_param("stateMachineArn"))
+    machine = _unqualified(self)
     versions = [
         {"stateMachineVersionArn": version.arn, "creationDate": version.creation_date}
         for _, version in sorted(machine.versions.items(), reverse=True)
@@ -188,13 +194,11 @@ def _describe(describe: Any) -> Any:
     return describe_execution
 
 
-def _list(list_executions: Any) -> Any:
-    def settle_and_list(self: Any, state_machine_arn: str, *args: Any, **named: Any) -> Any:
-        for execution in self.describe_state_machine(state_machine_arn).executions:
-            settle(execution, CURRENT.executions)
-        return list_executions(self, state_machine_arn, *args, **named)
-
-    return settle_and_list
+def _list_executions(self: Any) -> Any:
+    map_run = self._get_param("mapRunArn")
+    if map_run is not None and self._get_param("stateMachineArn") is None:
+        raise map_runs.refuse_children(self.stepfunction_backend, map_run)
+    return answers.list_executions(self)
 
 
 def _revise(update: Any) -> Any:

@@ -32,8 +32,6 @@ def _start(create: Any) -> Any:
         arn = state_machine_arn
         answers.check_input(execution_input)
         machine, version = aliases.find_version(self, arn)
-        if version is None:
-            machine = version = aliases.find_machine(self, arn)
         if machine is None:
             return create(self, arn, name, execution_input)  # which refuses it
         for started in machine.executions:
@@ -90,12 +88,15 @@ def _start_sync_execution(self: Any) -> Any:
     machine_arn = self._get_param("stateMachineArn")
     input_text = self._get_param("input", if_none="{}")
     name = self._get_param("name") or str(uuid.uuid4())
-    machine = self.stepfunction_backend.describe_state_machine(machine_arn)
+    machine, version = aliases.find_version(self.stepfunction_backend, machine_arn)
+    if machine is None:
+        # It refuses what is no ARN, too.
+        machine = version = self.stepfunction_backend.describe_state_machine(machine_arn)
     if machine.type != "EXPRESS":
         raise answers.refuse_type()
     answers.check_input(input_text)
     arn = _express_arn(machine, name)
-    started = build_input(machine, machine, arn, name, input_text, datetime.now(UTC))
+    started = build_input(machine, version, arn, name, input_text, datetime.now(UTC))
     outcome = Run(started).run()
     stop_date = datetime.now(UTC)
     ran_ms = (stop_date - started.start_date) // timedelta(milliseconds=1)

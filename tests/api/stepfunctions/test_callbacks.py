@@ -115,3 +115,28 @@ def test_other_integrations_refuse_an_object_for_a_text(cloud: InProcessCloud):
         },
     )
     assert run(cloud, putting)["status"] == "FAILED"
+
+
+def test_a_worker_may_report_to_a_task_without_a_heartbeat(cloud: InProcessCloud):
+    queue = cloud.client("sqs").create_queue(QueueName="tokens")["QueueUrl"]
+    sending = make(
+        cloud,
+        "reported",
+        {
+            "Resource": "arn:aws:states:::sqs:sendMessage.waitForTaskToken",
+            "Parameters": {"QueueUrl": queue, "MessageBody": {"token.$": "$$.Task.Token", "n": 1}},
+        },
+    )
+    states = cloud.client("stepfunctions")
+    execution = states.start_execution(stateMachineArn=sending)["executionArn"]
+    received = cloud.client("sqs").receive_message(QueueUrl=queue, WaitTimeSeconds=20)
+    body = received["Messages"][0]["Body"]
+    token = json.loads(body)["token"]
+    assert " " not in body
+    states.send_task_heartbeat(taskToken=token)
+    states.send_task_success(taskToken=token, output="2")
+    wait_until(
+        lambda: states.describe_execution(executionArn=execution)["status"] == "SUCCEEDED",
+        within_s=30,
+        what="its end",
+    )

@@ -61,6 +61,15 @@ def test_scheduler_refuses_what_is_no_expression(lab: MotoLab, expression: str):
     assert found == ("ValidationException", f"Invalid Schedule Expression {expression}.")
 
 
+@pytest.mark.parametrize(
+    "arn", ["x", "arn:aws:sqs", "arn:aws:events:us-east-1:000000000000:api-destination/d/1"]
+)
+def test_scheduler_refuses_what_it_cannot_call(lab: MotoLab, arn: str):
+    given = {**schedule("rate(1 minute)"), "Target": {**TARGET, "Arn": arn}}
+    found = refusal(lab.client("scheduler").create_schedule, **given)
+    assert found == ("ValidationException", "Provided Arn is not in correct format.")
+
+
 def test_an_update_is_checked_too(lab: MotoLab):
     scheduler = lab.client("scheduler")
     for number, good in enumerate([*GOOD, "at(2030-01-01T00:00:00)"]):

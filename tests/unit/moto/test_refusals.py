@@ -266,7 +266,7 @@ def test_what_only_moto_takes_is_refused(lab: MotoLab):
         ("glue", f"{glue}.CreateSchema", unregistered, "InvalidInputException"),
         ("glue", f"{glue}.CreateTable", {"DatabaseName": "d"}, "InvalidInputException"),
         ("stepfunctions", f"{states}.ListExecutions", {}, "ValidationException"),
-        ("stepfunctions", f"{states}.ListExecutions", {"mapRunArn": "a"}, "ResourceNotFound"),
+        ("stepfunctions", f"{states}.ListExecutions", {"mapRunArn": "a"}, "InvalidArn"),
     ):  # fmt: skip
         status, answer = ask(lab, service, target, json.dumps(asked).encode())
         said = answer.get("__type", "").rpartition("#")[2]

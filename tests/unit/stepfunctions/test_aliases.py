@@ -89,3 +89,55 @@ def test_routes_that_aws_refuses_are_refused(lab: MotoLab):
     assert "Member must have length less than or equal to 2" in sentence(
         (first, 50), (f"{machine}:2", 30), (f"{machine}:3", 20)
     )
+
+
+def test_executions_are_listed_by_the_version_or_the_alias_that_began_them(lab: MotoLab):
+    client, first = lab.client("stepfunctions"), version(lab, "a")
+    machine = first.rpartition(":")[0]
+    alias = client.create_state_machine_alias(
+        name="live", routingConfiguration=routes((first, 100))
+    )["stateMachineAliasArn"]
+    for arn in (machine, first, alias):
+        client.start_execution(stateMachineArn=arn, name=arn.rpartition(":")[2])
+
+    def listed(arn: str, **more: Any) -> list[str]:
+        rows = client.list_executions(stateMachineArn=arn, **more)["executions"]
+        return [row["name"] for row in rows]
+
+    assert listed(alias) == ["live"]
+    assert listed(first) == ["live", "1"]
+    assert listed(machine) == ["live", "1", "a"]
+    assert listed(machine, maxResults=1) == ["live"]
+    assert listed(machine, statusFilter="ABORTED") == []
+    for gone in (f"{machine}:other", f"{machine}:2", f"{machine}x"):
+        code, _ = refused(client.list_executions, stateMachineArn=gone)
+        assert code == "StateMachineDoesNotExist"
+
+
+def test_what_a_version_does_not_have_is_refused(lab: MotoLab):
+    client, first = lab.client("stepfunctions"), version(lab, "a")
+    for call in (client.list_state_machine_versions, client.publish_state_machine_version):
+        code, _ = refused(call, stateMachineArn=first)
+        assert code == "StateMachineDoesNotExist"
+
+
+def test_an_express_machine_runs_by_its_version_or_alias_while_the_caller_waits(lab: MotoLab):
+    client = lab.client("stepfunctions")
+    published = client.create_state_machine(
+        name="x", roleArn=ROLE, definition=DEFINITION, type="EXPRESS", publish=True
+    )
+    first, machine = published["stateMachineVersionArn"], published["stateMachineArn"]
+    client.update_state_machine(
+        stateMachineArn=machine, definition=DEFINITION.replace('"End"', '"Result": 2, "End"')
+    )
+    alias = client.create_state_machine_alias(
+        name="live", routingConfiguration=routes((first, 100))
+    )["stateMachineAliasArn"]
+    outputs: list[str] = []
+    for arn in (machine, first, alias):
+        answer = client.start_sync_execution(stateMachineArn=arn, input="1")
+        outputs.append(answer["output"])
+        assert answer["stateMachineArn"] == machine
+    assert outputs == ["2", "1", "1"]
+    code, _ = refused(client.start_sync_execution, stateMachineArn=f"{machine}:9")
+    assert code == "StateMachineDoesNotExist"

@@ -58,6 +58,8 @@ def test_a_map_run_counts_items_and_outlasts_a_kill(lab: MotoLab):
     assert (shown["itemCounts"]["succeeded"], shown["executionCounts"]["succeeded"]) == (3, 2)
     with pytest.raises(ClientError, match="not in progress"):
         lab.client("stepfunctions").update_map_run(mapRunArn=run["mapRunArn"], maxConcurrency=1)
+    with pytest.raises(ClientError, match="headrace keeps no child executions"):
+        lab.client("stepfunctions").list_executions(mapRunArn=run["mapRunArn"])
 
 
 def test_a_map_run_in_progress_takes_another_concurrency_and_tolerance(lab: MotoLab):

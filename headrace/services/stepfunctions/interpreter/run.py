@@ -192,7 +192,8 @@ class Run:
         pool = self._environment.callback_pool_manager
         try:
             if answer == "heartbeat":
-                return bool(pool.heartbeat(callback_id=token))
+                # A task without HeartbeatSeconds has no clock to set back; its worker may report all the same.
+                return bool(pool.heartbeat(callback_id=token)) or pool.get(token) is not None
             kind: Any = {
                 "success": callback.CallbackOutcomeSuccess,
                 "failure": callback.CallbackOutcomeFailure,
@@ -336,6 +337,7 @@ def _patch_interpreter() -> None:
         state_task_service_aws_sdk,
         state_task_service_factory,
     )
+    from moto.stepfunctions.parser.asl.utils import encoding
 
     # It logs each failed execution, with the client's data, as an error of its own.
     logging.getLogger("moto.stepfunctions.parser").setLevel(logging.CRITICAL)
@@ -356,6 +358,8 @@ def _patch_interpreter() -> None:
     sdk.boto_client_for = sdk_client_of_cloud
     decl: Any = retrier_decl
     decl.time = SimpleNamespace(sleep=_wait_in_retry)
+    # AWS's JSON has no spaces: in the body of a message, a function's payload, the cause of a nested failure.
+    cast("Any", encoding.to_json_str).__defaults__ = ((",", ":"),)
     any_task: Any = state_task.StateTask
     any_task._eval_state_credentials = asking_for_roles(any_task._eval_state_credentials)
     iterations: Any = inline_iteration_component.InlineIterationComponent
