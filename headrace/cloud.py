@@ -64,12 +64,11 @@ class Cloud:
             ids: default: unpredictable ids.
             supervisor: runs the workers; default: on threads.
             environments: runs functions in this process; default: each function runs in processes of its own.
-            warms_up: whether moto is loaded at the start. Otherwise the first request that needs moto waits for it, and
+            warms_up: whether `warm_up` follows the start. Otherwise the first request that needs moto loads it, and
                 metrics and log lines are queued until then.
             is_temporary: whether the data directory is removed at the end: no disk space is reserved in it.
         """
         self.config = config
-        self._warms_up = warms_up
         self._started = False
         self._is_stopping = False
         self.clock = clock or SystemClock()
@@ -110,11 +109,8 @@ class Cloud:
 
     # --- start and stop -----------------------------------------------------------------------
 
-    def start(self, port: int | None = None, *, on_warm: Callable[[], None] | None = None) -> None:
-        """Recover state from the data directory and start the workers.
-
-        `on_warm` is called on another thread once moto is loaded too.
-        """
+    def start(self, port: int | None = None) -> None:
+        """Recover state from the data directory and start the workers."""
         if port is not None:
             self.config = replace(self.config, port=port)
         for service in self._parts.services.in_order():
@@ -151,10 +147,11 @@ class Cloud:
             wake = self.supervisor.start(worker).wake
             for package in worker.PACKAGES:
                 self.moto.listen(package, wake)
-        if self._warms_up:
-            # Runs in the background: a request that needs moto waits until it is loaded.
-            self.moto.warm_up_in_background(on_warm, is_stopping=lambda: self._is_stopping)
         self._started = True
+
+    def warm_up(self, then: Callable[[], None] | None = None) -> None:
+        """Load moto on another thread, and call `then` there; a request that needs moto waits until it is loaded."""
+        self.moto.warm_up_in_background(then, is_stopping=lambda: self._is_stopping)
 
     def start_devices(self) -> None:
         """Let devices connect by MQTT, if the configuration says so; waits until moto is loaded. Raises OSError."""

@@ -67,6 +67,9 @@ with imports_later({}, late={"ssl": {"SSLSocket": CLASS}, "asyncio.sslproto": {}
 
 if TYPE_CHECKING:
     from headrace.cloud import Cloud
+# How long a new cloud's event loop has the processor for itself, before a thread loads moto: who starts it waits for
+# its first answers.
+_FIRST_ANSWERS_S = 0.05
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -238,10 +241,11 @@ def _serve(config: Config, asked: StopSignals, *, says_how_to_use: bool) -> None
         asked.call_when_asked(lambda: loop.call_soon_threadsafe(stop.set))
         server = server_for(cloud)
         with explain_folder_errors(config.data_dir):
-            cloud.start(on_warm=exclude_from_garbage_collection)
+            cloud.start()
             cloud.supervisor.start(FreedMemory())
             await server.start(bound)
             write_run_file(config)
+        loop.call_later(_FIRST_ANSWERS_S, cloud.warm_up, exclude_from_garbage_collection)
         without = await _wait_until_loaded(cloud, stop)
         devices = await _start_devices(cloud) if not asked else ""
         if not asked:

@@ -40,6 +40,7 @@ class InProcessCloud:
         )
         keep_tables(data_dir, self.cloud.database)
         self.cloud.start()
+        self.cloud.warm_up()
 
     def __enter__(self) -> Self:
         return self

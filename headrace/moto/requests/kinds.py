@@ -91,10 +91,17 @@ class Kind:
     is_long_poll: bool
 
 
-# A client names the operation: not every text may be kept.
-@functools.lru_cache(maxsize=4096)
+# A client names the operation, in up to a megabyte: neither all of its texts nor the whole of one may be kept.
+_LONGEST_NAME = 128
+
+
 def kind_of(package: str, operation: str) -> Kind:
-    """Return the kind of a request to an operation of moto's package."""
+    """Return the kind of a request to an operation of moto's package; a longer name than AWS's is none's."""
+    return _known_kind(package, operation[:_LONGEST_NAME])
+
+
+@functools.lru_cache(maxsize=4096)
+def _known_kind(package: str, operation: str) -> Kind:
     return Kind(
         package in QUIET and only_reads(package, operation),
         bool(WAITS.match(operation)),

@@ -428,6 +428,7 @@ class PipeWorker:
         pipe = self._pipe
         log.warning("%s gives up %d records: %s", pipe.arn, len(events), error)
         if not arn:
+            taken.update(map(id_of, events))
             return
         batch = Batch(arn=pipe.arn, source=pipe.source, target=arn, role_arn=pipe.role_arn)
         for event in events:

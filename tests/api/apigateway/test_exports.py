@@ -243,6 +243,32 @@ def test_what_cannot_be_exported_is_refused(
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["swagger", "oas30"])
+def test_what_no_document_can_name_is_left_out(cloud: InProcessCloud, kind: str) -> None:
+    client = cloud.client("apigateway")
+    api = imported(cloud, {"title": "odd"})
+    root = next(r for r in client.get_resources(restApiId=api)["items"] if r["path"] == "/pets")
+    where: dict[str, str] = {"restApiId": api, "resourceId": root["id"], "httpMethod": "PUT"}
+    client.create_model(
+        restApiId=api, name="Deep", contentType="application/json", schema='{"a":' * 3000 + "1" + "}" * 3000
+    )  # fmt: skip
+    client.put_method(
+        **where, authorizationType="NONE", requestModels={"application/json": "Deep"},
+        requestParameters={
+            "method.request.multivalueheader.x": True, "oddly": True, "method.request.header.a.b": True,
+        },
+    )  # fmt: skip
+    client.put_method_response(
+        **where, statusCode="200", responseParameters={"x": True, "method.response.header.y": True}
+    )
+    _, document = export(cloud, api, kind)
+    method = document["paths"]["/pets"]["put"]
+    assert [one["name"] for one in method["parameters"] if one["in"] != "body"] == ["a.b"]
+    assert list(method["responses"]["200"]["headers"]) == ["y"]
+    models = document["definitions"] if kind == "swagger" else document["components"]["schemas"]
+    assert models["Deep"] == {}
+
+
 def test_a_warning_of_an_import_is_one_sentence(cloud: InProcessCloud) -> None:
     document = {"swagger": "2.0", "info": {"title": "x"}}
     with pytest.raises(ClientError) as caught:

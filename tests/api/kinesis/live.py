@@ -20,7 +20,10 @@ from tests.support.cloud import ACCOUNT, REGION
 class LiveCloud:
     """A started cloud whose server runs on a thread's event loop; a context manager that stops both."""
 
-    def __init__(self, data_dir: Path, *, clock: Clock | None = None, **config: Any) -> None:
+    def __init__(
+        self, data_dir: Path, *, clock: Clock | None = None, warms_up: bool = True, **config: Any
+    ) -> None:
+        self._warms_up = warms_up
         self.cloud = Cloud(
             Config(data_dir=data_dir, account_id=ACCOUNT, region=REGION, **config), clock=clock
         )
@@ -31,6 +34,8 @@ class LiveCloud:
         bound = bind("127.0.0.1", 0)
         self.port = bound.getsockname()[1]
         self.cloud.start(self.port)
+        if self._warms_up:
+            self.cloud.warm_up()
         self._server = server_for(self.cloud)
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._server.start(bound), self._loop).result(10)

@@ -18,6 +18,7 @@ from headrace.cli.running_cloud import moto_phrase
 from headrace.moto import engine, patching
 from headrace.moto.requests import preparation
 from headrace.moto.storage.storage import MotoStorage
+from tests.api.kinesis.live import LiveCloud
 from tests.support.cloud import InProcessCloud
 from tests.support.moto_lab import MotoLab
 from tests.support.server import wait_until
@@ -71,6 +72,16 @@ def test_health_says_loading_with_a_count_and_a_call_waits_and_succeeds(tmp_path
         page = wait_until(lambda: (found := health(cloud))["status"] == "ok" and found)
         assert page["moto"] == "ready"
         assert moto_phrase(page) == "ready"
+
+
+def test_a_started_cloud_answers_for_itself_before_it_loads_moto(tmp_path: Path, gate: Gate):
+    gate.opened.set()
+    with LiveCloud(tmp_path / "data", warms_up=False) as live:
+        assert live.client().list_streams()["StreamNames"] == []
+        assert live.cloud.moto.status()["moto"] == "loading"
+        assert not gate.reached.is_set()
+        live.cloud.warm_up()
+        wait_until(lambda: live.cloud.moto.status()["moto"] == "ready")
 
 
 def test_a_call_does_not_wait_for_ever(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch):
