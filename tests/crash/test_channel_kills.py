@@ -19,7 +19,7 @@ from tests.support.tables import read_rows, read_table, scan_with_duckdb
 pytestmark = pytest.mark.crash
 
 # Each life of a cloud is three seconds of a processor.
-KILLS = 2
+KILLS = 1
 NIGHTLY_KILLS = 4
 _BATCH = 20
 

@@ -26,7 +26,7 @@ from tests.support.server import ServerProcess, wait_until
 SEED = 15
 # Moments of each operation that the default suite looks at.
 SAMPLED = 2
-KILLS = 3
+KILLS = 2
 NIGHTLY_KILLS = 200
 IAM = {"Capabilities": ["CAPABILITY_IAM"]}
 Deploy = Callable[[Any], object]

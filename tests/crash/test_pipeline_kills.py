@@ -18,8 +18,8 @@ SEED = 7
 
 
 def test_what_is_acknowledged_goes_through_the_pipeline_whatever_strikes(nightly: bool):
-    """Six kills and a few other faults; nightly a thousand. A process of its own: it mounts a disk for itself."""
-    kills = 1000 if nightly else 6
+    """Four kills and a few other faults; nightly a thousand. A process of its own: it mounts a disk for itself."""
+    kills = 1000 if nightly else 4
     done = subprocess.run(
         [sys.executable, "-m", "tests.crash.pipeline.run", "--kills", str(kills), "--seed", str(SEED)],
         cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False,

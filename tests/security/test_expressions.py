@@ -158,7 +158,7 @@ def test_a_cloud_under_fire_ends_when_it_is_asked(tmp_path: Path, nightly: bool)
         began_s = cpu_s(server.pid)
         threads = [
             threading.Thread(target=_quietly, args=(lab, BOMBS[name][0]), daemon=True)
-            for name in MANY
+            for name in (MANY if nightly else MANY[::2])
             for _ in range(4 if nightly else 1)
         ]
         for thread in threads:

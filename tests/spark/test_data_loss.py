@@ -105,10 +105,11 @@ def oldest(stream: Any) -> int:
 
 
 def test_a_query_that_was_away_for_longer_than_retention_fails_or_goes_on_as_told(
-    spark: Any, stream: Any, clock: ShiftedClock, places: tuple[str, str]
+    spark: Any, stream: Any, clock: ShiftedClock, places: tuple[str, str], nightly: bool
 ) -> None:
     stream.put(100)
-    drain(stream_of(spark, stream), places)
+    if nightly:
+        drain(stream_of(spark, stream), places)
     stream.put(100)
     # For less than retention: nothing is lost.
     clock.advance(DAY_S - 600)
@@ -125,10 +126,11 @@ def test_a_query_that_was_away_for_longer_than_retention_fails_or_goes_on_as_tol
     assert numbers(spark, places[0]) == list(range(200))
     drain(stream_of(spark, stream, failOnDataLoss="false"), places)
     assert numbers(spark, places[0]) == [*range(200), *range(300, 400)]
-    # And it is well again.
-    stream.put(50)
-    drain(stream_of(spark, stream), places)
-    assert numbers(spark, places[0])[-50:] == list(range(400, 450))
+    if nightly:
+        # And it is well again.
+        stream.put(50)
+        drain(stream_of(spark, stream), places)
+        assert numbers(spark, places[0])[-50:] == list(range(400, 450))
 
 
 @pytest.mark.slow

@@ -101,8 +101,9 @@ CREATE STREAM of_alone AS SELECT * FROM alone;
 CREATE STREAM of_avro AS SELECT *, ROWTIME AS ms, TO_BYTES('eA==', 'base64') AS bytes_of FROM binary;
 CREATE STREAM to_avro WITH (format = 'AVRO') AS SELECT * FROM binary WHERE id <> 'none';
 """
-# By day others have what these are: hopping and session windows test_sql_late.py, and each relation one lookup join.
-NIGHTLY = ("closed", "sessions", "few", "seated")
+# By day others have what these are: hopping and session windows test_sql_late.py, tumbling ones that change
+# test_sql_tables.py, and each relation one lookup join.
+NIGHTLY = ("closed", "sessions", "few", "hourly", "seated")
 TEXT = (
     f"{RELATIONS}{QUERIES}{own.FUNCTIONS}{own.QUERIES}{written.RELATIONS}{written.QUERIES}"
     f"{drift.RELATIONS}{drift.QUERIES}"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.api.cloudcontrol.test_cloudcontrol import patch, read
-from tests.api.cloudformation.test_drift import detect, drifts
+from tests.api.cloudformation.test_declared import detect, drifts
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 
 _TRUST = {

@@ -14,7 +14,7 @@ import pytest
 
 from headrace.services.cloudformation.changes.live_state import differences
 from headrace.services.cloudformation.resources.reading import as_wanted
-from tests.api.cloudformation.test_declared import EXAMPLES, NAMED
+from tests.api.cloudformation.test_declared import detect, drifts
 from tests.api.cloudformation.test_declared import refused as why
 from tests.api.cloudformation.test_stacks import create, physical, refused
 from tests.support.cloud import InProcessCloud
@@ -29,17 +29,6 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
 @pytest.fixture(scope="module")
 def cfn(cloud: InProcessCloud) -> Any:
     return cloud.client("cloudformation")
-
-
-def detect(cfn: Any, name: str, **more: Any) -> dict[str, Any]:
-    started = cfn.detect_stack_drift(StackName=name, **more)["StackDriftDetectionId"]
-    return dict(cfn.describe_stack_drift_detection_status(StackDriftDetectionId=started))
-
-
-def drifts(cfn: Any, name: str, *statuses: str) -> dict[str, dict[str, Any]]:
-    given = {"StackResourceDriftStatusFilters": list(statuses)} if statuses else {}
-    found = cfn.describe_stack_resource_drifts(StackName=name, **given)["StackResourceDrifts"]
-    return {each["LogicalResourceId"]: each for each in found}
 
 
 READS = {
@@ -175,18 +164,6 @@ def test_what_was_changed_or_deleted_by_other_hands_is_found(cloud: InProcessClo
     sqs.set_queue_attributes(QueueUrl=queue, Attributes={"VisibilityTimeout": "30"})
     one = cfn.detect_stack_resource_drift(StackName="s", LogicalResourceId="Queue")
     assert one["StackResourceDrift"]["StackResourceDriftStatus"] == "IN_SYNC"
-
-
-@pytest.mark.parametrize("group", sorted(EXAMPLES))
-def test_what_a_stack_has_just_made_has_not_drifted(cfn: Any, group: str):
-    body = {"Resources": EXAMPLES[group]["resources"]}
-    name = f"fresh-{group}"
-    assert create(cfn, body, name, **NAMED) == "CREATE_COMPLETE", why(cfn, name)
-    assert detect(cfn, name)["DetectionStatus"] == "DETECTION_COMPLETE"
-    assert drifts(cfn, name, "MODIFIED", "DELETED") == {}
-    # Groups share names.
-    cfn.delete_stack(StackName=name)
-    cfn.get_waiter("stack_delete_complete").wait(StackName=name, WaiterConfig={"Delay": 1})
 
 
 def _made_and_served() -> dict[str, Any]:

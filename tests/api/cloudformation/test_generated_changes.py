@@ -22,7 +22,7 @@ from tests.api.cloudformation.helpers import Lab
 from tests.api.cloudformation.test_lifecycles import GROUPS, Life, cases
 from tests.support.cloud import InProcessCloud
 
-SAMPLED = 3
+SAMPLED = 2
 SEED = 15
 # The examples of which the default suite takes a sample; the services of the others take long to import or to store.
 QUICK = {

@@ -43,7 +43,7 @@ OWNED = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob(
 # options. `test_in_place` and `test_declared` have these types.
 SHARED = "shared"
 GROUPS = {name: one for name, one in {**EXAMPLES, **OWNED}.items() if name != SHARED}
-SAMPLED = 5
+SAMPLED = 3
 SEED = 15
 # Their services take seconds to import or to store.
 SLOW_GROUPS = {

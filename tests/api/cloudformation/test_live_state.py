@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.api.cloudformation.helpers import Lab, thing
-from tests.api.cloudformation.test_drift import detect
+from tests.api.cloudformation.test_declared import detect
 from tests.api.cloudformation.test_stacks import create, physical, queue, refused, settled
 from tests.support.cloud import InProcessCloud
 
