@@ -109,8 +109,14 @@ class Outbox(DeliveryRows):
         self._next = 0
 
     def add(self, delivery: Delivery) -> None:
-        """Add a delivery; when there are too many, the oldest is given up, to its dead-letter queue if it has one."""
-        while len(self.waiting) >= MOST_WAITING:  # who is told of one may add another
+        """Add a delivery; when there are too many, the oldest is given up, to its dead-letter queue if it has one.
+
+        Who is told of it may add another in its place. So two may go, and no more: all that wait would follow each
+        other, for one that came.
+        """
+        for _ in range(2):
+            if len(self.waiting) < MOST_WAITING:
+                break
             number, oldest = next(iter(self.waiting.items()))
             self.remove(number)
             why = f"{MOST_WAITING} deliveries wait"

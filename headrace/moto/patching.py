@@ -15,6 +15,7 @@ import collections.abc
 import functools
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -70,10 +71,18 @@ _LATE: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+def _ignore_missing_socks(_: Any) -> None:
+    """Do what the late code of `requests` does before its adapters are imported, which look for PySocks."""
+    from urllib3.exceptions import DependencyWarning
+
+    warnings.simplefilter("ignore", DependencyWarning)
+
+
 @functools.cache
 def watch_imports(patches: Patches) -> None:
     """Patch moto's modules in this process from now on, those that are imported already at once."""
-    sys.meta_path.insert(0, LateFinder(_LATER, _LATE, patches.of_modules))
+    changes = {**patches.of_modules, "requests.models": (_ignore_missing_socks,)}
+    sys.meta_path.insert(0, LateFinder(_LATER, _LATE, changes))
     for name, functions in patches.of_modules.items():
         if name in sys.modules:
             for patch in functions:

@@ -59,7 +59,9 @@ class AwsError(Exception):
     @property
     def may_pass(self) -> bool:
         """Whether the same request may succeed later: the service failed or was too busy, and refused nothing."""
-        return self.status >= 500 or any(word in self.code for word in _BUSY)
+        # 501 is what headrace does not simulate: that stays so.
+        is_failure = self.status >= 500 and self.status != 501
+        return is_failure or any(word in self.code for word in _BUSY)
 
 
 def serialization_error(message: str = "") -> AwsError:

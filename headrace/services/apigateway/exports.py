@@ -28,6 +28,7 @@ _PARAMETER = re.compile(
 _EXTENSIONS = {"integrations", "authorizers", "apigateway", ""}
 _DEFAULT_TIMEOUT_MS = 29_000
 _TEXT = {"type": "string"}
+_ANSWER = {"statusCode", "responseParameters", "responseTemplates"}
 _HEADER_KEY = {"type": "apiKey", "in": "header"}
 
 
@@ -105,9 +106,39 @@ class _Export:
             document |= {"schemes": ["https"], "paths": paths}
             parts = {"securityDefinitions": self._schemes, "definitions": self._models}
             document |= {name: part for name, part in parts.items() if part}
-        if self._has_integrations and described.get("binaryMediaTypes"):
-            document["x-amazon-apigateway-binary-media-types"] = described["binaryMediaTypes"]
-        return document
+        return document | (self._settings(described) if self._has_integrations else {})
+
+    def _settings(self, described: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the extensions of the whole API, those that an import reads (assumed: defaults are left out)."""
+        api = self._api
+        source = described.get("apiKeySource")
+        disabled = bool(described.get("disableExecuteApiEndpoint"))
+        policy = described.get("policy")
+        settings: dict[str, Any] = {
+            "binary-media-types": described.get("binaryMediaTypes"),
+            "api-key-source": source if source != "HEADER" else None,
+            "minimum-compression-size": described.get("minimumCompressionSize"),
+            "policy": parse_json(policy) if isinstance(policy, str) and policy else policy,
+            "endpoint-configuration": {"disableExecuteApiEndpoint": True} if disabled else None,
+            "request-validators": {
+                one.name: {
+                    "validateRequestBody": bool(one.validate_request_body),
+                    "validateRequestParameters": bool(one.validate_request_parameters),
+                }
+                for one in api.request_validators.values()
+            },
+            "gateway-responses": {
+                kind: {
+                    key: value for key, value in one.to_json().items() if key in _ANSWER and value
+                }
+                for kind, one in api.gateway_responses.items()
+            },
+        }
+        return {
+            f"x-amazon-apigateway-{name}": value
+            for name, value in settings.items()
+            if value not in (None, {}, [])
+        }
 
     def _operation(self, method: Mapping[str, Any]) -> dict[str, Any]:
         integration = cast("dict[str, Any]", method.get("methodIntegration") or {})
@@ -145,6 +176,9 @@ class _Export:
         }
         if security := self._security(method):
             operation["security"] = security
+        validator = self._api.request_validators.get(method.get("requestValidatorId"))
+        if self._has_integrations and validator is not None:
+            operation["x-amazon-apigateway-request-validator"] = validator.name
         if self._has_integrations and integration:
             operation["x-amazon-apigateway-integration"] = _integration(integration, answers)
         return operation

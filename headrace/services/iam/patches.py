@@ -24,6 +24,7 @@ import heapq
 import json
 import re
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from types import ModuleType
@@ -215,11 +216,16 @@ def _forget_policies() -> None:
     sys.modules["moto.iam"].__dict__.pop("aws_managed_policies", None)
 
 
+# Python's import fails when another thread drops the module meanwhile; reads do not hold moto's lock.
+_READING_POLICIES = threading.Lock()
+
+
 def _read_policies() -> str:
     """Return the JSON text of AWS's policies, an object of each by name."""
-    from moto.iam.aws_managed_policies import aws_managed_policies_data
+    with _READING_POLICIES:
+        from moto.iam.aws_managed_policies import aws_managed_policies_data
 
-    _forget_policies()
+        _forget_policies()
     return aws_managed_policies_data
 
 

@@ -184,6 +184,48 @@ def test_who_may_call_is_exported(cloud: InProcessCloud) -> None:
     assert (details["type"], details["authorizerUri"]) == ("token", uri)
 
 
+@pytest.mark.parametrize("kind", ["swagger", "oas30"])
+def test_an_export_has_the_settings_that_an_import_reads(cloud: InProcessCloud, kind: str) -> None:
+    rule = {"validateRequestBody": True, "validateRequestParameters": False}
+    throttled = {
+        "statusCode": 503, "responseParameters": {"gatewayresponse.header.Retry-After": "'9'"},
+        "responseTemplates": {"application/json": "{}"},
+    }  # fmt: skip
+    statement = {
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": "execute-api:Invoke",
+        "Resource": "*",
+    }
+    extensions = {
+        "binary-media-types": ["image/png"],
+        "api-key-source": "AUTHORIZER",
+        "minimum-compression-size": 10,
+        "policy": {"Version": "2012-10-17", "Statement": [statement]},
+        "endpoint-configuration": {"disableExecuteApiEndpoint": True},
+        "request-validators": {"bodies": rule},
+        "gateway-responses": {"THROTTLED": throttled},
+    }
+    prefixed = {f"x-amazon-apigateway-{name}": value for name, value in extensions.items()}
+    document: dict[str, Any] = {
+        "swagger": "2.0", "info": {"title": "set", "version": "1"}, "paths": swagger_paths(),
+        "definitions": models("definitions"), "x-amazon-apigateway-request-validator": "bodies", **prefixed,
+    }  # fmt: skip
+    client = cloud.client("apigateway")
+
+    def exported(body: dict[str, Any]) -> dict[str, Any]:
+        api = client.import_rest_api(body=json.dumps(body).encode())["id"]
+        client.create_deployment(restApiId=api, stageName="local")
+        return export(cloud, api, kind, parameters={"extensions": "apigateway"})[1]
+
+    first = exported(document)
+    assert {name: first[name] for name in prefixed} == prefixed
+    assert first["paths"]["/pets"]["post"]["x-amazon-apigateway-request-validator"] == "bodies"
+    again = exported(first)
+    for member in (*prefixed, "paths"):
+        assert again[member] == first[member]
+
+
 @pytest.mark.parametrize(
     ("stage", "kind", "extensions", "sentence"),
     [

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -304,3 +307,26 @@ def test_a_policy_counts_whom_it_bounds(iam: Any):
     arn = iam.create_policy(PolicyName="limit-of-one", PolicyDocument=document)["Policy"]["Arn"]
     iam.create_user(UserName="within-limits", PermissionsBoundary=arn)
     assert iam.get_policy(PolicyArn=arn)["Policy"]["PermissionsBoundaryUsageCount"] == 1
+
+
+def test_many_look_for_aws_policies_at_once(cloud: InProcessCloud):
+    """Each is read from a module that is dropped again, and reads do not wait for each other."""
+    names = ["AmazonSQSFullAccess", "AmazonSNSFullAccess", "SecurityAudit", "IAMFullAccess"]
+    models: Any = importlib.import_module("moto.iam.models")
+    found: list[str] = []
+
+    def look(number: int) -> None:
+        # A store of its own for each, so that each reads the module.
+        for account in range(10):
+            backend = models.IAMBackend("aws", f"{number:02}{account:010}")
+            arn = f"arn:aws:iam::aws:policy/{names[number % len(names)]}"
+            found.append(backend.managed_policies[arn].arn)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(look, range(8)))
+    finally:
+        sys.setswitchinterval(before)
+    assert len(found) == 80

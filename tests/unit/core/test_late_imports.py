@@ -154,3 +154,16 @@ def test_idle_services_leave_encryption_documents_and_patterns_alone() -> None:
         "unwanted = {'_ssl', 'urllib3.util', 're2', '_yaml', 'yaml.loader'} & set(sys.modules)\n"
         "assert not unwanted, unwanted\n"
     )
+
+
+def test_the_late_code_of_requests_need_not_run_for_its_warnings_to_be_silent() -> None:
+    run(
+        "import warnings\n"
+        "from headrace.composition.foundation import load_patches\n"
+        "from headrace.moto.patching import start_empty\n"
+        "start_empty(load_patches())\n"
+        "with warnings.catch_warnings(record=True) as said:\n"
+        "    warnings.simplefilter('always')\n"
+        "    import requests.adapters\n"
+        "assert not [one for one in said if 'SOCKS' in str(one.message)], said\n"
+    )
