@@ -125,7 +125,7 @@ _SLOW_PLACES = (
 _SLOW_NAMES = ("ServerProcess", "subprocess")
 # How many examples a property test looks at, at most; all that it asks for nightly.
 _QUICK_EXAMPLES = 10
-_DEFAULT_EXAMPLES = 30
+_DEFAULT_EXAMPLES = 20
 
 
 def _is_slow_place(path: Path) -> bool:

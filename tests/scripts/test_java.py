@@ -62,3 +62,18 @@ def test_only_the_job_s_jvm_leaves_an_archive(home: Path, tmp_path: Path) -> Non
 def test_the_job_s_jvm_leaves_an_archive_beside_its_place(home: Path, tmp_path: Path) -> None:
     found = started(tmp_path, "-cp", f"{home}/jars/*", SUBMIT, makes_archive=True)
     assert f"-XX:ArchiveClassesAtExit={java.archive_of(home)}.part" in found
+
+
+def test_a_step_without_the_tests_variables_has_their_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = "-Dspark.sql.adaptive.enabled=false"
+    monkeypatch.setenv(java.SETTINGS, "")
+    assert setting not in started(tmp_path, SUBMIT)
+    monkeypatch.setattr(java, "_own_folder", tmp_path / "home")
+    java.interpret_queries()
+    # As a cloud gives a step none of its variables.
+    monkeypatch.delenv(java.SETTINGS)
+    program = tmp_path / "home/bin/java"
+    found = subprocess.run([program, SUBMIT], capture_output=True, text=True, check=True).stdout
+    assert setting in found.splitlines()

@@ -28,6 +28,8 @@ from tests.spark.fake_reads import FakeReads
 from tests.spark.test_planner import BEGIN, OPTIONS
 from tests.spark.test_source import drain, numbers, stream_of
 
+# By day as many as test_distributed.py has.
+SEEDS = [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 30))]
 one_batch_only = pytest.mark.skipif(
     HAS_READ_LIMITS, reason="Spark tells the source of AvailableNow"
 )
@@ -138,7 +140,7 @@ def resharded(seed: int) -> FakeReads:
     return reads
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     "limits",
     # No limit, and limits of each shard that cut none, as the bundled connector's default is.
@@ -175,7 +177,7 @@ def test_one_batch_takes_all_with_every_key_in_order(seed: int, limits: dict[str
     planner.close()
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", ["max_records_per_shard", "max_bytes_per_shard"])
 def test_children_wait_for_a_parent_that_a_limit_cuts(seed: int, name: str) -> None:
     reads = resharded(seed)

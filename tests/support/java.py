@@ -42,6 +42,9 @@ WITHOUT_LINES = {
 _JAVA = """\
 #!/bin/bash
 arguments=("$@")
+settings="${{{variable}:-}}"
+# A step of a cloud has nothing of the tests' environment.
+[ -n "$settings" ] || [ ! -f "${{0%/*}}/settings" ] || settings="$(< "${{0%/*}}/settings")"
 for i in "${{!arguments[@]}}"; do
   [ "${{arguments[i]}}" = -cp ] || continue
   rest=":${{arguments[i + 1]}}:"
@@ -56,9 +59,9 @@ for i in "${{!arguments[@]}}"; do
   rest="${{rest/:"$jars":/:}}"
   rest="${{rest#:}}"
   arguments[i + 1]="$real/*${{rest:+:${{rest%:}}}}"
-  exec {real} {options} ${settings} "${{use[@]}}" "${{arguments[@]}}"
+  exec {real} {options} $settings "${{use[@]}}" "${{arguments[@]}}"
 done
-exec {real} {options} ${settings} "$@"
+exec {real} {options} $settings "$@"
 """
 # A stale archive is left alone without a word.
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
@@ -67,6 +70,10 @@ _MADE = (
     'case " $* " in *" org.apache.spark.deploy.SparkSubmit "*) '
     f'use=(-XX:ArchiveClassesAtExit="$archive.part" {_QUIET});; esac'
 )
+
+
+# The JAVA_HOME that this process has made; a parent's is not this process's to change.
+_own_folder: Path | None = None
 
 
 def archive_of(home: Path) -> Path:
@@ -95,7 +102,7 @@ def make_java(folder: Path, real: str, *, makes_archive: bool = False) -> dict[s
     how = _MADE if makes_archive else _USED
     archives, real = shlex.quote(str(ARCHIVES)), shlex.quote(real)
     program.write_text(
-        _JAVA.format(archives=archives, how=how, options=_OPTIONS, real=real, settings=SETTINGS)
+        _JAVA.format(archives=archives, how=how, options=_OPTIONS, real=real, variable=SETTINGS)
     )
     program.chmod(0o755)
     path = os.environ.get("PATH", os.defpath)
@@ -113,12 +120,18 @@ def compile_little() -> None:
     real = real_java()
     if real is None or _MARK in os.environ:
         return
-    folder = Path(tempfile.mkdtemp(prefix="headrace-java-"))
+    global _own_folder
+    _own_folder = folder = Path(tempfile.mkdtemp(prefix="headrace-java-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ.update({_MARK: real, **make_java(folder, real)})
 
 
 def interpret_queries() -> None:
-    """Have all Sparks that this process starts interpret queries, and run them in two partitions: `FOR_FEW_ROWS`."""
+    """Have all Sparks that this process starts interpret queries, and run them in two partitions: `FOR_FEW_ROWS`.
+
+    Those of steps, too, to which a cloud gives no variable of its own: they find the settings beside their `java`.
+    """
     settings = FOR_FEW_ROWS | WITHOUT_LINES
     os.environ[SETTINGS] = " ".join(f"-D{name}={value}" for name, value in settings.items())
+    if _own_folder is not None:
+        (_own_folder / "bin" / "settings").write_text(os.environ[SETTINGS])
