@@ -44,6 +44,10 @@ class _Later:
         """Nothing is an instance of a class whose module has not been imported."""
         return self._path.rpartition(".")[0] in sys.modules and isinstance(instance, self._find())
 
+    def __or__(self, other: Any) -> Any:
+        """Stand for a union in an annotation, too."""
+        return self
+
     def __iter__(self) -> Iterator[Any]:
         """Import it now: what is iterated over is needed, whether or not the module's code has run."""
         return iter(self._find())

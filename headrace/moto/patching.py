@@ -53,6 +53,9 @@ _LATER: Mapping[str, Collection[str]] = {
     "moto.core.request": ("botocore.awsrequest",),
     "moto.core.utils": ("botocore.session",),
     "moto.dynamodb.models.dynamo_type": ("boto3",),
+    # The grammar of partitions' expressions, made of pyparsing.
+    "moto.glue.models": ("moto.glue.utils",),
+    "moto.glue.responses": ("moto.glue.utils",),
     # Five megabytes of text that headrace reads when somebody looks for a policy.
     "moto.iam.models": ("cryptography", "moto.iam.aws_managed_policies"),
     "moto.sns.models": ("cryptography",),

@@ -208,6 +208,19 @@ def test_a_large_library_comes_with_its_first_use() -> None:
     )
 
 
+def test_the_grammar_of_partitions_comes_with_its_first_use() -> None:
+    """pyparsing takes as long as the rest of a stack's first table."""
+    _run_in_empty_moto(
+        "import moto.glue.models as models, moto.glue.responses as responses\n"
+        "assert not {'pyparsing', 'moto.glue.utils'} & set(looked)\n"
+        "assert models.FilterField.STATE is models.FilterField('STATE')\n"
+        "from moto.glue import utils\n"
+        "assert models.FilterField.STATE is utils.FilterField.STATE\n"
+        "assert type(responses.Predicate({'Logical': 'AND'})) is utils.Predicate\n"
+        "assert utils._Like.eval.__module__ == 'headrace.services.glue.patches'\n"
+    )
+
+
 def test_clients_and_servers_of_moto_s_tests_are_not_imported() -> None:
     """They take 10 MB, and no request needs them."""
     _run_in_empty_moto(
