@@ -16,6 +16,7 @@ import logging
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -95,9 +96,7 @@ class Run:
         self.started = started
         self._activities = activities or Activities()
         self._inspection = inspection
-        self._log = history.log_of(
-            started.arn, started.machine_name, started.start_date, started.logging
-        )
+        self._log: history.ExecutionLog | None = None
         self._environment: Any = None
         self._lock = threading.Lock()
         self._stop: tuple[str | None, str | None] | None = None
@@ -107,9 +106,19 @@ class Run:
         try:
             return self._outcome()
         finally:
-            history.HISTORIES.give_back(self.started.arn)
-            if self._log is not None:
-                self._log.flush()
+            self._end()
+
+    def run_and_record(self) -> tuple[Outcome, str, list[dict[str, Any]]]:
+        """Run as `run` does; return the outcome, `history` and `map_runs`."""
+        try:
+            return self._outcome(), self.history(), self.map_runs()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        history.HISTORIES.give_back(self.started.arn)
+        if self._log is not None:
+            self._log.flush()
 
     def _outcome(self) -> Outcome:
         try:
@@ -122,7 +131,7 @@ class Run:
             stop = self._stop
         if stop is not None:
             return Outcome("ABORTED", error=stop[0], cause=stop[1])
-        self._note_start()
+        history.note_start(environment, self.started.input, self.started.role_arn)
         try:
             program.eval(environment)
             outcome = _outcome_of(environment)
@@ -248,6 +257,9 @@ class Run:
             StateMachine=StateMachineData(Id=started.machine_arn, Name=started.machine_name),
         )
         kind: Any = "EXPRESS" if started.is_express else "STANDARD"
+        self._log = history.log_of(
+            started.arn, started.machine_name, started.start_date, started.logging
+        )
         environment = Environment(
             aws_execution_details=AWSExecutionDetails(
                 account=started.account, region=started.region, role_arn=started.role_arn
@@ -263,21 +275,6 @@ class Run:
         manager.execution_arn = started.arn
         manager.inspection = self._inspection
         return program, environment
-
-    def _note_start(self) -> None:
-        environment, started = self._environment, self.started
-        environment.event_manager.add_event(
-            context=environment.event_history_context,
-            event_type="ExecutionStarted",
-            event_details={
-                "executionStartedEventDetails": {
-                    "input": started.input,
-                    "inputDetails": {"truncated": False},
-                    "roleArn": started.role_arn,
-                }
-            },
-            update_source_event_id=False,
-        )
 
 
 def _words(error: Exception) -> str:
@@ -349,7 +346,7 @@ def _patch_interpreter() -> None:
         "boto_client_for": client_of_cloud,
         "extract_json": extract_json,
         "is_within_size_quota": bounds.is_within_size_quota,
-        "TMP_THREADS": _Discarding(),
+        "TMP_THREADS": deque[threading.Thread](maxlen=0),  # it keeps none
         "state_task_service_for": task_maker(state_task_service_factory.state_task_service_for),
     }
     for name, module in list(sys.modules.items()):
@@ -383,13 +380,6 @@ def _to_json_str(value: Any, separators: tuple[str, str] = (",", ":")) -> str:
     except UnicodeEncodeError:  # half of a character
         return json.dumps(value, cls=kind, separators=separators)
     return text
-
-
-class _Discarding:
-    """A list that discards what is appended."""
-
-    def append(self, value: Any) -> None:
-        """Discard `value`."""
 
 
 class _Retrying(threading.local):
