@@ -16,6 +16,7 @@ import logging
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,6 +32,7 @@ from headrace.services.stepfunctions.interpreter import (
     bounds,
     history,
     inspections,
+    intrinsics,
     jsonata_states,
     maps,
     service_calls,
@@ -94,9 +96,7 @@ class Run:
         self.started = started
         self._activities = activities or Activities()
         self._inspection = inspection
-        self._log = history.log_of(
-            started.arn, started.machine_name, started.start_date, started.logging
-        )
+        self._log: history.ExecutionLog | None = None
         self._environment: Any = None
         self._lock = threading.Lock()
         self._stop: tuple[str | None, str | None] | None = None
@@ -106,9 +106,19 @@ class Run:
         try:
             return self._outcome()
         finally:
-            history.HISTORIES.give_back(self.started.arn)
-            if self._log is not None:
-                self._log.flush()
+            self._end()
+
+    def run_and_record(self) -> tuple[Outcome, str, list[dict[str, Any]]]:
+        """Run as `run` does; return the outcome, `history` and `map_runs`."""
+        try:
+            return self._outcome(), self.history(), self.map_runs()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        history.HISTORIES.give_back(self.started.arn)
+        if self._log is not None:
+            self._log.flush()
 
     def _outcome(self) -> Outcome:
         try:
@@ -121,7 +131,7 @@ class Run:
             stop = self._stop
         if stop is not None:
             return Outcome("ABORTED", error=stop[0], cause=stop[1])
-        self._note_start()
+        history.note_start(environment, self.started.input, self.started.role_arn)
         try:
             program.eval(environment)
             outcome = _outcome_of(environment)
@@ -247,6 +257,9 @@ class Run:
             StateMachine=StateMachineData(Id=started.machine_arn, Name=started.machine_name),
         )
         kind: Any = "EXPRESS" if started.is_express else "STANDARD"
+        self._log = history.log_of(
+            started.arn, started.machine_name, started.start_date, started.logging
+        )
         environment = Environment(
             aws_execution_details=AWSExecutionDetails(
                 account=started.account, region=started.region, role_arn=started.role_arn
@@ -262,21 +275,6 @@ class Run:
         manager.execution_arn = started.arn
         manager.inspection = self._inspection
         return program, environment
-
-    def _note_start(self) -> None:
-        environment, started = self._environment, self.started
-        environment.event_manager.add_event(
-            context=environment.event_history_context,
-            event_type="ExecutionStarted",
-            event_details={
-                "executionStartedEventDetails": {
-                    "input": started.input,
-                    "inputDetails": {"truncated": False},
-                    "roleArn": started.role_arn,
-                }
-            },
-            update_source_event_id=False,
-        )
 
 
 def _words(error: Exception) -> str:
@@ -318,11 +316,13 @@ def load_interpreter() -> None:
             history.patch()
             jsonata_states.patch()
             bounds.allow_any_template()
+            # Before what wraps the same methods in classes that inherit them.
+            patch_interpreter()
             maps.patch()
             map_runs.patch_interpreter()
             service_calls.patch()
+            intrinsics.patch()
             bounds.patch()
-            patch_interpreter()
             inspections.patch()
             _LOADED.set()
 
@@ -337,16 +337,16 @@ def _patch_interpreter() -> None:
         state_task_service_aws_sdk,
         state_task_service_factory,
     )
-    from moto.stepfunctions.parser.asl.utils import encoding
 
     # It logs each failed execution, with the client's data, as an error of its own.
     logging.getLogger("moto.stepfunctions.parser").setLevel(logging.CRITICAL)
     # Many of its modules import these by name.
-    instead = {
+    instead: dict[str, Any] = {
+        "to_json_str": _to_json_str,
         "boto_client_for": client_of_cloud,
         "extract_json": extract_json,
         "is_within_size_quota": bounds.is_within_size_quota,
-        "TMP_THREADS": _Discarding(),
+        "TMP_THREADS": deque[threading.Thread](maxlen=0),  # it keeps none
         "state_task_service_for": task_maker(state_task_service_factory.state_task_service_for),
     }
     for name, module in list(sys.modules.items()):
@@ -358,8 +358,6 @@ def _patch_interpreter() -> None:
     sdk.boto_client_for = sdk_client_of_cloud
     decl: Any = retrier_decl
     decl.time = SimpleNamespace(sleep=_wait_in_retry)
-    # AWS's JSON has no spaces: in the body of a message, a function's payload, the cause of a nested failure.
-    cast("Any", encoding.to_json_str).__defaults__ = ((",", ":"),)
     any_task: Any = state_task.StateTask
     any_task._eval_state_credentials = asking_for_roles(any_task._eval_state_credentials)
     iterations: Any = inline_iteration_component.InlineIterationComponent
@@ -368,11 +366,20 @@ def _patch_interpreter() -> None:
     retrier._eval_body = _retry(retrier._eval_body)
 
 
-class _Discarding:
-    """A list that discards what is appended."""
+def _to_json_str(value: Any, separators: tuple[str, str] = (",", ":")) -> str:
+    """Return JSON as AWS writes it, without spaces and with all letters as they are, in place of moto's function.
 
-    def append(self, value: Any) -> None:
-        """Discard `value`."""
+    It is in the body of a message, in a function's payload, and in the cause of a nested failure.
+    """
+    from moto.stepfunctions.parser.asl.utils import encoding
+
+    kind: Any = encoding._DateTimeEncoder
+    text = json.dumps(value, cls=kind, separators=separators, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a character
+        return json.dumps(value, cls=kind, separators=separators)
+    return text
 
 
 class _Retrying(threading.local):
