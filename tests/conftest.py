@@ -14,7 +14,7 @@ import pytest
 from hypothesis.internal.conjecture import providers
 
 from headrace.cli.interrupts import let_children_be_interrupted
-from tests.support import forks
+from tests.support import schedule
 from tests.support.clock import FakeClock
 from tests.support.java import compile_little, interpret_queries
 
@@ -75,7 +75,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=_cloud,
         help="of tests/integration: headrace, localstack, ministack, moto, http://host:port, or aws (costs money)",
     )
-    forks.add_option(parser)
     parser.addoption("--fuzz-requests", type=int, help="so many fuzzed requests an action")
     parser.addoption("--fuzz-seed", default=1, type=int, help="other fuzzed requests")
     parser.addoption("--seen", help="a file for what tests/integration sees of the cloud")
@@ -87,8 +86,6 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.option.processes:
-        config.pluginmanager.register(forks.Forks(config.option.processes))
     hypothesis.settings.load_profile("nightly" if config.option.nightly else "default")
     if not config.option.nightly:
         draw_no_constants_of_modules()
@@ -160,7 +157,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> schedule.LongestFirst | None:
+    """Schedule by `tests.support.schedule` where whole files are asked for."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False
+    return schedule.LongestFirst(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: schedule.place_in_order(item.nodeid))
     if config.getoption("--quick"):
         left_out = [item for item in items if not _is_quick(item)]
         items[:] = [item for item in items if _is_quick(item)]

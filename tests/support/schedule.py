@@ -1,11 +1,11 @@
-"""Which tests a process runs together, and which come first: for `tests.support.forks`.
+"""Which tests a worker of pytest-xdist runs together, and which it begins with.
 
-A file's tests stay together: they share a cloud. The longest go out first, so that no process is alone at the end.
+A file's tests stay together: they share a cloud. The longest files go out first, so that no worker is alone at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from xdist.scheduler import LoadScopeScheduling
 
 # Together: each line has one Spark session, whose start and first query cost as much as ten others, or one kernel of
 # the CDK, which takes ten seconds of a processor. First what takes longest; files that are not named follow in their
@@ -67,18 +67,21 @@ def file_of(node_id: str) -> str:
     return node_id.partition("::")[0].removeprefix("tests/")
 
 
-def units_of(node_ids: Sequence[str]) -> list[list[int]]:
-    """Return the numbers of the tests that one process runs together, the longest first; others keep their order."""
-    units: dict[tuple[int, str], list[int]] = {}
-    for number, node_id in enumerate(node_ids):
-        units.setdefault(_unit_of(node_id), []).append(number)
-    return [units[key] for key in sorted(units, key=lambda key: key[0])]
+def place_in_order(node_id: str) -> int:
+    """Return where a test stands when the longest go first; tests with the same number keep their order."""
+    return len(TOGETHER) if (unit := _unit_of(file_of(node_id))) is None else unit
 
 
-def _unit_of(node_id: str) -> tuple[int, str]:
-    """Return the place of a test's unit, and its name."""
-    file = file_of(node_id)
-    line = _UNIT_OF.get(file, _UNIT_OF_FOLDER.get(file.partition("/")[0]))
-    if line is None:
-        return len(TOGETHER), file
-    return line, node_id if file in APART else TOGETHER[line][0]
+def _unit_of(file: str) -> int | None:
+    return _UNIT_OF.get(file, _UNIT_OF_FOLDER.get(file.partition("/")[0]))
+
+
+class LongestFirst(LoadScopeScheduling):
+    """Hands out files, or several together, as `TOGETHER` and `APART` say."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = file_of(nodeid)
+        if file in APART:
+            return nodeid
+        unit = _unit_of(file)
+        return file if unit is None else TOGETHER[unit][0]

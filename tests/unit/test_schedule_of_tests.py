@@ -16,27 +16,20 @@ def test_every_file_that_it_names_is_there_once() -> None:
 
 
 def test_the_longest_come_first_and_the_others_keep_their_order() -> None:
-    ids = ["tests/unit/b.py::x", *(f"tests/{file}::x" for file in reversed(FILES)), "tests/a.py::x"]
-    files = [schedule.file_of(ids[unit[0]]) for unit in schedule.units_of(ids)]
-    assert files[0] in schedule.TOGETHER[0]
-    assert files[-2:] == ["unit/b.py", "a.py"]
+    ids = ["tests/unit/a.py::x", *(f"tests/{file}::x" for file in reversed(FILES)), "tests/a.py::x"]
+    ids.sort(key=schedule.place_in_order)
+    assert schedule.file_of(ids[0]) in schedule.TOGETHER[0]
+    assert ids[-2:] == ["tests/unit/a.py::x", "tests/a.py::x"]
 
 
-def test_a_process_gets_whole_files_and_several_that_share() -> None:
-    def is_one(*ids: str) -> bool:
-        return len(schedule.units_of([f"tests/{test}" for test in ids])) == 1
-
+def test_a_worker_gets_whole_files_and_several_that_share() -> None:
+    unit = schedule.LongestFirst._split_scope
+    none: schedule.LongestFirst = None  # type: ignore[assignment] - it looks at the name alone
     together = next(line for line in schedule.TOGETHER if len(line) > 1)
-    assert is_one(*(f"{file}::{test}" for file in together for test in "ab"))
-    assert is_one("spark_jobs/test_of_tomorrow.py::x", f"{schedule.TOGETHER[0][0]}::x")
-    assert is_one("unit/a.py::x", "unit/a.py::TestY::z[1::2]")
-    assert not is_one("unit/a.py::x", "unit/b.py::x")
+    assert len({unit(none, f"tests/{file}::{test}") for file in together for test in "ab"}) == 1
+    new = "tests/spark_jobs/test_of_tomorrow.py::x"
+    assert unit(none, new) == unit(none, f"tests/{schedule.TOGETHER[0][0]}::x")
+    assert unit(none, "tests/unit/a.py::x") == unit(none, "tests/unit/a.py::TestY::z[1::2]")
+    assert unit(none, "tests/unit/a.py::x") != unit(none, "tests/unit/b.py::x")
     (apart, *_) = schedule.APART
-    assert not is_one(f"{apart}::x", f"{apart}::y")
-
-
-def test_every_test_is_in_one_unit() -> None:
-    ids = [f"tests/{file}::{test}" for test in "ab" for file in (*FILES, "unit/a.py")]
-    assert sorted(number for unit in schedule.units_of(ids) for number in unit) == list(
-        range(len(ids))
-    )
+    assert unit(none, f"tests/{apart}::x") != unit(none, f"tests/{apart}::y")
