@@ -112,10 +112,6 @@ def _find_or_make(folder: Path, archive: Path, kind: str) -> Path:
     return kept
 
 
-def _describe(found: os.stat_result) -> list[int]:
-    return [found.st_mode, found.st_size, found.st_mtime_ns]
-
-
 @dataclass(frozen=True, slots=True)
 class _Folder:
     """A folder below the one that is walked; `in_package`: it is a Python package, or below one."""
