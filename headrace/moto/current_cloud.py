@@ -68,8 +68,8 @@ ANSWERED = _Answered()
 class RunningExecutions(Protocol):
     """Runs the executions of state machines: `Executions` of `headrace.services.stepfunctions`."""
 
-    def start(self, started: Any) -> None:
-        """Run a `headrace.services.stepfunctions.interpreter.run.ExecutionInput`. Raises AwsError."""
+    def start(self, machine: Any, version: Any, execution: Any) -> None:
+        """Run moto's new execution of a machine's version once it is stored. Raises AwsError."""
         ...
 
     def run_of(self, arn: str) -> Any:

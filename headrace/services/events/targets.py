@@ -31,6 +31,7 @@ from headrace.deliveries.outbox import (
     Delivery,
     give_up,
     send_to_queue,
+    takes_event,
 )
 from headrace.deliveries.targets import HttpCall, http_call
 from headrace.moto.current_cloud import CURRENT
@@ -68,13 +69,8 @@ class _Memory:
 
 def send_matching_event(rule: Any, original_event: Any, transform_input: bool = True) -> None:
     """Send an event to a rule's targets, if it matches. Never raises."""
-    if rule.state == "DISABLED":
-        return
-    # A rule with only a schedule has no pattern, and matches no event.
-    if rule.scheduled_expression and not rule.event_pattern.get_pattern():
-        return
     try:
-        if not rule.event_pattern.matches_event(whole_event(original_event)):
+        if not takes_event(rule, whole_event(original_event)):
             return
     except Exception as error:  # noqa: BLE001 - an invalid pattern matches nothing
         _log_failure(rule.arn, "", f"{type(error).__name__}: {error}")

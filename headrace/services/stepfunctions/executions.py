@@ -59,10 +59,10 @@ class Executions:
         self._is_stopping = False
         self.activities = Activities()
 
-    def start(self, started: ExecutionInput) -> None:
-        """Run an execution as soon as the request that starts it is stored; the caller holds moto's lock.
+    def start(self, machine: Any, version: Any, execution: Any) -> None:
+        """Run moto's new execution as soon as the request that starts it is stored, and announce it.
 
-        Raises AwsError.
+        The caller holds moto's lock. Raises AwsError.
         """
         with self._lock:
             if self._is_stopping:
@@ -72,6 +72,19 @@ class Executions:
                     "ExecutionLimitExceeded",
                     f"headrace runs {MOST_RUNNING} executions at a time: wait for one to end, or stop one.",
                 )
+        # moto's setting for the outcome of its simulated executions has no effect here.
+        execution.status = "RUNNING"
+        execution.is_express = machine.type == "EXPRESS"
+        started = build_input(
+            machine,
+            version,
+            execution.execution_arn,
+            execution.name,
+            execution.execution_input,
+            execution.start_date,
+        )
+        trim(machine.executions)
+        announce(execution)
         CHANGES.when_stored(functools.partial(self._launch, started))
 
     def _launch(self, started: ExecutionInput) -> None:
@@ -128,10 +141,9 @@ class Executions:
 
     def _run(self, run: Run) -> None:
         try:
-            outcome = run.run()
+            outcome, history, runs = run.run_and_record()
             # Made before moto's lock is taken: a history may have 25,000 events.
-            events = zlib.compress(run.history().encode(), 1)
-            runs = run.map_runs()
+            events = zlib.compress(history.encode(), 1)
             if not self._is_stopping:
                 self._store(lambda: self._finish(run.started, outcome, events, runs))
         except Exception:
@@ -148,13 +160,13 @@ class Executions:
         events: bytes,
         runs: list[dict[str, Any]],
     ) -> None:
+        self._forget(started.arn)
         execution = _find(started)
         if execution is not None:
             if execution.status == "RUNNING":
                 end(execution, outcome)
             execution.events = events
             map_runs.store(execution, runs)
-        self._forget(started.arn)
 
     def _forget(self, arn: str) -> None:
         with self._lock:

@@ -15,7 +15,7 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
 from headrace.services.stepfunctions import aliases, answers
-from headrace.services.stepfunctions.executions import announce, build_input, settle, trim
+from headrace.services.stepfunctions.executions import build_input, settle
 from headrace.services.stepfunctions.interpreter.run import Run
 
 
@@ -43,26 +43,14 @@ def _start(create: Any) -> Any:
             is_alias = not arn.rpartition(":")[2].isdecimal()
             answers.note_qualifier(execution, version.arn, arn if is_alias else None)
         if len(machine.executions) > known and CURRENT.executions is not None:
-            _run(machine, version, execution, execution_input)
+            try:
+                CURRENT.executions.start(machine, version, execution)
+            except AwsError:
+                machine.executions.remove(execution)
+                raise
         return execution
 
     return start_execution
-
-
-def _run(machine: Any, version: Any, execution: Any, input_text: str) -> None:
-    """Have a new execution run, once it is stored. Raises AwsError; then there is none."""
-    assert CURRENT.executions is not None
-    # moto's setting for the outcome of its simulated executions has no effect here.
-    execution.status = "RUNNING"
-    execution.is_express = machine.type == "EXPRESS"
-    arn, name, start_date = execution.execution_arn, execution.name, execution.start_date
-    try:
-        CURRENT.executions.start(build_input(machine, version, arn, name, input_text, start_date))
-    except AwsError:
-        machine.executions.remove(execution)
-        raise
-    trim(machine.executions)
-    announce(execution)
 
 
 def _express(machine: Any, create: Callable[[], Any]) -> Any:

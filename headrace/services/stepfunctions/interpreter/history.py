@@ -48,6 +48,22 @@ def patch() -> None:
     distributed._map_run = _count_events(distributed._map_run)
 
 
+def note_start(environment: Any, input_text: str, role_arn: str) -> None:
+    """Write the event of an execution's start."""
+    environment.event_manager.add_event(
+        context=environment.event_history_context,
+        event_type="ExecutionStarted",
+        event_details={
+            "executionStartedEventDetails": {
+                "input": input_text,
+                "inputDetails": {"truncated": False},
+                "roleArn": role_arn,
+            }
+        },
+        update_source_event_id=False,
+    )
+
+
 def _mend_events(add: Callable[..., int]) -> Callable[..., int]:
     """Drop moto's own events of failed expressions: it writes them for some states only, and `failure` writes them.
 

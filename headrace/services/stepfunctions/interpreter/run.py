@@ -16,6 +16,7 @@ import logging
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -94,9 +95,7 @@ class Run:
         self.started = started
         self._activities = activities or Activities()
         self._inspection = inspection
-        self._log = history.log_of(
-            started.arn, started.machine_name, started.start_date, started.logging
-        )
+        self._log: history.ExecutionLog | None = None
         self._environment: Any = None
         self._lock = threading.Lock()
         self._stop: tuple[str | None, str | None] | None = None
@@ -106,9 +105,19 @@ class Run:
         try:
             return self._outcome()
         finally:
-            history.HISTORIES.give_back(self.started.arn)
-            if self._log is not None:
-                self._log.flush()
+            self._end()
+
+    def run_and_record(self) -> tuple[Outcome, str, list[dict[str, Any]]]:
+        """Run as `run` does; return the outcome, `history` and `map_runs`."""
+        try:
+            return self._outcome(), self.history(), self.map_runs()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        history.HISTORIES.give_back(self.started.arn)
+        if self._log is not None:
+            self._log.flush()
 
     def _outcome(self) -> Outcome:
         try:
@@ -121,7 +130,7 @@ class Run:
             stop = self._stop
         if stop is not None:
             return Outcome("ABORTED", error=stop[0], cause=stop[1])
-        self._note_start()
+        history.note_start(environment, self.started.input, self.started.role_arn)
         try:
             program.eval(environment)
             outcome = _outcome_of(environment)
@@ -247,6 +256,9 @@ class Run:
             StateMachine=StateMachineData(Id=started.machine_arn, Name=started.machine_name),
         )
         kind: Any = "EXPRESS" if started.is_express else "STANDARD"
+        self._log = history.log_of(
+            started.arn, started.machine_name, started.start_date, started.logging
+        )
         environment = Environment(
             aws_execution_details=AWSExecutionDetails(
                 account=started.account, region=started.region, role_arn=started.role_arn
@@ -262,21 +274,6 @@ class Run:
         manager.execution_arn = started.arn
         manager.inspection = self._inspection
         return program, environment
-
-    def _note_start(self) -> None:
-        environment, started = self._environment, self.started
-        environment.event_manager.add_event(
-            context=environment.event_history_context,
-            event_type="ExecutionStarted",
-            event_details={
-                "executionStartedEventDetails": {
-                    "input": started.input,
-                    "inputDetails": {"truncated": False},
-                    "roleArn": started.role_arn,
-                }
-            },
-            update_source_event_id=False,
-        )
 
 
 def _words(error: Exception) -> str:
@@ -346,7 +343,7 @@ def _patch_interpreter() -> None:
         "boto_client_for": client_of_cloud,
         "extract_json": extract_json,
         "is_within_size_quota": bounds.is_within_size_quota,
-        "TMP_THREADS": _Discarding(),
+        "TMP_THREADS": deque[threading.Thread](maxlen=0),  # it keeps none
         "state_task_service_for": task_maker(state_task_service_factory.state_task_service_for),
     }
     for name, module in list(sys.modules.items()):
@@ -366,13 +363,6 @@ def _patch_interpreter() -> None:
     iterations._launch_worker = _limit_threads(iterations._launch_worker)
     retrier: Any = decl.RetrierDecl
     retrier._eval_body = _retry(retrier._eval_body)
-
-
-class _Discarding:
-    """A list that discards what is appended."""
-
-    def append(self, value: Any) -> None:
-        """Discard `value`."""
 
 
 class _Retrying(threading.local):
