@@ -83,7 +83,8 @@ def test_a_function_that_cannot_do_it_fails_by_its_name(lab: MotoLab, call: str)
 @pytest.mark.parametrize(
     "text",
     [
-        "Test", "States.Nothing(1)", r"States.Format('a\n{}', $.s)", r"States.Array('\"')", "States.Array(a)", "States.Array(1", "States.Array(1,)", "States.Array(1 2)",
+        "Test", "States.Nothing(1)", r"States.Format('a\n{}', $.s)", r"States.Array('\"')",
+        "States.Array(a)", "States.Array(1", "States.Array(1,)", "States.Array(1 2)",
         "States.Array(1) ", "States.Format('a' {})", "States.Format('it's {}', $.s)",
         "States.UUID(1)", "States.Hash('a')", "States.Array(" * 11 + ")" * 11,
     ],
