@@ -32,17 +32,24 @@ def whole_app(outdir: Path, **given: str) -> cdk.App:
     return app
 
 
-def violations(app: cdk.App, outdir: Path) -> set[str]:
-    """Return what cdk-nag finds, as rule at path."""
-    cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+def validate(app: cdk.App, outdir: Path) -> list[dict[str, Any]]:
+    """Return what cdk-nag and the CDK's own check of templates report."""
+    plugins = (AwsSolutionsChecks(app), cdk.CloudFormationValidatePlugin())
+    cdk.Validations.of(app).add_plugins(*plugins)
     # The report stands in the folder either way.
     with contextlib.suppress(RuntimeError):
         app.synth()
     report: dict[str, Any] = json.loads((outdir / "validation-report.json").read_text())
-    assert {one["pluginName"] for one in report["pluginReports"]} <= {"AwsSolutions"}
+    return report["pluginReports"]
+
+
+def violations(app: cdk.App, outdir: Path) -> set[str]:
+    """Return what cdk-nag finds, as rule at path; the CDK's own check finds nothing."""
+    reports = validate(app, outdir)
+    assert {one["pluginName"] for one in reports} <= {"AwsSolutions"}
     return {
         f"{one['ruleName']} at {construct['constructPath']}"
-        for plugin in report["pluginReports"]
+        for plugin in reports
         for one in plugin["violations"]
         for construct in one["violatingConstructs"]
     }
@@ -57,6 +64,14 @@ def test_cdk_nag_finds_nothing_that_has_no_reason(tmp_path: Path) -> None:
 
     assert {one for one in found if "Bare" not in one} == set()
     assert found != set()
+
+
+def test_the_cdk_checks_the_templates_itself(tmp_path: Path) -> None:
+    app = cdk.App(outdir=str(tmp_path), analytics_reporting=False)
+    stack = cdk.Stack(app, "wrong")
+    cdk.aws_s3.CfnBucket(stack, "Bucket").add_property_override("Bukket", "name")
+    names = {one["pluginName"] for one in validate(app, tmp_path)}
+    assert names == {"AwsSolutions", cdk.CloudFormationValidatePlugin.PLUGIN_NAME}
 
 
 DELIVERIES = [
