@@ -11,8 +11,10 @@ Step Functions' activities: creating one again returns the first, and GetActivit
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import defaultdict, deque
+from collections.abc import Callable
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
@@ -91,10 +93,50 @@ class Activities:
 
 def patch_interpreter() -> None:
     """Make moto's interpreter, which is imported, pass its activity tasks to `Activities`. Called once."""
+    from moto.stepfunctions.parser.asl.component.state.exec.state_task import (
+        state_task,
+        state_task_activitiy,
+    )
     from moto.stepfunctions.parser.asl.eval.callback import callback
 
     manager: Any = callback.CallbackPoolManager
     manager.add_activity_task = _add_task
+    tasks: list[Any] = [state_task.StateTask, state_task_activitiy.StateTaskActivity]
+    for task in tasks:
+        task._from_error = _named_for_heartbeat(task._from_error)
+
+
+def _named_for_heartbeat(from_error: Callable[..., Any]) -> Callable[..., Any]:
+    """Let States.HeartbeatTimeout in a Retry or Catch take a missed heartbeat, as well as States.Timeout.
+
+    Documented: https://states-language.net/spec.html (Appendix A) has both names for it. The history shows the latter.
+    """
+    from moto.stepfunctions.parser.asl.component.common.error_name import (
+        states_error_name,
+        states_error_name_type,
+    )
+    from moto.stepfunctions.parser.asl.eval.callback import callback
+
+    names: Any = states_error_name_type.StatesErrorNameType
+    kind: Any = states_error_name.StatesErrorName
+
+    class MissedHeartbeat(kind):
+        """The name of a missed heartbeat."""
+
+        __hash__: Any = None
+
+        def __eq__(self, other: object) -> bool:
+            name = getattr(other, "error_name", None)
+            return name in (self.error_name, "States.HeartbeatTimeout")
+
+    @functools.wraps(from_error)
+    def from_named_error(self: Any, env: Any, ex: Exception) -> Any:
+        event = from_error(self, env, ex)
+        if isinstance(ex, callback.HeartbeatTimeoutError):
+            event.error_name = MissedHeartbeat(names.StatesTimeout)
+        return event
+
+    return from_named_error
 
 
 def _add_task(self: Any, callback_id: str, activity_arn: str, activity_input: str) -> Any:

@@ -2,7 +2,7 @@
 
 The sentences have AWS's form, as users quote them in public issues (observed by others; the one about types in part);
 the rules are those of https://states-language.net/spec.html. JSONata expressions are parsed (jsonata_expressions.py).
-Paths, intrinsic functions and the arguments of tasks are not checked: they fail the execution.
+Calls of intrinsic functions are parsed (intrinsic_calls.py); paths and the arguments of tasks fail the execution.
 
 Finds the problems of a distributed Map's ItemReader and ResultWriter too. Documented:
 https://docs.aws.amazon.com/step-functions/latest/dg/input-output-itemreader.html and input-output-resultwriter.html
@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from headrace.services.stepfunctions import answers
 from headrace.services.stepfunctions.interpreter.service_calls import is_sdk_call
+from headrace.services.stepfunctions.intrinsic_calls import problems_of_paths
 from headrace.services.stepfunctions.jsonata_expressions import (
     JSONPATH,
     SCHEMA,
@@ -245,6 +246,8 @@ def _state(state: dict[str, Any], at: str, language: str) -> Iterator[Problem]:
     if kind not in _ENDS and state.get("End") is not True and "Next" not in state:
         yield Problem(SCHEMA, "These fields are required: [Next or End]", at)
     yield from problems_of_state(state, at, language)
+    if language_of(state, language) == JSONPATH:
+        yield from problems_of_paths(state, at)
     yield from _field_types(state, at, language_of(state, language))
     yield from _resource(state, at)
     if kind == "Parallel":

@@ -105,5 +105,8 @@ def _start_sync_execution(self: Any) -> Any:
             "status": "FAILED" if outcome.status == "ABORTED" else outcome.status,
             "input": input_text,
             **{key: value for key, value in details.items() if value is not None},
+            # Documented: the answers of calls always include both.
+            "inputDetails": {"included": True},
+            "outputDetails": {"included": True},
         }
     )

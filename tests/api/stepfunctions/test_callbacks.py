@@ -140,3 +140,41 @@ def test_a_worker_may_report_to_a_task_without_a_heartbeat(cloud: InProcessCloud
         within_s=30,
         what="its end",
     )
+
+
+@pytest.mark.parametrize("caught", ["States.HeartbeatTimeout", "States.Timeout"])
+@pytest.mark.parametrize("is_activity", [True, False])
+def test_a_missed_heartbeat_has_two_names(cloud: InProcessCloud, caught: str, is_activity: bool):
+    states, name = cloud.client("stepfunctions"), f"missed-{is_activity}-{caught.lower()}"
+    task: dict[str, Any] = {"Resource": states.create_activity(name="slow")["activityArn"]}
+    if not is_activity:
+        queue = cloud.client("sqs").create_queue(QueueName="unread")["QueueUrl"]
+        task = {
+            "Resource": "arn:aws:states:::sqs:sendMessage.waitForTaskToken",
+            "Parameters": {"QueueUrl": queue, "MessageBody": {"token.$": "$$.Task.Token"}},
+        }
+    wrong = {"ErrorEquals": ["States.Permissions"], "Next": "Wrong"}
+    task |= {"Type": "Task", "HeartbeatSeconds": 1, "TimeoutSeconds": 60, "End": True}
+    task["Catch"] = [wrong, {"ErrorEquals": [caught], "Next": "Caught"}]
+    after = {"Caught": {"Type": "Pass", "End": True}, "Wrong": {"Type": "Fail"}}
+    machine = states.create_state_machine(
+        name=name,
+        definition=json.dumps({"StartAt": "A", "States": {"A": task, **after}}),
+        roleArn=ROLE,
+    )["stateMachineArn"]
+    if is_activity:
+        states.start_execution(stateMachineArn=machine, input="{}")
+        states.get_activity_task(activityArn=task["Resource"])
+    done = run(cloud, machine) if not is_activity else _last(cloud, machine)
+    assert (done["status"], json.loads(done["output"])["Error"]) == ("SUCCEEDED", "States.Timeout")
+
+
+def _last(cloud: InProcessCloud, machine: str) -> dict[str, Any]:
+    states = cloud.client("stepfunctions")
+    execution = states.list_executions(stateMachineArn=machine)["executions"][0]["executionArn"]
+
+    def described() -> dict[str, Any]:
+        return states.describe_execution(executionArn=execution)
+
+    wait_until(lambda: described()["status"] != "RUNNING", within_s=30, what="its end")
+    return described()

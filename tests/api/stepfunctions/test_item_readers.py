@@ -269,6 +269,7 @@ def test_a_writer_without_a_bucket_forms_the_states_own_result(
     done = ended(cloud, f"form-{form}", state)
     *results, failed = json.loads(done["output"])
     assert (failed["Status"], failed["Error"]) == ("FAILED", "Six")
+    assert failed["StateMachineArn"].partition(":stateMachine:")[2].count("/") == 1
     if kept is None:
         assert results[1].items() >= WHOLE.items()
     else:

@@ -136,6 +136,7 @@ def test_an_express_machine_runs_by_its_version_or_alias_while_the_caller_waits(
     outputs: list[str] = []
     for arn in (machine, first, alias):
         answer = client.start_sync_execution(stateMachineArn=arn, input="1")
+        assert answer["inputDetails"] == answer["outputDetails"] == {"included": True}
         outputs.append(answer["output"])
         assert answer["stateMachineArn"] == machine
     assert outputs == ["2", "1", "1"]

@@ -23,6 +23,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from headrace.core.evaluation import TooMuch, check_json_size
+from headrace.services.stepfunctions.interpreter.intrinsics import Literal
+from headrace.services.stepfunctions.interpreter.json_paths import plain_steps
 from headrace.services.stepfunctions.interpreter.jsonata_states import failure
 from headrace.services.stepfunctions.jsonata_expressions import WRAPPED, Expression
 
@@ -30,8 +32,7 @@ from headrace.services.stepfunctions.jsonata_expressions import WRAPPED, Express
 MOST_STATE_BYTES = 256 * 1024
 # Documented: States.ArrayRange.
 MOST_RANGE_ITEMS = 1000
-# moto's literals keep the backslashes of JSON, so there may be two.
-_HOLE = re.compile(r"\\+([{}'])|\{\}")
+_HOLE = re.compile(r"\\([\\{}'])|\{\}")
 # A step of a reference path: .name, ['name'] or [0].
 Evaluate = Callable[[Any, Any], None]
 
@@ -134,6 +135,12 @@ class IntrinsicFailed(Exception):
     """An intrinsic function fails; the message is why."""
 
 
+# moto's functions end in the last two for what is no object, or not simulated.
+_FAILURES = (
+    ValueError, TypeError, IndexError, ArithmeticError, RecursionError, AttributeError, NotImplementedError,
+)  # fmt: skip
+
+
 def _bound_result(evaluate: Evaluate) -> Evaluate:
     """Measure a function's result, and name its failure as AWS does."""
 
@@ -141,7 +148,7 @@ def _bound_result(evaluate: Evaluate) -> Evaluate:
     def evaluate_bounded(self: Any, env: Any) -> None:
         try:
             evaluate(self, env)
-        except (ValueError, TypeError, IndexError, ArithmeticError, RecursionError) as error:
+        except _FAILURES as error:
             # A path that selects nothing is another error, and no ValueError.
             name = self.name.function_type._name_
             raise IntrinsicFailed(
@@ -174,6 +181,7 @@ def _format(self: Any, env: Any) -> None:
     template, *values = env.stack.pop()
     if not isinstance(template, str):
         raise TypeError("The template must be a string")
+    template = template.written if isinstance(template, Literal) else template
     room = _Room()
     for value in values:
         room.take(value)
@@ -202,7 +210,12 @@ def _parse_path(text: str) -> Any:
     """Return a path as moto's library reads it; it takes a millisecond."""
     from jsonpath_ng.parser import parse
 
-    return parse(text)
+    steps = plain_steps(text)
+    if steps is None or None in steps:
+        return parse(text)
+    return parse(
+        "$" + "".join(f"['{step}']" if isinstance(step, str) else f"[{step}]" for step in steps)
+    )
 
 
 def _steps_of(path: Any) -> list[str | int] | None:

@@ -19,8 +19,9 @@ from typing import Any, cast
 from headrace.core.evaluation import POOL, Engine, check_json_size
 
 _ENGINE = Engine(Path(__file__).with_name("jsonpath_child.py"))
-_PLAIN = re.compile(r"\$(?:\.[A-Za-z_][A-Za-z0-9_-]*|\[\d{1,9}\]|\['[^'\\]*'\]|\[\*\])*")
-_STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_-]*)|\[(\d{1,9})\]|\['([^'\\]*)'\]|\[\*\]")
+# Letters of all languages: jsonpath_ng knows those of English alone.
+_PLAIN = re.compile(r"\$(?:\.\w[\w-]*|\[\d{1,9}\]|\['[^'\\]*'\]|\[\*\])*")
+_STEP = re.compile(r"\.(\w[\w-]*)|\[(\d{1,9})\]|\['([^'\\]*)'\]|\[\*\]")
 # Of a Map's results before they are put out; a state's own data has 256 KiB.
 _MOST_DATA_CHARACTERS = 16 * 1024 * 1024
 _ALL = None
@@ -34,7 +35,7 @@ def extract_json(path: str, data: Any) -> Any:
     """
     from moto.stepfunctions.parser.asl.utils.json_path import NoSuchJsonPathError
 
-    steps = _steps(path)
+    steps = plain_steps(path)
     if steps is None:
         values, is_definite = _query(path, data)
     else:
@@ -50,7 +51,7 @@ def extract_json(path: str, data: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=1024)
-def _steps(path: str) -> tuple[Step, ...] | None:
+def plain_steps(path: str) -> tuple[Step, ...] | None:
     """Return the steps of a plain path, None for another one."""
     if _PLAIN.fullmatch(path) is None:
         return None

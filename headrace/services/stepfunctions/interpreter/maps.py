@@ -321,6 +321,7 @@ def _result(iteration: Iteration, map_run: str) -> dict[str, Any]:
     return {
         "ExecutionArn": f"{machine}:{name}",
         "Name": name,
+        "StateMachineArn": machine.replace(":execution:", ":stateMachine:"),
         **entry,
         **{key: value for key, value in ended.items() if value is not None},
         "StartDate": iteration.started.isoformat(timespec="milliseconds")[:23] + "Z",

@@ -32,6 +32,7 @@ from headrace.services.stepfunctions.interpreter import (
     bounds,
     history,
     inspections,
+    intrinsics,
     jsonata_states,
     maps,
     service_calls,
@@ -315,11 +316,13 @@ def load_interpreter() -> None:
             history.patch()
             jsonata_states.patch()
             bounds.allow_any_template()
+            # Before what wraps the same methods in classes that inherit them.
+            patch_interpreter()
             maps.patch()
             map_runs.patch_interpreter()
             service_calls.patch()
+            intrinsics.patch()
             bounds.patch()
-            patch_interpreter()
             inspections.patch()
             _LOADED.set()
 
@@ -334,12 +337,12 @@ def _patch_interpreter() -> None:
         state_task_service_aws_sdk,
         state_task_service_factory,
     )
-    from moto.stepfunctions.parser.asl.utils import encoding
 
     # It logs each failed execution, with the client's data, as an error of its own.
     logging.getLogger("moto.stepfunctions.parser").setLevel(logging.CRITICAL)
     # Many of its modules import these by name.
-    instead = {
+    instead: dict[str, Any] = {
+        "to_json_str": _to_json_str,
         "boto_client_for": client_of_cloud,
         "extract_json": extract_json,
         "is_within_size_quota": bounds.is_within_size_quota,
@@ -355,14 +358,28 @@ def _patch_interpreter() -> None:
     sdk.boto_client_for = sdk_client_of_cloud
     decl: Any = retrier_decl
     decl.time = SimpleNamespace(sleep=_wait_in_retry)
-    # AWS's JSON has no spaces: in the body of a message, a function's payload, the cause of a nested failure.
-    cast("Any", encoding.to_json_str).__defaults__ = ((",", ":"),)
     any_task: Any = state_task.StateTask
     any_task._eval_state_credentials = asking_for_roles(any_task._eval_state_credentials)
     iterations: Any = inline_iteration_component.InlineIterationComponent
     iterations._launch_worker = _limit_threads(iterations._launch_worker)
     retrier: Any = decl.RetrierDecl
     retrier._eval_body = _retry(retrier._eval_body)
+
+
+def _to_json_str(value: Any, separators: tuple[str, str] = (",", ":")) -> str:
+    """Return JSON as AWS writes it, without spaces and with all letters as they are, in place of moto's function.
+
+    It is in the body of a message, in a function's payload, and in the cause of a nested failure.
+    """
+    from moto.stepfunctions.parser.asl.utils import encoding
+
+    kind: Any = encoding._DateTimeEncoder
+    text = json.dumps(value, cls=kind, separators=separators, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a character
+        return json.dumps(value, cls=kind, separators=separators)
+    return text
 
 
 class _Retrying(threading.local):
