@@ -6,7 +6,8 @@ jobs with another Python or on another system, the archive also holds wheels for
 `sitecustomize.py` puts first on the path there: the same step then runs here and on EMR.
 The same requirements give the same bytes, so that an unchanged archive is an unchanged asset; it is kept between
 syntheses in HEADRACE_PACKAGES_CACHE, by default `headrace/packages` in the user's cache. `python -m
-cdk.parts.python_packages` packs those of the app ahead, with Python's standard library and pip alone.
+cdk.parts.python_packages` packs those of the app ahead, and unpacks them for the local cloud's first step, with
+Python's standard library and pip alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.core.extras import format_minor, minor_of
-from headrace.spark_submit import JobRefused
+from headrace.spark_submit import JobRefused, unpacked_archives
 from headrace.spark_submit.emr_releases import UnknownRelease, release_of, releases
 from headrace.spark_submit.environments import python_for
 
@@ -228,4 +229,6 @@ def _locked(path: Path) -> Generator[None]:
 
 
 if __name__ == "__main__":
-    archive_for(REQUIREMENTS, RELEASE, INSTANCE_TYPE)
+    packed = archive_for(REQUIREMENTS, RELEASE, INSTANCE_TYPE)
+    # For the first step of a local cloud.
+    unpacked_archives.keep(packed, "gztar")

@@ -171,6 +171,7 @@ _OWN = Patches(
         "moto.ec2.models": [ec2.correct_networks],
         "moto.ec2.models.elastic_network_interfaces": [bound_loops],
         "moto.ec2.models.hosts": [bound_loops],
+        "moto.ec2.models.instance_types": [ec2.load_tables_late],
         "moto.ec2.models.instances": [ec2.limit_instances],
         "moto.ec2.models.security_groups": [ec2.match_by_wildcards],
         "moto.ec2.models.spot_requests": [bound_loops],

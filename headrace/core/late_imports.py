@@ -65,8 +65,11 @@ class _Made(_Later):
         return getattr(self._find(), name)
 
 
-def _import_later(module: ModuleType, paths: Collection[str]) -> None:
-    """Let a module, whose code has not run yet, get stand-ins for all that lies below these dotted paths."""
+def _import_later(module: ModuleType, paths: Collection[str], instead: Mapping[str, Any]) -> None:
+    """Let a module, whose code has not run yet, get stand-ins for all that lies below these dotted paths.
+
+    It gets the objects of `instead` in the place of the modules with their names.
+    """
 
     def import_or_stand_in(
         name: str,
@@ -78,6 +81,8 @@ def _import_later(module: ModuleType, paths: Collection[str]) -> None:
         whole = name
         if level:
             whole = importlib.util.resolve_name("." * level + name, module.__package__)
+        if whole in instead:
+            return instead[whole]
         asked = [f"{whole}.{one}." for one in fromlist or ()] or [f"{whole}."]
         if any(one.startswith(f"{path}.") for path in paths for one in asked):
             return _Later(module, whole if fromlist else whole.partition(".")[0])
@@ -107,6 +112,7 @@ class LateFinder(importlib.abc.MetaPathFinder):
         late: a module whose code runs when it is needed -> the names that others take from it before, with their
             values; `CLASS` stands for a class.
         changes: a module -> what is called with it once its code has run; no late one.
+        instead: a module -> the name of a module that it imports -> what it gets in its place; no late one.
     """
 
     def __init__(
@@ -114,16 +120,19 @@ class LateFinder(importlib.abc.MetaPathFinder):
         paths_of: Mapping[str, Collection[str]],
         late: Mapping[str, Mapping[str, Any]],
         changes: Mapping[str, Sequence[Callable[[Any], None]]] | None = None,
+        instead: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self._paths_of = paths_of
         self._late = late
         self._changes = changes or {}
+        self._instead = instead or {}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """See `importlib.abc.MetaPathFinder.find_spec`."""
-        if not any(fullname in names for names in (self._paths_of, self._late, self._changes)):
+        known = (self._paths_of, self._late, self._changes, self._instead)
+        if not any(fullname in names for names in known):
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.origin is not None:
@@ -135,6 +144,7 @@ class LateFinder(importlib.abc.MetaPathFinder):
                     spec.origin,
                     self._paths_of.get(fullname, ()),
                     self._changes.get(fullname, ()),
+                    self._instead.get(fullname, {}),
                 )
             )
         return spec
@@ -147,14 +157,16 @@ class _ChangingLoader(importlib.machinery.SourceFileLoader):
         path: str,
         later: Collection[str],
         changes: Sequence[Callable[[Any], None]],
+        instead: Mapping[str, Any],
     ) -> None:
         super().__init__(name, path)
         self._later = later
         self._changes = changes
+        self._instead = instead
 
     def exec_module(self, module: ModuleType) -> None:
-        if self._later:
-            _import_later(module, self._later)
+        if self._later or self._instead:
+            _import_later(module, self._later, self._instead)
         super().exec_module(module)
         for change in self._changes:
             change(module)

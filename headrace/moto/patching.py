@@ -18,6 +18,7 @@ import sys
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, cast
 
 from botocore import xform_name
@@ -48,11 +49,21 @@ class Patches:
 # request uses, such as moto's clients of itself, is never imported.
 _LATER: Mapping[str, Collection[str]] = {
     "moto": ("moto.core.decorator",),
+    # Validators of OpenAPI's documents, which headrace reads itself.
+    "moto.apigateway.integration_parsers": ("requests",),
+    "moto.apigateway.models": (
+        "moto.core.models.responses_mock",
+        "openapi_spec_validator",
+        "requests",
+        "responses",
+    ),
     "moto.core": ("moto.core.models.patch_client", "moto.core.models.patch_resource"),
     "moto.core.base_backend": ("boto3",),
     "moto.core.request": ("botocore.awsrequest",),
     "moto.core.utils": ("botocore.session",),
     "moto.dynamodb.models.dynamo_type": ("boto3",),
+    "moto.ec2.models.key_pairs": ("cryptography",),
+    "moto.ec2.utils": ("cryptography",),
     # The grammar of partitions' expressions, made of pyparsing.
     "moto.glue.models": ("moto.glue.utils",),
     "moto.glue.responses": ("moto.glue.utils",),
@@ -74,6 +85,30 @@ _LATE: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+class _Regions:
+    """Stands for boto3's session where only regions are asked for: each session reads 25 MB to answer that."""
+
+    def get_available_partitions(self) -> list[str]:
+        return list(_regions_of_partitions())
+
+    def get_available_regions(self, service: str, partition_name: str = "aws") -> list[str]:
+        return _regions_of_partitions()[partition_name].get(_prefix_of(service), [])
+
+
+_REGIONS_ALONE = {"boto3": SimpleNamespace(Session=_Regions)}
+# What modules of moto's get in the place of a module.
+_INSTEAD: Mapping[str, Mapping[str, Any]] = {
+    "moto.ec2.models.availability_zones_and_regions": _REGIONS_ALONE,
+    # Its tables take 0.7 s and 60 MB; `headrace.moto.patches.ec2` loads the part that is asked for.
+    "moto.ec2.models.instance_types": {
+        "moto.utilities.utils": SimpleNamespace(load_resource=lambda _: {})
+    },
+    "moto.eks.utils": _REGIONS_ALONE,
+    "moto.iam.config": _REGIONS_ALONE,
+    "moto.s3control.config": _REGIONS_ALONE,
+}
+
+
 def _ignore_missing_socks(_: Any) -> None:
     """Do what the late code of `requests` does before its adapters are imported, which look for PySocks."""
     from urllib3.exceptions import DependencyWarning
@@ -85,7 +120,7 @@ def _ignore_missing_socks(_: Any) -> None:
 def watch_imports(patches: Patches) -> None:
     """Patch moto's modules in this process from now on, those that are imported already at once."""
     changes = {**patches.of_modules, "requests.models": (_ignore_missing_socks,)}
-    sys.meta_path.insert(0, LateFinder(_LATER, _LATE, changes))
+    sys.meta_path.insert(0, LateFinder(_LATER, _LATE, changes, _INSTEAD))
     for name, functions in patches.of_modules.items():
         if name in sys.modules:
             for patch in functions:
@@ -174,29 +209,33 @@ def start_empty(patches: Patches) -> None:
 
 def regions_of(_: Any, service: str) -> list[str]:
     """Return all regions of a service, in every partition; those of EC2 too, which every region has."""
-    try:
-        metadata: Any = service_description(service)["metadata"]
-    except UnknownServiceError:
-        metadata = {}
-    prefix = metadata.get("endpointPrefix", service)
+    prefix = _prefix_of(service)
     return [
         region
-        for regions in _regions_of_partitions()
+        for regions in _regions_of_partitions().values()
         for region in sorted({*regions.get(prefix, ()), *regions.get("ec2", ())})
     ]
 
 
+def _prefix_of(service: str) -> str:
+    try:
+        metadata: Any = service_description(service)["metadata"]
+    except UnknownServiceError:
+        metadata = {}
+    return cast("str", metadata.get("endpointPrefix", service))
+
+
 @functools.cache
-def _regions_of_partitions() -> list[dict[str, list[str]]]:
-    """Return, for each partition, the regions of each endpoint prefix.
+def _regions_of_partitions() -> dict[str, dict[str, list[str]]]:
+    """Return the regions of each partition and endpoint prefix.
 
     botocore's sessions answer this too, and keep the whole file, which takes 25 MB, and each description a second time.
     """
     whole: Any = Loader(file_loader=LeanFiles()).load_data("endpoints")
-    return [
-        {
+    return {
+        partition["partition"]: {
             prefix: [name for name in service["endpoints"] if name in partition["regions"]]
             for prefix, service in partition["services"].items()
         }
         for partition in whole["partitions"]
-    ]
+    }

@@ -41,6 +41,7 @@ from headrace.spark_submit.configuration import spark_properties, write_configur
 from headrace.spark_submit.emr_releases import SparkTraits
 from headrace.spark_submit.job_context import CLASSES, JobContext, require_utf8
 from headrace.spark_submit.sparks import JobSpark, python_settings
+from headrace.spark_submit.unpacked_archives import kind_of, unpack
 
 _ENVIRONMENT = "spark.yarn.appMasterEnv."
 _MODULES = "__pyfiles__"
@@ -158,17 +159,12 @@ def _require(source: Path) -> None:
 
 
 def _unpack(item: str, archive: Path, target: Path) -> None:
-    kinds = {".zip": "zip", ".jar": "zip", ".tar": "tar", ".tgz": "gztar", ".tar.gz": "gztar"}
-    kind = next((k for end, k in kinds.items() if archive.name.endswith(end)), None)
+    kind = kind_of(archive)
     if kind is None:
         raise JobRefused(f"{item} cannot be unpacked: it is no .zip, .jar, .tar, .tgz or .tar.gz.")
     try:
-        # Archived environments have links to the machine's Python, which the filter `data` would refuse.
-        if kind == "zip":
-            shutil.unpack_archive(archive, target, kind)
-        else:
-            shutil.unpack_archive(archive, target, kind, filter="tar")
-    except (shutil.ReadError, OSError) as error:
+        unpack(archive, kind, target)
+    except OSError as error:
         raise JobRefused(f"{item} cannot be unpacked: {error}.") from None
 
 

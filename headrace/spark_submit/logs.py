@@ -210,5 +210,5 @@ def _archive(objects: ObjectStore, location: LogPlace) -> bool:
 
 def _remove_scratch(folder: Path) -> None:
     """Remove the files that a job needed only while it ran; keep its logs."""
-    for name in ("work", "tmp", "conf", "packed"):
+    for name in ("work", "archives", "tmp", "conf", "packed"):
         shutil.rmtree(folder / name, ignore_errors=True)

@@ -34,6 +34,9 @@ _loaded = threading.Event()
 # headrace uses moto's internals; the tests pass with these versions. pyproject.toml has the same range.
 LOWEST, BEFORE = (5, 2, 5), (5, 3)
 
+# Descriptions with additions of botocore's for clients, which moto leaves out, and of moto's.
+_WITH_SDK_ADDITIONS = (("s3", "service-2"), ("rds", "paginators-1"))
+
 
 class MotoUnsuited(RuntimeError):
     """headrace does not work with the installed version of moto; the message is one sentence."""
@@ -67,7 +70,7 @@ def load_moto() -> None:
 def _share_descriptions() -> None:
     """Make moto read services' descriptions with headrace's loader; by its own, it holds each a second time.
 
-    Some descriptions have additions of moto's: these it still loads on its own.
+    Some descriptions have additions of moto's: those get copies of the parts that change.
     """
     utils: Any = importlib.import_module("moto.core.utils")
     loaders: Any = importlib.import_module("moto.core.loaders")
@@ -77,10 +80,26 @@ def _share_descriptions() -> None:
     class SharedLoader:
         def load_service_model(self, service_name: str, type_name: str) -> dict[str, Any]:
             """Return a description; see botocore's `Loader.load_service_model`."""
-            added = f"*/{type_name}.moto-extras.json*"
-            is_added_to = any((folder / service_name.replace("-", "")).glob(added))
-            source: Any = own if is_added_to else loader()
-            return source.load_service_model(service_name, type_name)
+            files = (folder / service_name.replace("-", "")).glob(
+                f"*/{type_name}.moto-extras.json*"
+            )
+            additions = [LeanFiles().load_file(str(file).partition(".json")[0]) for file in files]
+            if additions and (service_name, type_name) in _WITH_SDK_ADDITIONS:
+                return own.load_service_model(service_name, type_name)
+            description = loader().load_service_model(service_name, type_name)
+            for addition in additions:
+                description = _merged(description, addition["merge"])
+            return description
 
     shared = SharedLoader()
     utils.create_loader = lambda: shared
+
+
+def _merged(into: dict[str, Any], added: dict[str, Any]) -> dict[str, Any]:
+    """Return a dictionary with additions at any depth, which shares with the first what has none."""
+    return into | {
+        name: _merged(into[name], value)
+        if isinstance(value, dict) and isinstance(into.get(name), dict)
+        else value
+        for name, value in added.items()
+    }

@@ -1,4 +1,4 @@
-"""EC2: networks where moto loses a setting; filters and numbers of instances within bounds."""
+"""EC2: networks where moto loses a setting; filters and numbers of instances within bounds; tables that load late."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -199,3 +200,54 @@ def limit_instances(module: ModuleType) -> None:
         return run(self, image_id, count, *args, **named)
 
     backend.run_instances = run_some
+
+
+_TABLES = "ec2/resources/instance_type"
+
+
+class _LateTable(Mapping[str, Any]):
+    """A table of moto's, of which a part is loaded when somebody asks for it."""
+
+    def __init__(self, names: Callable[[], Collection[str]], load: Callable[[str], Any]) -> None:
+        self._names, self._load = names, load
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names():
+            raise KeyError(name)
+        return self._load(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(self._names())
+
+
+def load_tables_late(module: Any) -> None:
+    """Load the tables of instance types when a request asks for one, and offerings for its region alone."""
+    from moto.utilities.utils import load_resource
+
+    @functools.cache
+    def types() -> dict[str, Any]:
+        return dict(load_resource(f"{_TABLES}s.json"))
+
+    @functools.cache
+    def families() -> set[str]:
+        return {name.partition(".")[0] for name in types()}
+
+    @functools.cache
+    def type_list() -> list[Any]:
+        return [module.InstanceType(name) for name in types()]
+
+    @functools.cache
+    def offerings(kind: str, region: str) -> list[dict[str, Any]]:
+        table = load_resource(f"{_TABLES}_offerings/{kind}/{region}.json")
+        return [{**one, "LocationType": kind} for one in table]
+
+    module.INSTANCE_TYPES = _LateTable(types, lambda name: types()[name])
+    module.INSTANCE_FAMILIES = _LateTable(families, str)
+    module.INSTANCE_TYPE_OFFERINGS = {
+        kind: _LateTable(regions.keys, functools.partial(offerings, kind))
+        for kind, regions in module.INSTANCE_TYPE_OFFERINGS.items()
+    }
+    module.InstanceTypeBackend.instance_types = property(lambda _: type_list())

@@ -28,7 +28,8 @@ from headrace.core.ids import Ids
 from headrace.moto.patches.kms import make_private_key
 from headrace.moto.requests.checks import AnswerWithoutMoto, CheckStrictly, check_request
 from headrace.moto.requests.kinds import Kind, kind_of
-from headrace.moto.storage.changes import MOTO_LOCK
+from headrace.moto.storage.changes import CHANGES, MOTO_LOCK
+from headrace.moto.storage.pickles import package_of
 from headrace.moto.storage.storage import Entry
 
 PROFILES: Mapping[str, Profile] = {
@@ -158,12 +159,13 @@ def _url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
 def _import_url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
     import moto.backends
     from moto.core.base_backend import BackendDict
-    from moto.core.models import DEFAULT_ACCOUNT_ID
 
     backends: Any = moto.backends.get_backend(cast("Any", service))
     if isinstance(backends, BackendDict):
-        of_account: Any = backends[DEFAULT_ACCOUNT_ID]
-        backend = of_account["us-east-1" if "us-east-1" in of_account else "aws"]
+        kind: Any = backends.backend
+        CHANGES.load_deferred(package_of(kind))
+        # Its addresses need nothing of a backend but its class, and some take long to make.
+        backend = object.__new__(kind)
     else:
         backend = backends["global"]
     assert backend.urls
