@@ -53,7 +53,7 @@ from headrace.services.cloudformation.signals import (
 from headrace.services.cloudformation.state import CreationNotes, Resource, Stack
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate_whole
-from headrace.store.database import store_with_commit
+from headrace.store.notes import store_with_commit
 
 # The noun in a cancelled resource's reason, by verb; the one for a deletion is assumed to be like the others.
 _GIVEN_UP = {"CREATE": "creation", "UPDATE": "update", "DELETE": "deletion", "IMPORT": "import"}
