@@ -124,7 +124,7 @@ class Cloud:
         self.supervisor.start(self._parts.logs)
         if self.config.iam != "off":
             self.report.load()
-            self.supervisor.start(self.decisions)
+            self.supervisor.start(self.decisions.judge)
             self.supervisor.start(self.report)
         self.supervisor.start(EventLogBounds(self.config.data_dir))
         if self.tls.is_served:

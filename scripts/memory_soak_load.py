@@ -28,8 +28,10 @@ ACCOUNT, REGION = "000000000000", "us-east-1"
 ROUND_EVERY_S = 0.25
 START_WITHIN_S = 60.0
 LEASES = 50
-# The number of records that headrace keeps in a table's stream.
-STREAM_RECORDS = 50_000
+# What headrace keeps at most: records of a table's stream, events of a log group, hashed partition keys, and versions
+# of a parameter.
+STREAM_RECORDS, LOG_EVENTS, HASHED_KEYS, VERSIONS = 50_000, 25_000, 65_536, 100
+PARAMETERS = 5
 
 FUNCTION = """
 def handler(event, context):
@@ -162,10 +164,27 @@ class Load:
         self.cloud.client("logs").create_log_group(logGroupName="g")
 
     def fill(self) -> None:
-        """Fill a table's stream, whose size limit the load would reach only after the warm-up."""
-        dynamodb = self.cloud.client("dynamodb")
+        """Fill the bounded memories that a slow machine's load would fill only after the warm-up."""
+        dynamodb, kinesis, logs, ssm = map(
+            self.cloud.client, ("dynamodb", "kinesis", "logs", "ssm")
+        )
         for _ in range(STREAM_RECORDS // 25):
             dynamodb.batch_write_item(RequestItems={"streamed": _changes(self.chosen)})
+        # The function's log group is filled by its reading of them.
+        for _ in range(HASHED_KEYS // 500 + 1):
+            keys = [str(self.chosen.random()) for _ in range(500)]
+            kinesis.put_records(
+                StreamName="s", Records=[{"Data": b"{}", "PartitionKey": key} for key in keys]
+            )
+        logs.create_log_stream(logGroupName="g", logStreamName="filled")
+        for _ in range(LOG_EVENTS // 1000):
+            logs.put_log_events(
+                logGroupName="g", logStreamName="filled", logEvents=_lines(self.chosen, 1000)
+            )
+        for number in range(PARAMETERS * VERSIONS):
+            ssm.put_parameter(
+                Name=f"/p/{number % PARAMETERS}", Value="x", Type="String", Overwrite=True
+            )
 
     def threads(self) -> list[threading.Thread]:
         """Return a thread for each kind of load, not started."""
@@ -247,7 +266,7 @@ class Load:
             sns.publish(TopicArn=topic, Message="x" * chosen.randrange(1, 500))
             events.put_events(Entries=[{"Source": "soak", "DetailType": "d", "Detail": "{}"}] * 2)
             if chosen.random() < 0.2:
-                name = f"/p/{chosen.randrange(5)}"
+                name = f"/p/{chosen.randrange(PARAMETERS)}"
                 ssm.put_parameter(Name=name, Value="x", Type="String", Overwrite=True)
             if chosen.random() < 0.05:
                 sts.assume_role(
@@ -263,9 +282,7 @@ class Load:
         logs.create_log_stream(logGroupName="g", logStreamName="s")
 
         def round_(chosen: random.Random) -> None:
-            now_ms = time.time_ns() // 1_000_000
-            lines = [{"timestamp": now_ms, "message": "x" * chosen.randrange(1, 300)}] * 20
-            logs.put_log_events(logGroupName="g", logStreamName="s", logEvents=lines)
+            logs.put_log_events(logGroupName="g", logStreamName="s", logEvents=_lines(chosen, 20))
             data = [
                 {
                     "MetricName": f"m{n}",
@@ -279,6 +296,11 @@ class Load:
                 logs.filter_log_events(logGroupName="g", limit=10)
 
         return round_
+
+
+def _lines(chosen: random.Random, count: int) -> list[dict[str, Any]]:
+    now_ms = time.time_ns() // 1_000_000
+    return [{"timestamp": now_ms, "message": "x" * chosen.randrange(1, 300)}] * count
 
 
 def _changes(chosen: random.Random) -> list[dict[str, Any]]:

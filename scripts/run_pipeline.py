@@ -9,6 +9,7 @@ would. The summary names the stages that the cloud cannot run; some of them run 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -43,9 +44,19 @@ from scripts.pipeline.other_clouds import (
     put_directly,
     submit_here,
 )
-from scripts.pipeline.run import DEVICES, FLIGHTS, ROOT, Check, Run, StageError, console
+from scripts.pipeline.run import (
+    DEVICES,
+    FLIGHTS,
+    ROOT,
+    Check,
+    Run,
+    StageError,
+    Synthesis,
+    console,
+)
 from scripts.pipeline.stages import (
     archive_classes,
+    check_expendable,
     delivered,
     deploy,
     enriched,
@@ -128,6 +139,14 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
+def begin_synthesis(options: argparse.Namespace) -> Synthesis | None:
+    """Return the synthesis of the app, which for headrace begins before the cloud; else None. Raises StageError."""
+    if options.cloud != HEADRACE:
+        return None
+    check_expendable(options.data_dir)
+    return Synthesis(Run("", options.data_dir, pipeline=options.pipeline))
+
+
 def begin(options: argparse.Namespace) -> Run | None:
     """Return a run on the chosen cloud; None if it costs money and the user does not agree. Raises StageError."""
     if options.cloud == HEADRACE:
@@ -170,15 +189,17 @@ def end(run: Run, options: argparse.Namespace) -> None:
     subprocess.run(command, check=False, cwd=ROOT, env=run.environment, stdin=subprocess.DEVNULL)
 
 
-def process(run: Run, options: argparse.Namespace, progress: Progress) -> pd.DataFrame:
+def process(
+    run: Run, options: argparse.Namespace, progress: Progress, synthesis: Synthesis | None
+) -> pd.DataFrame:
     """Deploy, replay and check every stage, or its replacement on this cloud; return the job's windows."""
     if run.pipeline == DEVICES:
-        deploy(run, progress)
+        deploy(run, progress, synthesis)
         return devices.process(run, options.devices, progress)
     month = None if options.all else options.month
     with ThreadPoolExecutor(1) as beside:
         loading = beside.submit(load_flights, month, options.flights)
-        deploy(run, progress)
+        deploy(run, progress, synthesis)
         events = loading.result()
     replay(run, events, options.speed, progress)
     found = enriched(run, len(events), progress)
@@ -205,7 +226,7 @@ def main() -> int:
     run: Run | None = None
     interrupted = False
     try:
-        with Progress(
+        with begin_synthesis(options) or contextlib.nullcontext() as synthesis, Progress(
             SpinnerColumn(finished_text="[green]✓[/]"), TextColumn("{task.description}"), BarColumn(),
             MofNCompleteColumn(), TimeElapsedColumn(), console=console,
         ) as progress:  # fmt: skip
@@ -217,7 +238,7 @@ def main() -> int:
                 return 1
             progress.start()
             progress.advance(task)
-            windows = process(run, options, progress)
+            windows = process(run, options, progress, synthesis)
         seconds = time.monotonic() - began
         if options.cloud == HEADRACE:
             archive_classes(run)

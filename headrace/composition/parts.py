@@ -53,6 +53,7 @@ from headrace.pages.routes import Routes
 from headrace.pages.site import build_site
 from headrace.pages.spark import ServerlessPages, SparkPages
 from headrace.permissions.decisions.decisions import Decisions
+from headrace.permissions.decisions.judge import Judge
 from headrace.permissions.decisions.report import ReportKeeper, report_of
 from headrace.services.apigateway.invocation.front import ExecuteApi
 from headrace.services.emr.api import FOLDER as EMR_FOLDER
@@ -243,15 +244,18 @@ def build_decisions(base: Foundation) -> Decisions:
         version=lambda: memory.policies_version,
     )
     keys = ResourceKeys(owned=gateway.owned, in_moto=memory.key_of, key_named=memory.key_named)
-    return Decisions(
-        base.config.iam,
+    judge = Judge(
         clock=base.clock,
-        sessions=base.sessions,
         people=people,
         resource_policy=policies.of,
-        find=ResourceNames(gateway, keys.of).find,
         grants=memory.grants_on,
         tags=ResourceTags(gateway, held=memory.tags_of).of,
+    )
+    return Decisions(
+        base.config.iam,
+        judge=judge,
+        sessions=base.sessions,
+        find=ResourceNames(gateway, keys.of).find,
         account=base.config.account_id,
         region=base.config.region,
     )
@@ -361,7 +365,7 @@ def _build_connections(
         logs=base.logs,
         handled=handled,
         stream_changed=base.moto.table_streams.changed,
-        before_policies_change=decisions.decide_waiting,
+        before_policies_change=decisions.judge.decide_waiting,
         endpoint_url=base.endpoint_url,
     )
 

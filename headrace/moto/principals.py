@@ -306,7 +306,7 @@ _EVERYTHING = NamedPolicy.of(
 
 
 class MotoUsersAndRoles:
-    """Implements `headrace.permissions.decisions.decisions.UsersAndRoles` on moto's IAM. Thread-safe.
+    """Implements `headrace.permissions.decisions.judge.UsersAndRoles` on moto's IAM. Thread-safe.
 
     Args:
         sessions: gives the ids of roles that IAM does not have.

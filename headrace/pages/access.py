@@ -33,7 +33,7 @@ _COOKIE_LASTS_S = 30 * 24 * 3600
 _READING = ("GET", "HEAD")
 # Open to everybody: health; the answers of custom resources, whose path nobody can guess; and the S3 accesses of Spark
 # jobs, which carry a session token.
-_OPEN = ("/_headrace/health", "/_localstack/health")
+_OPEN = ("/_headrace/health", "/_localstack/health", "/_localstack/init", "/_localstack/init/ready")
 # More than AWS allows for a custom resource's answer: the stack reports one that is too long, and only a far longer
 # one is refused here.
 MOST_ANSWER_BYTES = 64 * 1024

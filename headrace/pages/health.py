@@ -1,4 +1,4 @@
-"""Reports whether the cloud is ready and what it lost: `/_headrace/health`, and LocalStack's path for it."""
+"""Reports whether the cloud is ready and what it lost: `/_headrace/health`, and what scripts for LocalStack ask."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from headrace import __version__
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.gateway.documents import json_response
+from headrace.pages.localstack import localstack_routes
 from headrace.pages.routes import Route
 
 PATH = "/_headrace/health"
-LOCALSTACK_PATH = "/_localstack/health"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,11 @@ class Health:
         """Return the routes to the pages."""
         return [
             Route(PATH, self._health, ("GET",)),
-            Route(LOCALSTACK_PATH, self._localstack_health, ("GET",)),
+            *localstack_routes(
+                services=self.services,
+                is_started=self.is_started,
+                is_moto_ready=lambda: self.moto()["moto"] == "ready",
+            ),
         ]
 
     def _health(self, request: HttpRequest, _: list[str]) -> HttpResponse:
@@ -70,8 +74,3 @@ class Health:
                 "losses": self.losses(),
             }
         )
-
-    def _localstack_health(self, _request: HttpRequest, _rest: list[str]) -> HttpResponse:
-        services = dict.fromkeys(sorted(self.services()), "running")
-        value = {"services": services, "edition": "headrace", "version": __version__}
-        return json_response(value)

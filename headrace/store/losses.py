@@ -229,15 +229,17 @@ READ_CHUNK_BYTES = 1024 * 1024
 
 
 def frames(
-    segment: Segment, offset: int, from_index: int | None
+    segment: Segment, from_index: int | None, offset: int | None = None
 ) -> Iterator[tuple[FrameHeader, bytes | memoryview]]:
-    """Yield (header, payload) of the frames from the one that holds `from_index` on.
+    """Yield (header, payload) of the frames from the one that holds `from_index` on, or of those from `offset` on.
 
     Every payload is compared with its checksum: damaged records are never served. Frames before `from_index` are
     skipped by the lengths in their headers, unchecked. When this leads to no frame, or past `from_index`, one of those
     headers was damaged, and the frames are read again, each checked. Damage before `from_index` is skipped; when it is
     None, all damage is. Raises LogDamaged, SegmentDeleted.
     """
+    if offset is None:
+        offset = segment.index.offset_near_index(from_index or 0)
     end = segment.size_bytes
     # Everything before `sure` was checked; `expected` is the index of the next record, None when it is unknown.
     sure = offset
@@ -310,7 +312,7 @@ def first_arrived_at(segment: Segment, timestamp_ms: int) -> int | None:
     previous: int | None = None
     offset = segment.index.offset_near_arrival(timestamp_ms)
     try:
-        for header, _ in frames(segment, offset, None):
+        for header, _ in frames(segment, None, offset):
             if header.arrival_ms >= timestamp_ms:
                 damaged = previous is not None and previous < header.first_index
                 return previous if damaged else header.first_index

@@ -301,6 +301,13 @@ class ShardLog:
 
     # --- reading ------------------------------------------------------------------------------
 
+    def read_readable(self, index: int, max_records: int, max_data_bytes: int) -> Batch:
+        """Do as `read` with the records that readers may see: if the log is synced, those that are on the disk."""
+        if self.synced_index is not None:
+            left = self.synced_index - max(index, self.first_index)
+            max_records = min(max_records, max(0, left))
+        return self.read(index, max_records, max_data_bytes)
+
     def read(self, index: int, max_records: int, max_data_bytes: int) -> Batch:
         """Return records from `index` on (from the oldest one, when retention has deleted that record).
 
@@ -339,8 +346,7 @@ class ShardLog:
                     index = self._pass_gap(index, segment.first_index)
                 if index >= segment.end_index:
                     continue
-                offset = segment.index.offset_near_index(index)
-                for header, payload in frames(segment, offset, index):
+                for header, payload in frames(segment, index):
                     if header.first_index > index:
                         index = self._pass_gap(index, header.first_index)
                     skip = index - header.first_index

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +18,15 @@ from scripts.pipeline.targets import ACCOUNT, HEADRACE, REGION, Target
 ROOT = Path(__file__).parents[2]
 
 FLIGHTS, DEVICES = "flights", "devices"
+# The synthesised app, in the data directory: it stays, because the next run mostly needs the same.
+ASSEMBLY = "cdk.out"
+# The context that the CDK CLI gives an app.
+CLI_CONTEXT = {
+    "aws:cdk:enable-path-metadata": True,
+    "aws:cdk:enable-asset-metadata": True,
+    "aws:cdk:disable-version-reporting": True,
+    "aws:cdk:bundling-stacks": ["**"],
+}
 
 # A log or a pipe has no width: the tables need this many columns.
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
@@ -109,3 +119,53 @@ def command(arguments: list[str], run: Run, *, cwd: Path = ROOT) -> str:
         words = (done.stdout + done.stderr).strip().splitlines()[-25:]
         raise StageError(f"`{' '.join(arguments)}` failed:\n" + "\n".join(words))
     return done.stdout
+
+
+def context_of(run: Run) -> dict[str, str]:
+    """Return the CDK app's context: the pipeline, and the stages that are left out since the cloud cannot run them."""
+    pipeline = {} if run.pipeline == FLIGHTS else {"pipeline": run.pipeline}
+    left = {"leave_out": ",".join(run.not_here)} if run.not_here else {}
+    return {**pipeline, **left}
+
+
+class Synthesis:
+    """The synthesis of the CDK app for a run, in a process of its own. A context manager that ends it.
+
+    It needs no cloud, so it can begin before there is one; nor the CDK CLI, which takes a second of a processor to
+    start, and then runs the app with these variables.
+
+    Attributes:
+        process: the app's.
+    """
+
+    def __init__(self, run: Run) -> None:
+        folder = run.data_dir / ASSEMBLY
+        folder.mkdir(parents=True, exist_ok=True)
+        variables = {
+            "CDK_OUTDIR": str(folder.absolute()),
+            "CDK_CONTEXT_JSON": json.dumps({**CLI_CONTEXT, **context_of(run)}),
+            "CDK_DEFAULT_ACCOUNT": run.account,
+            "CDK_DEFAULT_REGION": run.region,
+        }
+        # Where the cloud is does not matter to the app: another port is no reason to synthesise it again.
+        environment = {**run.environment, **variables}
+        environment.pop("AWS_ENDPOINT_URL", None)
+        self.process = subprocess.Popen(
+            [sys.executable, "app.py"], cwd=ROOT / "cdk", env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        )  # fmt: skip
+
+    def wait(self) -> None:
+        """Wait for its end. Raises StageError with the end of its output."""
+        printed, _ = self.process.communicate()
+        if self.process.returncode != 0:
+            words = printed.strip().splitlines()[-25:]
+            raise StageError("the CDK app cannot be synthesised:\n" + "\n".join(words))
+
+    def __enter__(self) -> Synthesis:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.returncode is None:
+            self.process.kill()
+            self.process.communicate()

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,25 +27,19 @@ from headrace.services.firehose.processing import split_aggregate
 from headrace.spark_submit.sparks import Sparks
 from headrace.store.data_dir import LOCK_FILE
 from scripts import reference
-from scripts.pipeline.run import FLIGHTS, ROOT, Check, Run, StageError, command
+from scripts.pipeline.run import ASSEMBLY, ROOT, Check, Run, StageError, Synthesis, command
 
 # Not the installed script: a script's first line cannot name an interpreter in a folder with a space.
 AWS = [sys.executable, "-m", "awscli"]
 LOOK_EVERY_S = 0.2
 STAGE_WITHIN_S = 600.0
-# The synthesised app, in the data directory: it stays, because the next run mostly needs the same.
-ASSEMBLY = "cdk.out"
 STEP_STATES_ENDED = {"COMPLETED", "FAILED", "CANCELLED", "INTERRUPTED"}
 
 
 def start(data_dir: Path, port: int, *, options: Sequence[str] = ()) -> Run:
     """Start an empty cloud, with these options of `headrace up`. Raises StageError."""
     headrace = [sys.executable, "-m", "headrace.cli.main"]
-    if not is_expendable(data_dir):
-        raise StageError(
-            f"{data_dir} is no data directory of headrace's and is not empty: "
-            "what is in it would be lost, so name another."
-        )
+    check_expendable(data_dir)
     if health(data_dir) is not None:
         subprocess.run([*headrace, "down", "--data-dir", str(data_dir)], check=True, cwd=ROOT)
     empty(data_dir)
@@ -67,6 +60,15 @@ def start(data_dir: Path, port: int, *, options: Sequence[str] = ()) -> Run:
     return Run(str(running["endpoint_url"]), data_dir)
 
 
+def check_expendable(data_dir: Path) -> None:
+    """Raise StageError unless a folder may be emptied."""
+    if not is_expendable(data_dir):
+        raise StageError(
+            f"{data_dir} is no data directory of headrace's and is not empty: "
+            "what is in it would be lost, so name another."
+        )
+
+
 def is_expendable(data_dir: Path) -> bool:
     """Whether a folder may be emptied: it is missing, empty, or a cloud's data directory."""
     if not data_dir.is_dir():
@@ -84,49 +86,23 @@ def empty(data_dir: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def deploy(run: Run, progress: Progress) -> None:
-    """Bootstrap and deploy with the CDK CLI; synthesise the app while the bootstrap runs."""
+def deploy(run: Run, progress: Progress, synthesis: Synthesis | None = None) -> None:
+    """Bootstrap and deploy with the CDK CLI; the app is synthesised beside that, unless it began before."""
     task = progress.add_task("deploying the CDK app", total=3)
     cdk = str(ROOT / "cdk" / "node_modules" / ".bin" / "cdk")
-    folder, assembly, outputs = (
-        ROOT / "cdk",
-        run.data_dir / ASSEMBLY,
-        run.data_dir / "outputs.json",
-    )
-    failures: list[Exception] = []
-
-    def synthesise() -> None:
-        try:
-            command(
-                [cdk, "synth", "--quiet", "--output", str(assembly), *left_out(run)],
-                run,
-                cwd=folder,
-            )
-        except StageError as error:
-            failures.append(error)
-
-    synthesis = threading.Thread(target=synthesise, daemon=True)
-    synthesis.start()
-    command([cdk, "bootstrap", f"aws://{run.account}/{run.region}"], run, cwd=run.data_dir)
-    progress.advance(task)
-    synthesis.join()
-    if failures:
-        raise failures[0]
+    assembly, outputs = run.data_dir / ASSEMBLY, run.data_dir / "outputs.json"
+    with synthesis or Synthesis(run) as synthesised:
+        command([cdk, "bootstrap", f"aws://{run.account}/{run.region}"], run, cwd=run.data_dir)
+        progress.advance(task)
+        synthesised.wait()
     progress.advance(task)
     command(
         [cdk, "deploy", "--all", "--app", str(assembly), "--require-approval", "never",
          "--concurrency", "4", "--outputs-file", str(outputs)],
-        run, cwd=folder,
+        run, cwd=ROOT / "cdk",
     )  # fmt: skip
     progress.advance(task)
     run.outputs = json.loads(outputs.read_text())
-
-
-def left_out(run: Run) -> list[str]:
-    """Return the CDK app's options: the pipeline, and the stages that are left out since the cloud cannot run them."""
-    pipeline = [] if run.pipeline == FLIGHTS else ["--context", f"pipeline={run.pipeline}"]
-    left = ["--context", f"leave_out={','.join(run.not_here)}"] if run.not_here else []
-    return [*pipeline, *left]
 
 
 def load_flights(month: int | None, at_most: int | None) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from importlib import metadata
@@ -15,8 +16,8 @@ from headrace.cli.running_cloud import health
 from headrace.spark_submit.sparks import Sparks
 from headrace.testing import cloud
 from scripts.pipeline import other_clouds
-from scripts.pipeline.run import DEVICES, Run, StageError
-from scripts.pipeline.stages import archive_classes, empty, is_expendable, left_out, start
+from scripts.pipeline.run import DEVICES, Run, StageError, Synthesis, context_of
+from scripts.pipeline.stages import archive_classes, empty, is_expendable, start
 from scripts.run_pipeline import parse
 from tests.support.command import INTERRUPTED, begin_python
 
@@ -178,10 +179,23 @@ def test_a_cloud_that_is_not_up_is_told_in_a_sentence(tmp_path: Path) -> None:
 def test_what_a_cloud_cannot_do_is_left_out_of_the_app(tmp_path: Path) -> None:
     reasons = other_clouds.NOT_HERE["localstack"]
     run = Run("http://127.0.0.1:1", tmp_path, "localstack", not_here=reasons)
-    assert left_out(run) == ["--context", "leave_out=delivery,analytics"]
-    assert left_out(Run("http://127.0.0.1:1", tmp_path)) == []
+    assert context_of(run) == {"leave_out": "delivery,analytics"}
+    assert context_of(Run("http://127.0.0.1:1", tmp_path)) == {}
     devices = Run("http://127.0.0.1:1", tmp_path, pipeline=DEVICES)
-    assert left_out(devices) == ["--context", "pipeline=devices"]
+    assert context_of(devices) == {"pipeline": "devices"}
+
+
+def test_a_synthesis_says_why_it_failed_and_ends_with_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices = Run("", tmp_path / "a", pipeline="balloons")
+    with Synthesis(devices) as synthesis, pytest.raises(StageError, match="not 'balloons'"):
+        synthesis.wait()
+    monkeypatch.setenv("JSII_NODE", "/bin/cat")  # never answers
+    with Synthesis(Run("", tmp_path / "b")) as synthesis:
+        process = synthesis.process
+        assert process.poll() is None
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_aws_is_asked_for_with_its_cost_and_nobody_to_ask_means_no(

@@ -65,12 +65,14 @@ ADMIN = "/_headrace"
 API = "/_headrace/api/"
 # LocalStack's list of a queue's messages.
 SQS_MESSAGES = "/_aws/sqs/messages"
+# The reset of moto's server.
+MOTO_RESET = "/moto-api/reset"
 _ADMIN_PREFIXES = (f"{ADMIN}/", "/_localstack/", f"{SQS_MESSAGES}/")
 
 
 def is_admin(path: str) -> bool:
     """Whether a path is one of the cloud's own pages. Function URLs may have such paths too: check them first."""
-    return path.startswith(_ADMIN_PREFIXES) or path in (ADMIN, SQS_MESSAGES)
+    return path.startswith(_ADMIN_PREFIXES) or path in (ADMIN, SQS_MESSAGES, MOTO_RESET)
 
 
 def page(

@@ -12,6 +12,7 @@ import logging
 import os
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -294,8 +295,9 @@ def clean(value: str) -> str:
 FILE_PIECE_BYTES = 16 * 1024 * 1024
 
 
+@dataclass(eq=False)
 class AnswerWriter:
-    """Writes the answers of the connection `owner`. Runs on the event loop's thread.
+    """Writes the answers of the connection `_owner`. Runs on the event loop's thread.
 
     Attributes:
         transport: None before the connection is made, and once it is gone.
@@ -305,16 +307,13 @@ class AnswerWriter:
         since_s: when the last piece of a file was begun, by the server's clock.
     """
 
-    def __init__(self, server: RequestTaker, owner: Connection) -> None:
-        self.transport: asyncio.Transport | None = None
-        self.writable = asyncio.Event()
-        self.writable.set()
-        self.since_s = server.now_s
-        self._server = server
-        self._owner = owner
-        # The task that writes a body without an end, until it is stopped.
-        self.streaming: asyncio.Task[None] | None = None
-        self.sending: asyncio.Task[None] | None = None
+    _server: RequestTaker
+    _owner: Connection
+    writable: asyncio.Event
+    transport: asyncio.Transport | None = None
+    sending: asyncio.Task[None] | None = None
+    streaming: asyncio.Task[None] | None = None
+    since_s: float = 0.0
 
     def stop_streaming(self) -> None:
         """Stop the task that writes a body without an end."""

@@ -11,6 +11,7 @@ import asyncio
 import re
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse
@@ -36,6 +37,7 @@ def is_host(value: str) -> bool:
     return True
 
 
+@dataclass(eq=False, slots=True)
 class Exchange:
     """One request, its body and its answer. Used on the event loop's thread.
 
@@ -48,33 +50,14 @@ class Exchange:
         job: the queued or running call on a thread.
     """
 
-    __slots__ = (
-        "answer",
-        "body",
-        "is_http10",
-        "is_left",
-        "job",
-        "keep_alive",
-        "lingers",
-        "request",
-    )
-
-    def __init__(
-        self,
-        request: HttpRequest,
-        body: RequestBody | None = None,
-        *,
-        answer: Answer | Handler | None = None,
-        keep_alive: bool = True,
-    ) -> None:
-        self.request = request
-        self.body = body
-        self.answer = answer
-        self.keep_alive = keep_alive
-        self.is_http10 = False
-        self.lingers = False
-        self.is_left = False
-        self.job: Job | None = None
+    request: HttpRequest
+    body: RequestBody | None = None
+    answer: Answer | Handler | None = field(default=None, kw_only=True)
+    keep_alive: bool = field(default=True, kw_only=True)
+    is_http10: bool = field(default=False, kw_only=True)
+    lingers: bool = field(default=False, kw_only=True)
+    is_left: bool = field(default=False, init=False)
+    job: Job | None = field(default=None, init=False)
 
     def leave(self) -> None:
         """Note that the client is gone: cancel the request unless it already runs."""

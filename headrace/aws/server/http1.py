@@ -35,8 +35,10 @@ class Http1Connection(asyncio.Protocol):
         self._server = server
         self._bounds = server.bounds
         self._kept = KeptHead()
-        self._reader = RequestReader(server, say_continue=self._say_continue)
-        self._writer = AnswerWriter(server, self)
+        self._reader = RequestReader(server, self._say_continue)
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._writer = AnswerWriter(server, self, self._writable)
         self._transport: asyncio.Transport | None = None
         # The bytes that came before it was clear whether the client speaks HTTP/2.
         self._first: bytes = b""
@@ -45,7 +47,6 @@ class Http1Connection(asyncio.Protocol):
         self._is_free = False
         self._held: bytearray = bytearray()
         self._current: Exchange | None = None
-        self._writable = self._writer.writable
         self._is_scheduled = False
         self._half_closed = False
         # The connection takes no more requests.
@@ -139,7 +140,7 @@ class Http1Connection(asyncio.Protocol):
         self._reader.close()
         if self._current is not None:
             self._current.leave()
-        self._writer.stop()
+            self._writer.stop()
 
     def data_received(self, data: bytes) -> None:
         if not self._is_free:
@@ -290,15 +291,16 @@ class Http1Connection(asyncio.Protocol):
         if self._ended:
             return
         self._ended, self._is_free = True, False
-        exchange = Exchange(HttpRequest(self._reader.method, "/"), answer=answer, keep_alive=False)
-        exchange.lingers = True
+        request = HttpRequest(self._reader.method, "/")
+        exchange = Exchange(request, answer=answer, keep_alive=False, lingers=True)
         self._reader.forget()
         self._held.clear()
         self._reader.ready.append(exchange)
         self._advance_soon()
 
     def _say_continue(self) -> None:
-        self._writer.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if self._transport is not None:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     # --- answers ------------------------------------------------------------------------------
 

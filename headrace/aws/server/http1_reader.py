@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import cast
 
 import httptools
@@ -35,11 +36,7 @@ MAX_UNWANTED_BODY_BYTES = 64 * 1024
 FRAMING_BYTES_A_CHUNK = 16
 
 
-def _ignore_event() -> None:
-    """Do nothing: the connection is gone."""
-
-
-# The callbacks of a closed connection: the parser and its listener refer to each other, so the reference is cut.
+# Stands for the parser of a connection until it is needed, and again once the connection is closed.
 _NO_PARSER = httptools.HttpRequestParser(object())
 
 
@@ -70,6 +67,7 @@ class RequestHead:
         method, path, query: as in `HttpRequest`, once the head is complete.
         version: `1.0` or `1.1`, once the head is complete.
         length: the Content-Length, once the head is complete; None without one.
+        chunked: whether the body is chunked, once the head is complete.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -80,6 +78,7 @@ class RequestHead:
         self.path = ""
         self.query = ""
         self.length: int | None = None
+        self.chunked = False
         self._bounds = bounds
         self._url = b""
         self._size_bytes = 0
@@ -123,15 +122,11 @@ class RequestHead:
             raise BadRequest(400, "HTTP/1.0 has no Transfer-Encoding")
         if coding is not None and coding.lower() != "chunked":
             raise BadRequest(501, "the only Transfer-Encoding known is chunked")
+        self.chunked = coding is not None
         length = self.headers.get("content-length")
         self.length = (
             None if length is None else int(length)
         )  # the parser has checked that these are digits
-
-    @property
-    def chunked(self) -> bool:
-        """Whether the body is chunked."""
-        return "transfer-encoding" in self.headers
 
     def without_offer(self) -> bytes:
         """Return the bytes of a head with the same body and connection headers that offers no other protocol."""
@@ -160,6 +155,7 @@ class RequestHead:
         self.path = slash + path or "/"
 
 
+@dataclass(eq=False, slots=True)
 class RequestReader:
     """Reads the requests of one connection as they arrive. Runs on the event loop's thread.
 
@@ -169,33 +165,30 @@ class RequestReader:
         ready: requests that are complete, or whose answer is already known.
         rest: the bytes after a request that offers another protocol, which must be fed again.
         body_left_bytes: how many bytes of a body of known length are still to come.
+        is_arriving: whether a part of a request has arrived.
     """
 
-    def __init__(self, server: Receiver, *, say_continue: Callable[[], None]) -> None:
-        self.ready: deque[Exchange] = deque()
-        self.rest = b""
-        self.body_left_bytes = 0
-        self._server = server
-        self._bounds = server.bounds
-        self._say_continue = say_continue
-        self._parser = httptools.HttpRequestParser(self)
-        self._head: RequestHead | None = None
-        self._body: RequestBody | None = None
-        # Bytes of the body that are parsed and not yet in `_body`.
-        self._pieces: list[bytes] = []
-        self._refusal: HttpResponse | None = None
-        # When the head began to arrive, by the server's clock; None while none is arriving.
-        self._head_since_s: float | None = None
-        self._since_s = server.now_s
-        self._head_fed_bytes = 0
-        self._framing_bytes = 0
-        # Whether the parser gets a head for the second time.
-        self._is_repeated = False
-
-    @property
-    def is_arriving(self) -> bool:
-        """Whether a part of a request has arrived."""
-        return self._head is not None or self._head_since_s is not None
+    _server: Receiver
+    _say_continue: Callable[[], None]
+    ready: deque[Exchange] = field(default_factory=deque[Exchange])
+    rest: bytes = b""
+    body_left_bytes: int = 0
+    is_arriving: bool = False
+    # Made for the first request that is not usual. It and this listener refer to each other, until `close`.
+    _parser: httptools.HttpRequestParser = _NO_PARSER
+    _head: RequestHead | None = None
+    _body: RequestBody | None = None
+    # Bytes of the body that are parsed and not yet in `_body`.
+    _pieces: list[bytes] = field(default_factory=list[bytes])
+    _refusal: HttpResponse | None = None
+    # When the head began to arrive, by the server's clock; None while none is arriving.
+    _head_since_s: float | None = None
+    # When bytes were last parsed, by the server's clock.
+    _since_s: float = 0.0
+    _head_fed_bytes: int = 0
+    _framing_bytes: int = 0
+    # Whether the parser gets a head for the second time.
+    _is_repeated: bool = False
 
     @property
     def method(self) -> str:
@@ -205,7 +198,7 @@ class RequestReader:
     def await_head(self) -> None:
         """Start the time limit for a head: bytes that may begin one have arrived."""
         if not self.is_arriving:
-            self._head_since_s = self._server.now_s
+            self.is_arriving, self._head_since_s = True, self._server.now_s
 
     def feed(self, data: bytes) -> HttpResponse | None:
         """Parse new bytes; return the connection's last answer when it must be closed."""
@@ -213,6 +206,8 @@ class RequestReader:
         self._since_s = self._server.now_s
         arriving = self._body
         had_bytes = 0 if arriving is None else arriving.size_bytes
+        if self._parser is _NO_PARSER:
+            self._parser = httptools.HttpRequestParser(self)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -226,7 +221,10 @@ class RequestReader:
         # extension.
         if self._head_since_s is not None:
             self._head_fed_bytes += len(data)
-            if self._head_fed_bytes > self._bounds.head_bytes + self._bounds.turn_bytes:
+            if (
+                self._head_fed_bytes
+                > self._server.bounds.head_bytes + self._server.bounds.turn_bytes
+            ):
                 return plain(431, "request header fields too large")
         elif (body := self._body) is not None:
             try:
@@ -270,17 +268,17 @@ class RequestReader:
         """Return the last answer when chunk framing outweighs the body too much; None to continue."""
         extra_bytes = fed_bytes - 3 * body_bytes
         self._framing_bytes = max(0, self._framing_bytes + extra_bytes)
-        if self._framing_bytes > self._bounds.framing_bytes:
+        if self._framing_bytes > self._server.bounds.framing_bytes:
             return plain(400, "too little body between chunk extensions")
         return None
 
     def late(self, now_s: float) -> tuple[bool, HttpResponse | None]:
         """Return whether a time limit has passed, and the connection's last answer, if there is one."""
         if self._head_since_s is not None:
-            is_late = now_s - self._head_since_s > self._bounds.head_s
+            is_late = now_s - self._head_since_s > self._server.bounds.head_s
             # No answer before a request has begun: the client could take it for the answer to its next request.
             return is_late, None if self._head is None else plain(408, "no header fields came")
-        if self._head is None or now_s - self._since_s <= self._bounds.body_idle_s:
+        if self._head is None or now_s - self._since_s <= self._server.bounds.body_idle_s:
             return False, None
         return True, body_late(self._head.headers)
 
@@ -289,13 +287,14 @@ class RequestReader:
         if self._body is not None:
             self._body.release()
         self._head = self._body = self._refusal = self._head_since_s = None
+        self.is_arriving = False
         self._pieces.clear()
         self.body_left_bytes = 0
 
     def close(self) -> None:
         """Stop reading."""
         self.forget()
-        self._parser, self._say_continue = _NO_PARSER, _ignore_event
+        self._parser = _NO_PARSER
         for exchange in self.ready:
             exchange.release()
         self.ready.clear()
@@ -305,7 +304,7 @@ class RequestReader:
     def on_message_begin(self) -> None:
         if self._is_repeated:
             return
-        self._head = RequestHead(self._bounds)
+        self._head, self.is_arriving = RequestHead(self._server.bounds), True
         if self._head_since_s is None:
             self._head_since_s = self._since_s
 
@@ -366,9 +365,15 @@ class RequestReader:
             head=arrived.fields,
         )
         keep_alive = arrived.version == "1.1" and self._parser.should_keep_alive()
-        exchange = Exchange(request, body, keep_alive=keep_alive, answer=self._refusal)
-        exchange.is_http10 = arrived.version == "1.0"
+        exchange = Exchange(
+            request,
+            body,
+            keep_alive=keep_alive,
+            answer=self._refusal,
+            is_http10=arrived.version == "1.0",
+        )
         self._head = self._body = self._refusal = None
+        self.is_arriving = False
         self.ready.append(exchange)
 
     def _store_pieces(self, body: RequestBody) -> None:

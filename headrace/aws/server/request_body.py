@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import tempfile
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, cast
 
@@ -169,6 +169,7 @@ class Bodies:
         self.held = BodyMemory(bounds.held_bytes)
 
 
+@dataclass(eq=False)
 class RequestBody:
     """The body of one request, from its first byte until the request is answered. Used on the event loop's thread.
 
@@ -179,16 +180,15 @@ class RequestBody:
         must_load: the body is in a file only because memory was short; `load` it before the request is handled.
     """
 
-    def __init__(self, bodies: Bodies) -> None:
-        self.size_bytes = 0
-        self.data = b""
-        self.file: Path | None = None
-        self.must_load = False
-        self._bodies = bodies
-        self._pieces: list[bytes | bytearray] = []
-        self._spool: IO[bytes] | None = None
-        self._arriving_bytes = 0
-        self._held_bytes = 0
+    _bodies: Bodies
+    size_bytes: int = 0
+    data: bytes = b""
+    file: Path | None = None
+    must_load: bool = False
+    _pieces: list[bytes | bytearray] = field(default_factory=list[bytes | bytearray])
+    _spool: IO[bytes] | None = None
+    _arriving_bytes: int = 0
+    _held_bytes: int = 0
 
     def add(self, data: bytes) -> None:
         """Add the next bytes. Raises BodyTooLarge, and OSError when a file cannot be written."""

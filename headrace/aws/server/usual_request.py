@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from headrace.aws.calls.http import HttpRequest
@@ -60,6 +61,7 @@ def _keep(kept: dict[str, _T], key: str, value: _T) -> None:
     kept[key] = value
 
 
+@dataclass(slots=True)
 class KeptHead:
     """The head of a connection's last usual request: its fields, and the bytes of those before the first that varies.
 
@@ -67,22 +69,16 @@ class KeptHead:
     too, one pattern checks and cuts them.
     """
 
-    __slots__ = ("_left", "begin", "cut", "headers", "names")
-
-    def __init__(self) -> None:
-        self._left = _MOST_HEADS_KEPT
-        self._forget()
-
-    def _forget(self) -> None:
-        self.begin: bytes = b""
-        self.headers: dict[str, str] = {}
-        # The other fields' names, in lower case, and what matches their lines; None when nothing does.
-        self.names: tuple[str, ...] = ()
-        self.cut: Callable[[str], re.Match[str] | None] | None = None
+    begin: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    # The other fields' names, in lower case, and what matches their lines; None when nothing does.
+    names: tuple[str, ...] = ()
+    cut: Callable[[str], re.Match[str] | None] | None = None
+    _left: int = _MOST_HEADS_KEPT
 
     def keep(self, data: bytes, start: int, lines: list[str], headers: dict[str, str]) -> None:
         """Keep a head with these lines, the first of which begins at `start`, and fields; both in the same order."""
-        self._forget()
+        self.begin, self.headers, self.names, self.cut = b"", {}, (), None
         if not self._left:
             return
         self._left -= 1

@@ -117,7 +117,7 @@ def key_of(access: Access) -> EntryKey:
 
 
 class Decider(Protocol):
-    """Decides on the accesses of all callers. Thread-safe.
+    """Decides on the accesses of all callers: see `judge`. Thread-safe.
 
     Attributes:
         clock: gives the time of an access.
@@ -130,6 +130,19 @@ class Decider(Protocol):
     lock: threading.Lock
     waiting: list[Entry]
     changes: int
+
+    def decide(self, identity: Identity, entry: Entry) -> str | None:
+        """Return AWS's sentence of refusal; None for an access that AWS allows."""
+        ...
+
+
+class Callers(Protocol):
+    """All callers. Thread-safe."""
+
+    @property
+    def judge(self) -> Decider:
+        """Decides on their accesses."""
+        ...
 
     @property
     def enforces(self) -> bool:
@@ -146,21 +159,17 @@ class Decider(Protocol):
         """Return the accesses that an operation needs."""
         ...
 
-    def decide(self, identity: Identity, entry: Entry) -> str | None:
-        """Return AWS's sentence of refusal; None for an access that AWS allows."""
-        ...
-
 
 class Caller:
     """The `Permit` of one caller, with its accesses. Thread-safe."""
 
-    def __init__(self, decisions: Decider, identity: Identity) -> None:
+    def __init__(self, callers: Callers, identity: Identity) -> None:
         self.identity = identity
         self.entries = Entries(identity)
-        self._decisions = decisions
-        self._clock = decisions.clock
-        self._lock = decisions.lock
-        self._enforces = decisions.enforces
+        self._callers = callers
+        self._judge = judge = callers.judge
+        self._clock, self._lock = judge.clock, judge.lock
+        self._enforces = callers.enforces
 
     def of_session(self, identity: Identity) -> Caller:
         """Return this caller in one of its sessions, which differ in the time when they were issued."""
@@ -175,7 +184,7 @@ class Caller:
         """See `Permit.acting`."""
         identity = self.identity
         if identity.kind == "key":
-            known = self._decisions.user_of(identity.name)
+            known = self._callers.user_of(identity.name)
             if known is None:
                 return None
             identity = known
@@ -191,7 +200,7 @@ class Caller:
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
     ) -> None:
         """See `Permit.ask`."""
-        for access in self._decisions.accesses(service, operation, params, account, region):
+        for access in self._callers.accesses(service, operation, params, account, region):
             sentence = self._note(key_of(access), access)
             if sentence:
                 raise refusal(service, sentence, access.action)
@@ -240,20 +249,20 @@ class Caller:
             entry = self.entries.entry_of(key, access, now_ms)
         if entry.samples is not None and self._enforces:
             one = Entry(self.identity, access)
-            return self._decisions.decide(self.identity, one) or ""
+            return self._judge.decide(self.identity, one) or ""
         return self._describe_seen(entry)
 
     def _describe_seen(self, entry: Entry) -> str:
         if self._enforces:
             entry.last_ms = self._clock.now_ms()
-            sentence = self._decisions.decide(self.identity, entry)
+            sentence = self._judge.decide(self.identity, entry)
             with self._lock:
                 if sentence:
                     entry.denied += 1
                     entry.denied_ms = entry.last_ms
                 else:
                     entry.allowed += 1
-                self._decisions.changes += 1
+                self._judge.changes += 1
             return sentence or ""
         self._note_pending(entry)
         return ""
@@ -266,4 +275,4 @@ class Caller:
             entry.identity = self.identity
             # `settle` sets the time of the last of many, within a second; setting it here would cost time on each call.
             entry.last_ms = self._clock.now_ms()
-            self._decisions.waiting.append(entry)
+            self._judge.waiting.append(entry)

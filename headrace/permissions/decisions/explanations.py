@@ -300,11 +300,11 @@ def why(decisions: Decisions, arn: str, action: str, resource: str) -> dict[str,
     if resource != "*" and resource.count(":") < 5:
         raise InvalidQuestion(f"A resource is an ARN or *, not {resource!r}.")
     access = Access.to(action, resource or "*")
-    subject = decisions.subject_of(identity, access)
+    subject = decisions.judge.subject_of(identity, access)
     if subject is None:
         raise InvalidQuestion(f"{identity.arn} {NOT_IN_IAM}.")
-    access = at(access, subject[1], decisions.clock.now_ms(), identity)[0]
-    access = with_tags(access, subject[1], decisions.tags_of)[0]
+    access = at(access, subject[1], decisions.judge.clock.now_ms(), identity)[0]
+    access = with_tags(access, subject[1], decisions.judge.tags_of)[0]
     explanation = explain(subject[0], access, subject[1])
     return {
         "allowed": explanation.decision.allowed,
@@ -344,7 +344,7 @@ def policy_of(decisions: Decisions, role: str, account: str, region: str) -> dic
     arn = role if role.startswith("arn:") else f"arn:aws:iam::{account}:role/{role}"
     identity = _parse_identity(arn)
     entries = [entry for entry in decisions.entries() if entry.identity.arn == identity.arn]
-    subject = decisions.subject_of(identity, Access("sts:GetCallerIdentity"))
+    subject = decisions.judge.subject_of(identity, Access("sts:GetCallerIdentity"))
     if subject is None and not entries:
         hint = _roles_named_like(identity, decisions)
         raise InvalidQuestion(f"{identity.arn} {NOT_IN_IAM}, and nobody acted as it{hint}.")

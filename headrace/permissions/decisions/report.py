@@ -65,7 +65,7 @@ class ReportKeeper:
         self._decisions = decisions
         self._path = data_dir / REPORT_FILE
         self._lock = threading.Lock()
-        self._written = decisions.changes
+        self._written = decisions.judge.changes
         decisions.on_clear = self._forget
 
     def load(self) -> None:
@@ -93,9 +93,9 @@ class ReportKeeper:
     def write(self) -> None:
         """Write the entries, if there are new ones. Raises OSError."""
         with self._lock:
-            changes = self._decisions.changes
+            changes = self._decisions.judge.changes
             # Entries that wait to be judged may have been counted since.
-            if changes != self._written or self._decisions.waiting:
+            if changes != self._written or self._decisions.judge.waiting:
                 partial = self._path.with_suffix(".partial")
                 partial.write_bytes(_encode(self._decisions))
                 partial.replace(self._path)
@@ -111,7 +111,7 @@ class ReportKeeper:
     def _forget(self) -> None:
         with self._lock:
             self._path.unlink(missing_ok=True)
-            self._written = self._decisions.changes
+            self._written = self._decisions.judge.changes
 
 
 def _encode(decisions: Decisions) -> bytes:

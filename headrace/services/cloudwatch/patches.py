@@ -21,6 +21,7 @@ from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.cloudwatch.metric_streams import MINUTES
+from headrace.services.cloudwatch.points import Point, Series
 from headrace.services.cloudwatch.statistics import (
     MOST_VALUES,
     StatisticRefused,
@@ -38,7 +39,7 @@ RAW_MS = 3 * 60 * 1000
 # headrace's limits for an account in a region.
 MOST_RAW = 20_000
 MOST_POINTS = 50_000
-# The values that all points tell apart, 20 MB or so. Beyond them a point counts a new value as its nearest.
+# The values that all points tell apart, 3 MB or so. Beyond them a point counts a new value as its nearest.
 MOST_SPREAD = 200_000
 MOST_PAGES = 100
 # A value that is given more often becomes one point; `Counts` may say a billion, and moto stores each by itself.
@@ -81,6 +82,10 @@ def patch() -> None:
     response.get_metric_statistics = _with_extended(CloudWatchResponse.get_metric_statistics)
     points: Any = Statistics
     points.get_statistics_for_type = _statistic_for_type
+    # moto takes only its own class for a set of statistics.
+    points.metric_aggregated_list = property(
+        lambda self: [datum for datum in self.metric_data if not hasattr(datum, "value")]
+    )
     backend.get_filtered_metrics = _get_filtered_metrics
     backend._get_paginated = _few_pages(CloudWatchBackend._get_paginated)
     pickles.register_filter(
@@ -135,8 +140,12 @@ class MetricData:
     def __init__(self) -> None:
         # Recent values, each with its time of arrival.
         self._raw: deque[tuple[int, Any]] = deque()
-        # For each period, points by their series, unit and time, in the order of their creation.
-        self._points: list[OrderedDict[tuple[Any, ...], Any]] = [OrderedDict() for _ in PERIODS]
+        # For each period, points by their series and time, in the order of their creation.
+        self._points: list[OrderedDict[tuple[Series, datetime], Point]] = [
+            OrderedDict() for _ in PERIODS
+        ]
+        # For each period, the newest point of each series: the only one that is not packed.
+        self._newest: list[dict[Series, Point]] = [{} for _ in PERIODS]
         self._spread_count = 0
 
     def __reduce__(self) -> Any:
@@ -162,30 +171,37 @@ class MetricData:
 
     def _roll(self, level: int, datum: Any) -> None:
         """Merge a datum into a point of a level's period."""
-        from moto.cloudwatch.models import MetricAggregatedDatum
-
         at = _floor(datum.timestamp, PERIODS[level][0])
-        key = (*_series(datum), datum.unit, at)
-        low, high, count, total = _statistics(datum)
-        point = self._points[level].get(key)
+        series = (*_series(datum), datum.unit)
+        point = self._points[level].get((series, at))
         if point is None:
-            aggregated: Any = MetricAggregatedDatum
-            point = aggregated(
-                datum.namespace, datum.name, low, high, count, total, [], at, datum.unit
-            )
-            point.dimensions = datum.dimensions
+            point = self._begin(level, series, at, datum)
             point.spread = dict(values_of(datum))
             self._spread_count += len(point.spread)
-            self._points[level][key] = point
             return
-        before = len(point.spread)
+        spread = point.spread
+        before = len(spread)
         most = MOST_VALUES if self._spread_count < MOST_SPREAD else 1
         for value, times in values_of(datum).items():
-            add_value(point.spread, value, times, most)
-        self._spread_count += len(point.spread) - before
+            add_value(spread, value, times, most)
+        point.spread = spread
+        self._spread_count += len(spread) - before
+        low, high, count, total = _statistics(datum)
         point.min, point.max = min(point.min, low), max(point.max, high)
         point.sample_count += count
         point.sum += total
+        if point is not self._newest[level].get(series):
+            point.pack()
+
+    def _begin(self, level: int, series: Series, at: datetime, datum: Any) -> Point:
+        """Add a point with a datum's statistics, and pack the one before it."""
+        newest, dimensions = self._newest[level], datum.dimensions
+        if before := newest.get(series):
+            before.pack()
+            series, dimensions = before.series, before.dimensions
+        point = Point(series, dimensions, at, _statistics(datum))
+        self._points[level][series, at] = newest[series] = point
+        return point
 
     def _grow_old(self, now_ms: int) -> None:
         for level, points in enumerate(self._points):
@@ -198,6 +214,8 @@ class MetricData:
                 if not is_old and len(self) - len(self._raw) <= MOST_POINTS:
                     break
                 points.popitem(last=False)
+                if self._newest[level].get(point.series) is point:
+                    del self._newest[level][point.series]
                 self._spread_count -= len(point.spread)
                 if is_old and level + 1 < len(PERIODS):
                     self._roll(level + 1, point)

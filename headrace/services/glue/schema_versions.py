@@ -72,7 +72,28 @@ def compare_versions(module: Any) -> None:
             schema.latest_schema_version = latest_before
         return version.as_dict()
 
+    find = backend.get_schema_by_definition
+
+    @functools.wraps(find)
+    def get_schema_by_definition(self: Any, schema_id: Any, schema_definition: str) -> Any:
+        # Documented: a definition is made canonical before it is looked for. Clients of other languages have other
+        # spaces, and register a schema again when it is not found.
+        schema = _schema_of(self, schema_id)
+        wanted = _canonical(schema.data_format, schema_definition)
+        texts = (version.schema_definition for version in schema.schema_versions.values())
+        same = (text for text in texts if _canonical(schema.data_format, text) == wanted)
+        return find(self, schema_id, next(same, schema_definition))
+
     backend.create_schema, backend.register_schema_version = create_schema, register_schema_version
+    backend.get_schema_by_definition = get_schema_by_definition
+
+
+def _canonical(data_format: str, definition: str) -> Any:
+    """Return what definitions that differ in their spaces alone have in common."""
+    try:
+        return definition if data_format == "PROTOBUF" else json.loads(definition)
+    except (ValueError, RecursionError):
+        return definition
 
 
 def _is_allowed(compatibility: str, definition: str, others: list[str]) -> bool:

@@ -20,7 +20,7 @@ import cbor2
 import msgspec
 
 from headrace.aws.protocols import encodings
-from headrace.services.kinesis.data_path.get import child_shards, number_before, read
+from headrace.services.kinesis.data_path.get import child_shards, number_before
 from headrace.services.kinesis.data_path.stored_records import cbor_answer, json_answer
 from headrace.services.kinesis.errors import (
     CONSUMERS_CREATING,
@@ -310,7 +310,9 @@ class Subscription:
         if self._index < shard_log.readable_index:
             if self._budget is not None and self._budget.wait_ms(now_ms) > 0:
                 return self._heartbeat(now_ms)
-            batch = read(shard_log, self._index, GET_RECORDS_COUNT, SUBSCRIPTION_EVENT_BYTES)
+            batch = shard_log.read_readable(
+                self._index, GET_RECORDS_COUNT, SUBSCRIPTION_EVENT_BYTES
+            )
             self._index = batch.next_index
         at_end = closed and self._index >= shard_log.next_index
         if not at_end and (batch is None or not batch.count):

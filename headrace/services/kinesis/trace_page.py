@@ -16,7 +16,6 @@ from headrace.aws.protocols.service import DataPage, NothingToShow
 from headrace.core.clock import Clock
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.channel_orders import ChannelOrder
-from headrace.services.kinesis.data_path.get import read
 from headrace.services.kinesis.queues.open_queue import OpenQueue
 from headrace.services.kinesis.queues.queues import Queues
 from headrace.services.kinesis.queues.state import Delivery, DeliveryState, Place, StoredRecord
@@ -130,7 +129,7 @@ def _find_stored(stream: Stream, record_key: Place) -> tuple[str, StoredRecord |
     if shard is None or shard.log is None:
         return "", None
     try:
-        batch = read(shard.log, record_key[1], 1, 1)
+        batch = shard.log.read_readable(record_key[1], 1, 1)
     except LogDamaged:
         return shard.shard_id, None
     for payload, (start, _) in zip(batch.payloads, batch.starts, strict=True):

@@ -212,13 +212,14 @@ def _to_describe_dict(self: Any, describe: Any) -> dict[str, Any]:
 
 
 def _put_log_events(self: Any, put: Any, log_stream_name: str, log_events: list[Any]) -> Any:
+    if CURRENT.metrics is None:
+        return put(self, log_stream_name, log_events)
+    metrics = embedded_metrics(self.name, log_events)
+    for one in filters_of(self):
+        metrics += filter_metrics(one, log_events)
     answer = put(self, log_stream_name, log_events)
-    if CURRENT.metrics is not None:
-        metrics = embedded_metrics(self.name, log_events)
-        for one in filters_of(self):
-            metrics += filter_metrics(one, log_events)
-        if metrics:
-            CURRENT.metrics.put(metrics, account=self.account_id, region=self.region)
+    if metrics:
+        CURRENT.metrics.put(metrics, account=self.account_id, region=self.region)
     return answer
 
 

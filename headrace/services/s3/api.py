@@ -14,9 +14,7 @@ which reads the files, does not see it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from headrace.aws.calls.errors import FaultErrors
 from headrace.aws.protocols.owned_service import Strictness
@@ -52,35 +50,15 @@ def find_key(s3: S3, kind: str, resource: str) -> tuple[str, str, str]:
     name, _, key = s3_path_of(resource).partition("/")
     bucket = s3.bucket(name)
     if kind == "key scope":
-        return (
-            bucket_arn(bucket.region, name) if _has_bucket_key(bucket.configurations) else "",
-            "",
-            "",
-        )
+        return bucket_arn(bucket.region, name) if bucket.has_bucket_key else "", "", ""
     if kind == "upload key":
         key, _, upload_id = key.rpartition(" ")
         named = str(s3.uploads.find(name, key, upload_id).encryption.get("key") or "")
     elif kind == "object key":
         named = str(s3.object(name, key).encryption.get("key") or "")
     else:
-        named = _find_default_key(bucket.configurations)
+        named = bucket.default_key
     return named, bucket.account, bucket.region
-
-
-def _has_bucket_key(configurations: Mapping[str, Any]) -> bool:
-    configuration: Mapping[str, Any] = configurations.get("BucketEncryption") or {}
-    rules: Any = configuration.get("Rules") or ()
-    return any(str(rule.get("BucketKeyEnabled")).lower() == "true" for rule in rules)
-
-
-def _find_default_key(configurations: Mapping[str, Any]) -> str:
-    """Return the KMS key of a bucket's default encryption; empty for S3 managed keys and without encryption."""
-    configuration: Mapping[str, Any] = configurations.get("BucketEncryption") or {}
-    for rule in configuration.get("Rules") or ():
-        default: Mapping[str, Any] = rule.get("ApplyServerSideEncryptionByDefault") or {}
-        if str(default.get("SSEAlgorithm", "")).startswith("aws:kms"):
-            return str(default.get("KMSMasterKeyID") or "")
-    return ""
 
 
 PROFILE = Profile(

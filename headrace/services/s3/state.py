@@ -41,6 +41,27 @@ class Bucket:
         kept: dict[str, str] = self.configurations.get("BucketVersioning") or {}
         return kept.get("Status", "")
 
+    @property
+    def has_bucket_key(self) -> bool:
+        """Whether objects are encrypted with one S3 Bucket Key."""
+        return any(
+            str(rule.get("BucketKeyEnabled")).lower() == "true" for rule in self._encryption_rules
+        )
+
+    @property
+    def default_key(self) -> str:
+        """The KMS key of the default encryption; empty for S3 managed keys and without encryption."""
+        for rule in self._encryption_rules:
+            default: dict[str, str] = rule.get("ApplyServerSideEncryptionByDefault") or {}
+            if str(default.get("SSEAlgorithm", "")).startswith("aws:kms"):
+                return str(default.get("KMSMasterKeyID") or "")
+        return ""
+
+    @property
+    def _encryption_rules(self) -> list[dict[str, Any]]:
+        configuration: dict[str, Any] = self.configurations.get("BucketEncryption") or {}
+        return configuration.get("Rules") or []
+
 
 class NamesBucket(TypedDict):
     """The member by which every request names its bucket."""

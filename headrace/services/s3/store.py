@@ -20,6 +20,7 @@ from headrace.store.database import Database
 
 _COLUMNS = "key, escaped, size, etag, last_modified_ms, mtime_ns, details"
 _MOST_VARIABLES = 500
+_WITHDRAW = "DELETE FROM s3_pending WHERE bucket = ? AND key = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,7 @@ class ObjectIndex:
                 " last_modified_ms, mtime_ns, details FROM s3_pending WHERE bucket = ? AND key = ?",
                 (bucket, key),
             )
-            self.withdraw(bucket, key)
+            self._database.execute(_WITHDRAW, (bucket, key))
 
     def _confirm_change(self, bucket: str, key: str, change: Change) -> None:
         drop_versions(self._database, bucket, key, change.dropped)
@@ -198,7 +199,7 @@ class ObjectIndex:
 
     def withdraw(self, bucket: str, key: str) -> None:
         """Delete the row of an announced write."""
-        self._database.execute("DELETE FROM s3_pending WHERE bucket = ? AND key = ?", (bucket, key))
+        self._database.execute(_WITHDRAW, (bucket, key))
 
     def pending(self) -> list[PendingWrite]:
         """Return the announced writes that were neither confirmed nor withdrawn."""

@@ -272,3 +272,32 @@ def test_a_registry_and_a_schema_are_found_by_their_whole_arns(glue: Any, schema
         ):
             with pytest.raises(ClientError, match=f"is not found.*Arn: arn:.*{there}"):
                 call(**params)
+
+
+@pytest.mark.parametrize("data_format", ["AVRO", "JSON", "PROTOBUF"])
+def test_a_definition_is_found_whatever_its_spaces(glue: Any, data_format: str):
+    definitions = {
+        "AVRO": ONE,
+        "JSON": json.dumps({"$schema": DRAFT_4, "type": "object"}),
+        "PROTOBUF": 'syntax = "proto2"; message M { optional int32 a = 1; }',
+    }
+    definition, name = definitions[data_format], f"spaces-{data_format}"
+    made = glue.create_schema(
+        RegistryId={"RegistryName": "r"},
+        SchemaName=name,
+        DataFormat=data_format,
+        Compatibility="NONE",
+        SchemaDefinition=definition,
+    )
+    of = {"RegistryName": "r", "SchemaName": name}
+    texts = [definition]
+    if data_format != "PROTOBUF":
+        texts.append(json.dumps(json.loads(definition), separators=(",", ":")))
+        texts.append(json.dumps(json.loads(definition), indent=2))
+    for text in texts:
+        found = glue.get_schema_by_definition(SchemaId=of, SchemaDefinition=text)
+        assert found["SchemaVersionId"] == made["SchemaVersionId"]
+    for other in ("{", "[" * 5000, WIDER):
+        with pytest.raises(ClientError) as refused:
+            glue.get_schema_by_definition(SchemaId=of, SchemaDefinition=other)
+        assert refused.value.response["Error"]["Code"] == "EntityNotFoundException"

@@ -51,7 +51,7 @@ def test_what_waits_to_be_judged_is_judged_by_the_next_cloud(tmp_path: Path):
         ]
         # As if it had come after the last look.
         entries[0].pending, entries[0].denied = entries[0].pending + entries[0].denied, 0
-        decisions.changes += 1
+        decisions.judge.changes += 1
     with InProcessCloud(tmp_path / "data") as cloud:
         (row,) = denied(cloud)
         assert (row["action"], row["count"]) == ("kinesis:PutRecords", 1)

@@ -230,7 +230,7 @@ def test_nothing_piles_up_with_cold_starts(tmp_path: Path) -> None:
         cloud.cloud._parts.logs.put = lambda *_, **__: None  # type: ignore[method-assign]
         cold_start()
         # What is judged is read from moto's services, each of which then has its state.
-        cloud.cloud.decisions.decide_waiting()
+        cloud.cloud.decisions.judge.decide_waiting()
         before = rows()
         for _ in range(5):
             cold_start()

@@ -38,7 +38,6 @@ from headrace.services.kinesis.state import Shard, Stream, shard_id_of
 from headrace.services.kinesis.store import StreamRegistry
 from headrace.store import sequence
 from headrace.store.frame import Batch
-from headrace.store.shard_log import ShardLog
 
 # This hexadecimal digit is 0 in every record's sequence number. A number with the digit set lies between two records'.
 _BETWEEN = 0xF << 76
@@ -143,14 +142,6 @@ class LogRead(NamedTuple):
     at_end: bool
 
 
-def read(log: ShardLog, index: int, max_records: int, max_bytes: int) -> Batch:
-    """Read the records that readers may see. With `durability=fsync` these are the ones already synced to disk."""
-    if log.synced_index is not None:
-        left = log.synced_index - max(index, log.first_index)
-        max_records = min(max_records, max(0, left))
-    return log.read(index, max_records, max_bytes)
-
-
 def read_and_count(
     stream: Stream,
     shard: Shard,
@@ -164,11 +155,12 @@ def read_and_count(
     """Read a shard's log and count the read, which started at `started_ms`, for CloudWatch. Raises LogDamaged."""
     log = shard.log
     assert log is not None
-    # Ask before the read: a shard that closes during the read may have records that the read misses.
-    closed = log.closed
-    batch = read(log, index, max_records, max_bytes)
+    # Ask before the read: a shard that closes during the read may have records that the read misses. Nothing is added
+    # to a closed one.
+    closed, readable_index, end_index = log.closed, log.readable_index, log.next_index
+    batch = log.read_readable(index, max_records, max_bytes)
     behind_ms = 0
-    if batch.last_arrival_ms is not None and batch.next_index < log.readable_index:
+    if batch.last_arrival_ms is not None and batch.next_index < readable_index:
         behind_ms = max(0, started_ms - batch.last_arrival_ms)
     counters, size, count = stream.counters, batch.data_bytes, batch.count
     counters.get_records(size, count, behind_ms, max(0, clock.now_ms() - started_ms))
@@ -178,7 +170,7 @@ def read_and_count(
         counters.note("OutgoingRecords", count, shard=shard_id)
         counters.note("IteratorAgeMilliseconds", behind_ms, shard=shard_id)
         counters.note("ReadProvisionedThroughputExceeded", 0, shard=shard_id)
-    return LogRead(batch, behind_ms, closed and batch.next_index >= log.next_index)
+    return LogRead(batch, behind_ms, closed and batch.next_index >= end_index)
 
 
 _HEAD = bytes(7) + b"\x01"

@@ -396,10 +396,11 @@ def put_one(
     `put_many` or the action must handle the record. `data` is padded base64 text. The futures that the response must
     wait for are added to `call.waits`; a write that it shares is in `call.shared`.
     """
-    stream, size = _usual_stream(kinesis, stream_name, stream_arn, call), len(data)
-    if stream is None or size * 3 // 4 > stream.max_record_bytes:
-        return None
     if not 0 < len(key) <= PARTITION_KEY_CHARS or may_refuse(kinesis):
+        return None
+    size, data_bytes = len(data), entry_bytes(data, key)
+    stream = _usual_stream(kinesis, stream_name, stream_arn, call)
+    if stream is None or size * 3 // 4 > stream.max_record_bytes:
         return None
     if stream.distribution == "AUTO" or stream.enhanced_metrics:
         return None
@@ -410,7 +411,7 @@ def put_one(
         return None
     if call.permit is not None or stream.key_id:
         ask(call.permit, stream, "PutRecord", kinesis.registry.keys)
-    data_bytes, quoted, now_ms = entry_bytes(data, key), quote(key)[1:-1], call.now_ms
+    quoted, now_ms = quote(key)[1:-1], call.now_ms
     tail = encryption_of(stream) if stream.key_id else ""
     try:
         if call.may_share and size <= _MOST_SHARED_CHARS and kinesis.flusher is None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
 from headrace.core.clock import Clock
 from headrace.core.ports import (
     AfterSequence,
@@ -21,23 +19,13 @@ from headrace.core.ports import (
     TrimHorizon,
 )
 from headrace.services.kinesis.data_path.get import read_and_count
+from headrace.services.kinesis.data_path.stored_records import read_records
 from headrace.services.kinesis.state import Shard, Stream
 from headrace.services.kinesis.store import StreamRegistry
 from headrace.services.kinesis.subscriptions import Consumers
 from headrace.store import sequence
 from headrace.store.losses import LogDamaged
 from headrace.store.shard_log import ShardLog
-
-
-class _Stored(msgspec.Struct, gc=False):
-    SequenceNumber: str
-    ApproximateArrivalTimestamp: float
-    # msgspec decodes the base64.
-    Data: bytes
-    PartitionKey: str = ""
-
-
-_decode = msgspec.json.Decoder(list[_Stored]).decode
 
 
 class KinesisReader:
@@ -85,7 +73,7 @@ class KinesisReader:
         )
         records: list[StreamRecord] = []
         for payload in batch.payloads:
-            records.extend(_records(payload))
+            records.extend(read_records(payload))
         following: AtSequence | AfterSequence | TrimHorizon | None
         if at_end:
             following = None
@@ -159,13 +147,3 @@ def _index_of(shard: Shard, log: ShardLog, number: str) -> int:
         # The checkpoint is from a deleted stream with the same name: all records of this stream are new to the reader.
         return log.first_index - 1
     return parsed.index
-
-
-def _records(payload: bytes | memoryview) -> list[StreamRecord]:
-    decoded = _decode(b"".join((b"[", payload, b"]")))
-    # The records of a payload arrived together, in one put.
-    at_ms = round(decoded[0].ApproximateArrivalTimestamp * 1000)
-    return [
-        StreamRecord(stored.SequenceNumber, stored.PartitionKey, stored.Data, at_ms)
-        for stored in decoded
-    ]

@@ -1,4 +1,4 @@
-"""Turns records from a shard log into the body of a response or an event: JSON as it is stored, or CBOR.
+"""Turns records from a shard log into the body of a response (JSON as it is stored, or CBOR), or into values.
 
 In CBOR (RFC 8949), timestamps are milliseconds under tag 1, which the SDK for Java expects from AWS. The CBOR is joined
 from bytes instead of encoded object by object.
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import cbor2
 import msgspec
 
+from headrace.core.ports import StreamRecord
 from headrace.store import frame
 
 TEXT, BYTES, ARRAY = 0x60, 0x40, 0x80
@@ -20,6 +21,7 @@ TEXT, BYTES, ARRAY = 0x60, 0x40, 0x80
 class _Stored(msgspec.Struct, gc=False):
     SequenceNumber: str
     ApproximateArrivalTimestamp: float
+    # msgspec decodes the base64.
     Data: bytes
     PartitionKey: str = ""
     EncryptionType: str | None = None
@@ -47,6 +49,16 @@ _ARRIVAL = cbor2.dumps("ApproximateArrivalTimestamp")
 _DATA = cbor2.dumps("Data")
 _KEY = cbor2.dumps("PartitionKey")
 _ENCRYPTION = cbor2.dumps("EncryptionType")
+
+
+def read_records(payload: bytes | memoryview) -> list[StreamRecord]:
+    """Return the records of a payload; they arrived together, in one put."""
+    decoded = _decode(b"".join((b"[", payload, b"]")))
+    at_ms = round(decoded[0].ApproximateArrivalTimestamp * 1000)
+    return [
+        StreamRecord(stored.SequenceNumber, stored.PartitionKey, stored.Data, at_ms)
+        for stored in decoded
+    ]
 
 
 def json_answer(payloads: Sequence[bytes | memoryview], rest: bytes) -> bytes:

@@ -23,7 +23,6 @@ from typing import Any, Literal
 import msgspec
 
 from headrace.core.arn import make_arn
-from headrace.services.kinesis.data_path.get import read
 from headrace.services.kinesis.errors import GET_RECORDS_BYTES
 from headrace.services.kinesis.state import Shard, Stream
 from headrace.store.losses import LogDamaged
@@ -352,7 +351,7 @@ def read_records(
     part: ShardPart, index: int, max_records: int, max_bytes: int
 ) -> list[tuple[int, StoredRecord]]:
     """Return (index, record) of the records from `index` on. Raises LogDamaged."""
-    batch = read(part.log, index, max_records, max_bytes)
+    batch = part.log.read_readable(index, max_records, max_bytes)
     records: list[tuple[int, StoredRecord]] = []
     for payload, (start, _) in zip(batch.payloads, batch.starts, strict=True):
         stored = _decode(b"".join((b"[", payload, b"]")))

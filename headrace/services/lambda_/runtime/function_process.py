@@ -372,7 +372,7 @@ class Sandbox:
         if self._process is None:
             return 0
         self._looked_s = self._clock.monotonic_s()
-        used = self._process.memory_bytes()
+        used = self._process.memory.count_bytes()
         self._most_memory_bytes = max(self._most_memory_bytes, used)
         return used
 

@@ -371,7 +371,7 @@ class WalledProcess:
         self._pidfd = pidfd
         self._status = status
         # Process 1 of the namespace is not the function's own.
-        self._memory = FamilyMemory(pid, counts_itself=False)
+        self.memory = FamilyMemory(pid, counts_itself=False)
         self._lock = threading.Lock()
         self._result: int | None = None
         self._is_released = False
@@ -406,8 +406,4 @@ class WalledProcess:
         with self._lock:
             self._is_released = True
             _close([self._pidfd, self._status])
-            self._memory.close()
-
-    def memory_bytes(self) -> int:
-        """See `FunctionProcess.memory_bytes`."""
-        return self._memory.count_bytes()
+            self.memory.close()

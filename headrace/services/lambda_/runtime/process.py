@@ -110,6 +110,11 @@ class FunctionProcess(Protocol):
         ...
 
     @property
+    def memory(self) -> FamilyMemory:
+        """Tells the memory of the process and its children."""
+        ...
+
+    @property
     def has_ended(self) -> bool:
         """Whether the process has ended."""
         ...
@@ -124,10 +129,6 @@ class FunctionProcess(Protocol):
 
     def release(self) -> None:
         """Kill the process and its children, wait for the end, and close every descriptor except `output`."""
-        ...
-
-    def memory_bytes(self) -> int:
-        """Return the memory of the process and its children, or 0 where it is unknown."""
         ...
 
 
@@ -163,7 +164,7 @@ class PlainProcess:
         finally:
             os.close(write_end)
         self._reaper = reaper
-        self._memory = FamilyMemory(self._process.pid, counts_itself=True)
+        self.memory = FamilyMemory(self._process.pid, counts_itself=True)
         reaper.add(self._process.pid)
         self.end_signal: int | None = None
         # Without a pidfd (only Linux has them), the caller notices the end at its next check.
@@ -194,13 +195,9 @@ class PlainProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._reaper.remove(self._process.pid)
-        self._memory.close()
+        self.memory.close()
         if self.end_signal is not None:
             os.close(self.end_signal)
-
-    def memory_bytes(self) -> int:
-        """See `FunctionProcess.memory_bytes`."""
-        return self._memory.count_bytes()
 
 
 _REAPER = Path(__file__).with_name("reaper.py")
