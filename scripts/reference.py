@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Union
+from typing import Any, TypeAlias
 
 import pandas as pd
 
-Events = Union[pd.DataFrame, Sequence[dict[str, Any]]]
+Events: TypeAlias = "pd.DataFrame | Sequence[dict[str, Any]]"
 
 WINDOW_KEY = ["window_start", "origin"]
 WINDOW_COLUMNS = [*WINDOW_KEY, "departures", "cancellations", "mean_delay", "p95_delay"]

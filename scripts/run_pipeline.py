@@ -17,7 +17,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pandas as pd
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
 from rich.progress import (
@@ -33,6 +32,12 @@ from headrace.cli.interrupts import INTERRUPTED
 from headrace.cli.options import error_text
 from headrace.cli.pacing import parse_speed
 from headrace.cli.put import PutFailed
+from headrace.core.late_imports import imports_later
+
+# pandas takes half a second to import: `load_flights` does that while the stacks are deployed.
+with imports_later({}, late={"pandas": {}}):
+    import pandas as pd
+
 from scripts.pipeline import devices
 from scripts.pipeline.other_clouds import (
     ANALYTICS,

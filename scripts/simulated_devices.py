@@ -23,8 +23,8 @@ import pandas as pd
 START = datetime(2026, 1, 5, 6, tzinfo=UTC)
 MOST_SKEW_S = 30
 # The pipeline's own numbers, in its README's words: ten minutes are a silence, 80 degrees too hot, five minutes a gap.
-SILENT, HOT_CELSIUS, GAP = pd.Timedelta("10min"), 80.0, pd.Timedelta("5min")
-DOUBT = pd.Timedelta("2min")
+SILENT, HOT_CELSIUS, GAP = timedelta(minutes=10), 80.0, timedelta(minutes=5)
+DOUBT = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class Clock(Protocol):
         """Return the seconds of a clock that never goes back; only the difference of two readings has a meaning."""
         ...
 
-    def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
+    def wait(self, event: threading.Event, timeout_s: float | None, /) -> bool:
         """Block until `event` is set or `timeout_s` seconds passed; return whether it is set."""
         ...
 
@@ -59,14 +59,10 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clock. Thread-safe, stateless."""
 
+    # Without functions of their own around them, which take longer than to read the time.
+    monotonic_s = staticmethod(time.monotonic)
+    wait = staticmethod(threading.Event.wait)
+
     def now_ms(self) -> int:
         """See `Clock.now_ms`."""
         return time.time_ns() // 1_000_000
-
-    def monotonic_s(self) -> float:
-        """See `Clock.monotonic_s`."""
-        return time.monotonic()
-
-    def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
-        """See `Clock.wait`."""
-        return event.wait(timeout_s)

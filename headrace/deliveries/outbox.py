@@ -7,19 +7,15 @@ kill -9 too; then perhaps twice. Thread-safe: `MOTO_LOCK`.
 from __future__ import annotations
 
 import heapq
-import json
 import logging
 import math
-import sys
-import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import CallerIdentity
-from headrace.core.values import iso_of
 from headrace.deliveries.targets import HttpCall, is_final, send
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, DeliveryRows, RowKey
@@ -171,77 +167,6 @@ def _log_loss(delivery: Delivery, error: AwsError, what_now: str) -> None:
 
 
 OUTBOX = Outbox()
-
-
-def queue_service_event(
-    what: str,
-    source: str,
-    detail_type: str,
-    detail: Mapping[str, Any],
-    *,
-    resources: Sequence[str] = (),
-    account: str,
-    region: str,
-) -> None:
-    """Queue a service's event for the default event bus, if a rule takes it; `what` names its subject in the log."""
-    event = {
-        "version": "0",
-        "id": str(uuid.UUID(int=0)),
-        "source": source,
-        "detail-type": detail_type,
-        "detail": detail,
-        "resources": list(resources),
-        "time": iso_of(CURRENT.clock.now_ms()),
-        "account": account,
-        "region": region,
-    }
-    if not _is_taken(event):
-        return
-    entry = {
-        "Source": source,
-        "DetailType": detail_type,
-        "Detail": json.dumps(detail),
-        "Resources": event["resources"],
-        "Time": event["time"],
-    }
-    params = {"Entries": [entry]}
-    OUTBOX.add(
-        Delivery(
-            what=f"{what} for the default event bus",
-            body=json.dumps(params).encode(),
-            service="events",
-            operation="PutEvents",
-            params=params,
-            account=account,
-            region=region,
-        )
-    )
-
-
-def _is_taken(event: Mapping[str, Any]) -> bool:
-    """Whether a rule of the default event bus takes an event, as far as that is known now."""
-    if "events" in CHANGES.deferred:
-        return True
-    models: Any = sys.modules.get("moto.events.models")
-    # Not moto's own lookup, which creates a backend and notes its service as changed.
-    regions = dict.get(models.events_backends, event["account"]) if models else None
-    backend = dict.get(regions, event["region"]) if regions else None
-    if backend is None:
-        return False
-    try:
-        rules = backend.event_buses["default"].rules.values()
-        return any(takes_event(rule, event) for rule in rules)
-    except Exception:  # noqa: BLE001 - an invalid pattern: PutEvents says which, and goes on to the other rules
-        return True
-
-
-def takes_event(rule: Any, event: Mapping[str, Any]) -> bool:
-    """Whether moto's rule takes an event in EventBridge's form. Raises what an invalid pattern raises."""
-    # A rule with only a schedule has no pattern, and matches no event.
-    is_schedule = rule.scheduled_expression and not rule.event_pattern.get_pattern()
-    return not (rule.state == "DISABLED" or is_schedule) and bool(
-        rule.event_pattern.matches_event(event)
-    )
 
 
 class OutboxWorker:

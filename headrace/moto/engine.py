@@ -350,7 +350,6 @@ class MotoEngine:
         try:
             backend = find_state(quick, call)
             body = quick.answer(QuickRequest(call, request.body, backend, request_id, self._ids))
-            return response_of(quick, body, request_id, call.now_ms)
         except NotPlain:
             return None
         except AwsError:
@@ -362,6 +361,7 @@ class MotoEngine:
             made = CHANGES.new_backends
             entry = self._preparation.entry_of(request, quick.service) if made else None
             self._save(entry, frees=quick.frees)
+        return response_of(quick, body, request_id, call.now_ms)
 
     def _require(self) -> None:
         """Warm up. Raises AwsError, whatever the reason, so that the caller gets it as a message."""

@@ -30,7 +30,7 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.moto.current_cloud import ANSWERED
 from headrace.moto.requests.quick import QuickCall, QuickCalls
-from headrace.store.database import answer_from, has_note
+from headrace.store.notes import answer_from, has_note
 
 
 class InProcessCalls:

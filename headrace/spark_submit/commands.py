@@ -211,11 +211,12 @@ def spark_command(
         JobRefused: a file cannot be fetched, the image has no such Python, or the job needs Glue's catalog.
     """
     work = folder / "work"
-    require_utf8(os.environ, folder, spark.home, *context.objects.buckets().values())
-    properties = _own_properties(context, spark, hdfs)
+    buckets = context.objects.buckets()
+    properties = _own_properties(context, spark, buckets, hdfs)
     submission = write_configuration(
         submission, folder, spark, properties, defaults=defaults, logging=logging
     )
+    require_utf8(os.environ, folder, spark.home, *buckets.values())
     given_properties = properties_of(submission, defaults)
 
     local = functools.partial(local_copy, context.objects, work)
@@ -240,21 +241,22 @@ def spark_command(
     return arguments, environment, spark
 
 
-def _own_properties(context: JobContext, spark: JobSpark, hdfs: Path | None) -> dict[str, str]:
+def _own_properties(
+    context: JobContext, spark: JobSpark, buckets: Mapping[str, Path], hdfs: Path | None
+) -> dict[str, str]:
     """Return headrace's settings for a job."""
     for_archive = archive_options(spark)
+    # The archive is for a class path that begins with Spark's jars; Spark begins it with the folder of settings.
+    first = {"spark.driver.extraClassPath": jars_of(spark.home)} if for_archive else {}
     properties = spark_properties(
-        buckets=context.objects.buckets(),
+        buckets=buckets,
         cores=context.cores,
         spark=spark.traits,
         file_system=context.file_system,
         hdfs=hdfs,
         java_options=for_archive,
     )
-    if for_archive:
-        # The archive is for a class path that begins with Spark's jars; Spark begins it with the folder of settings.
-        properties["spark.driver.extraClassPath"] = jars_of(spark.home)
-    return properties
+    return {**properties, **first}
 
 
 def spark_arguments(submission: Submission, spark: SparkTraits) -> list[str]:

@@ -8,12 +8,6 @@ When the disk is full, nothing is written and DiskFull (an OSError) is raised. S
 DELETE and `transaction(frees=True)` use the space that `headrace.store.disk_space` reserves for them.
 
 Finds damaged pages of a SQLite file, and names the tables whose rows are on them.
-
-Stores a caller's note in the same database transaction as the effect of a call: a kill leaves both or neither.
-
-CloudFormation makes a resource by a call to another service and then stores the resource's id. A kill between the two
-would leave a resource that no stack knows. So CloudFormation passes a note, and the service's database transaction
-stores the note together with the effect of the call.
 """
 
 from __future__ import annotations
@@ -32,71 +26,9 @@ from typing import Any
 
 from headrace.store.checkpoints import COMMITS_BETWEEN, Checkpoints
 from headrace.store.disk_space import LOW_BYTES, PLENTY_BYTES, DiskFull, DiskReserve
+from headrace.store.notes import NOW, write_note
 
 STATE_FILE, MIGRATIONS = "state.sqlite", "headrace_migrations"
-Answer = dict[str, Any]
-Note = Callable[["Answer | None"], None]
-
-
-class _OfThread(threading.local):
-    note: Note | None = None
-    # Returns the answer of the call that runs on this thread; None before there is an answer.
-    answer: Callable[[], Answer | None] | None = None
-
-
-_NOW = _OfThread()
-
-
-@contextmanager
-def store_with_commit(note: Note) -> Generator[None]:
-    """Call `note` in every transaction that this thread commits inside the `with` block, just before the commit.
-
-    `note` gets the answer of the call that runs, or None when the service stores before it answers. It writes to the
-    same database. It must not take a lock that another thread may hold while that thread waits for the database.
-    """
-    before, _NOW.note = _NOW.note, note
-    try:
-        yield
-    finally:
-        _NOW.note = before
-
-
-@contextmanager
-def without_note() -> Generator[None]:
-    """Commit this thread's transactions inside the `with` block without the note, and hide the current answer."""
-    note, _NOW.note = _NOW.note, None
-    answer, _NOW.answer = _NOW.answer, None
-    try:
-        yield
-    finally:
-        _NOW.note, _NOW.answer = note, answer
-
-
-@contextmanager
-def answer_from(answer: Callable[[], Answer | None]) -> Generator[None]:
-    """Set the function that returns the answer of the call that runs on this thread."""
-    before, _NOW.answer = _NOW.answer, answer
-    try:
-        yield
-    finally:
-        _NOW.answer = before
-
-
-def has_note() -> bool:
-    """Whether this thread has a note to store with its next transaction."""
-    return _NOW.note is not None
-
-
-def write_note() -> None:
-    """Write this thread's note, if there is one; called inside a transaction, before the commit."""
-    note, _NOW.note = _NOW.note, None
-    if note is None:
-        return
-    try:
-        note(None if _NOW.answer is None else _NOW.answer())
-    finally:
-        _NOW.note = note
-
 
 _SQLITE_VARIABLE = str | int | float | bytes | None
 _INSTRUCTIONS_BETWEEN_LOOKS = 100_000
@@ -230,7 +162,8 @@ class Database:
             try:
                 yield
                 if self._depth == 1:
-                    write_note()
+                    if NOW.note is not None:
+                        write_note()
                     self._run("COMMIT")
                     self._note_commit()
             except BaseException:
@@ -271,7 +204,7 @@ class Database:
     def execute(self, sql: str, args: Sequence[_SQLITE_VARIABLE] = ()) -> int:
         """Run a statement and commit; return the number of rows it changed. Raises DiskFull, OSError."""
         with self._lock:
-            if self._depth == 0 and has_note():
+            if self._depth == 0 and NOW.note is not None:
                 with self.transaction(frees=not sql.startswith(_GROWING)):
                     return self._run(sql, args).rowcount
             if self._depth:

@@ -11,10 +11,11 @@ from headrace.core.clock import SystemClock
 _LOOK_EVERY_S = 0.02
 
 
-class MovableClock(SystemClock):
+class MovableClock:
     """The machine's clock plus what `advance` has added; waits end by this clock. Thread-safe."""
 
     def __init__(self) -> None:
+        self._machine = SystemClock()
         self._ahead_s = 0.0
 
     def advance(self, seconds: float) -> None:
@@ -27,11 +28,11 @@ class MovableClock(SystemClock):
 
     def now_ms(self) -> int:
         """See `Clock.now_ms`."""
-        return super().now_ms() + round(self._ahead_s * 1000)
+        return self._machine.now_ms() + round(self._ahead_s * 1000)
 
     def monotonic_s(self) -> float:
         """See `Clock.monotonic_s`."""
-        return super().monotonic_s() + self._ahead_s
+        return self._machine.monotonic_s() + self._ahead_s
 
     def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
         """See `Clock.wait`."""

@@ -56,6 +56,8 @@ def test_a_run_imports_only_what_it_installs() -> None:
     program = (
         "import sys, scripts.run_pipeline, scripts.localstack_host.command, cdk.nag_suppressions;"
         "from cdk.stacks import analytics, delivery, devices, ingest, processing;"
+        "assert 'pandas.core' not in sys.modules, 'the run waits for pandas before it starts anything';"
+        "scripts.run_pipeline.pd.DataFrame;"
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
     done = subprocess.run(

@@ -30,7 +30,7 @@ _TEMPORARY = tempfile.TemporaryDirectory(prefix="headrace-spark-tests-")
 os.environ["TMPDIR"] = tempfile.tempdir = _TEMPORARY.name
 
 from tests.support.environments import borrow, left_out  # noqa: E402 - see above
-from tests.support.java import CLASSES, FILE_SYSTEM  # noqa: E402
+from tests.support.java import FILE_SYSTEM, session_variables  # noqa: E402
 from tests.support.server import REGION, ServerProcess, wait_until  # noqa: E402
 
 # Some tests have a cloud in their own process.
@@ -54,7 +54,9 @@ def spark() -> Iterator[Any]:
     for name, value in FILE_SYSTEM.items():
         builder = builder.config(name, value)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_DIST_CLASSPATH", str(CLASSES))
+        variables = session_variables(os.environ["PYTHONPATH"], is_spark_4=HAS_DATA_SOURCES)
+        for name, value in variables.items():
+            patch.setenv(name, value)
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     if HAS_DATA_SOURCES:

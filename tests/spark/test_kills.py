@@ -20,7 +20,9 @@ import pytest
 import headrace.spark
 from headrace.spark.planner import SPOOL_PREFIX
 from headrace.spark.streams import kinesis_stream
+from headrace.spark.versions import HAS_DATA_SOURCES
 from tests.spark.conftest import Stream
+from tests.support.java import FILE_SYSTEM, session_variables
 from tests.support.server import REGION, ServerProcess, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
@@ -41,6 +43,8 @@ class Driver:
         self.job = job
         conf = "--conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1"
         conf += " --conf spark.sql.codegen.wholeStage=false --conf spark.sql.codegen.factoryMode=NO_CODEGEN"
+        conf += "".join(f" --conf {name}={value}" for name, value in FILE_SYSTEM.items())
+        path = os.pathsep.join([str(AUTOLOAD), str(Path(__file__).parents[2])])
         self._environment = {
             **os.environ,
             "AWS_ENDPOINT_URL": server.endpoint_url,
@@ -50,7 +54,7 @@ class Driver:
             "PYSPARK_PYTHON": sys.executable,
             "TMPDIR": str(self.temporary),
             "PYSPARK_SUBMIT_ARGS": f"--master local[2] {conf} pyspark-shell",
-            "PYTHONPATH": os.pathsep.join([str(AUTOLOAD), str(Path(__file__).parents[2])]),
+            **session_variables(path, is_spark_4=HAS_DATA_SOURCES),
         }
 
     @contextmanager

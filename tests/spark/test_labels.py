@@ -1,6 +1,6 @@
 """`format("aws-kinesis")` as a step on each release label: what headrace brings into a label's Spark runs there.
 
-By day a job of test_programs.py does the same on the default label.
+By day a step of test_sql_run.py reads and writes so on the default label.
 """
 
 from __future__ import annotations

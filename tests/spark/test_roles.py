@@ -98,8 +98,8 @@ def test_each_access_of_a_job_is_judged(cloud: ServedCloud, tmp_path: Path) -> N
     reads = (allow("s3:ListBucket", LAKE), allow("s3:GetObject", f"{LAKE}/in/*"))
     make_role(cloud, "reader", *reads, trusts="ec2.amazonaws.com")
     shell = Shell(cloud, "reader", tmp_path)
-    assert "in/a b.txt" in shell("-ls", "s3://lake/in")
-    assert shell("-cat", "s3://lake/in/a b.txt").startswith("1\n2\n")
+    # To find what the pattern means is to list.
+    assert shell("-cat", "s3://lake/in/a*").startswith("1\n2\n")
     denied = shell("-cp", "s3://lake/in/a b.txt", "s3a://lake/in/b")
     assert (
         f"User: arn:aws:sts::{ACCOUNT}:assumed-role/reader/i-1 is not authorized to perform: s3:PutObject on"

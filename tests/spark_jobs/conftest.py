@@ -18,10 +18,11 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 _PATH = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATH))
 
-from pyspark.sql import SparkSession  # noqa: E402 - the warning comes with the import
+import pyspark  # noqa: E402 - the warning comes with the import
+from pyspark.sql import SparkSession  # noqa: E402
 
 from tests.support.environments import left_out  # noqa: E402
-from tests.support.java import CLASSES, FILE_SYSTEM  # noqa: E402
+from tests.support.java import FILE_SYSTEM, session_variables  # noqa: E402
 
 collect_ignore = left_out("spark_jobs")
 
@@ -40,7 +41,10 @@ def spark() -> Iterator[SparkSession]:
     for name, value in FILE_SYSTEM.items():
         builder = builder.config(name, value)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_DIST_CLASSPATH", str(CLASSES))
+        is_spark_4 = int(pyspark.__version__.partition(".")[0]) >= 4
+        variables = session_variables(os.environ["PYTHONPATH"], is_spark_4=is_spark_4)
+        for name, value in variables.items():
+            patch.setenv(name, value)
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session

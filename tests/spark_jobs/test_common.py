@@ -194,18 +194,20 @@ def _nowhere(rows: Any, batch_id: int) -> None:
 RESULTS = outputs.Results("job", "rows/", ("origin",), "at", "origin")
 
 
-def event_of(spark: SparkSession, row: Row, batch: int, results: outputs.Results) -> Event:
-    rows = spark.createDataFrame([row], "origin STRING, at TIMESTAMP, delay INT")
-    (record,) = outputs.events(rows, batch, results).collect()
-    assert record["partitionKey"] == row["origin"]
-    return json.loads(record["data"])
+def events_of(
+    spark: SparkSession, rows: list[Row], batch: int, results: outputs.Results
+) -> list[Event]:
+    frame = spark.createDataFrame(rows, "origin STRING, at TIMESTAMP, delay INT").coalesce(1)
+    records = outputs.events(frame, batch, results).collect()
+    assert [one["partitionKey"] for one in records] == [row["origin"] for row in rows]
+    return [json.loads(one["data"]) for one in records]
 
 
 def test_an_event_has_its_row_with_nulls_and_times_in_utc(spark: SparkSession) -> None:
     at = spark.sql("SELECT timestamp_seconds(1357034400) AS at").select(F.col("at")).first()
     assert at is not None
 
-    event = event_of(spark, Row(origin="JFK", at=at["at"], delay=None), 7, RESULTS)
+    (event,) = events_of(spark, [Row(origin="JFK", at=at["at"], delay=None)], 7, RESULTS)
 
     row = {"origin": "JFK", "at": "2013-01-01T10:00:00.000Z", "delay": None}
     assert event == {"event_id": event["event_id"], "job": "job", "batch": 7, "row": row}
@@ -219,12 +221,16 @@ def test_a_final_rows_id_is_its_keys_and_a_correction_has_its_micro_batchs(
         outputs.Results("job", "rows/", ("origin",), "at", "origin", corrects=True),
     )
 
-    def event_id(origin: str, batch: int, results: outputs.Results) -> str:
-        return event_of(spark, Row(origin=origin, at=None, delay=1), batch, results)["event_id"]
+    def event_ids(batch: int, results: outputs.Results, *origins: str) -> list[str]:
+        rows = [Row(origin=origin, at=None, delay=1) for origin in origins]
+        return [event["event_id"] for event in events_of(spark, rows, batch, results)]
 
-    assert event_id("JFK", 1, final) == event_id("JFK", 2, final) != event_id("LGA", 1, final)
-    assert event_id("JFK", 1, corrects) == event_id("JFK", 1, corrects)
-    assert event_id("JFK", 1, corrects) != event_id("JFK", 2, corrects)
+    jfk, lga = event_ids(1, final, "JFK", "LGA")
+    assert jfk != lga
+    assert event_ids(2, final, "JFK") == [jfk]
+    first, again = event_ids(1, corrects, "JFK", "JFK")
+    assert first == again
+    assert event_ids(2, corrects, "JFK") != [first]
 
 
 def test_a_job_that_keeps_a_table_refuses_a_stream(capsys: pytest.CaptureFixture[str]) -> None:

@@ -103,8 +103,9 @@ LATE = [
         row("b", "b5", "x", 1, 20),
         row("a", "a10", "x", 1, 30),
         row("b", "b6", "x", 0, 55),
+        row("a", "a-end", "end", 1, 600),
+        row("b", "b-end", "end", 1, 600),
     ],
-    [row("a", "a-end", "end", 1, 600), row("b", "b-end", "end", 1, 600)],
 ]
 
 

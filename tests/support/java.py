@@ -14,11 +14,14 @@ import tempfile
 from pathlib import Path
 
 # The FileSystem with which a session's JVM starts no program for each file that it makes.
-CLASSES = Path(__file__).resolve().parents[2] / "headrace" / "spark_submit" / "java"
+_SUBMIT = Path(__file__).resolve().parents[2] / "headrace" / "spark_submit"
+CLASSES = _SUBMIT / "java"
 FILE_SYSTEM = {
     "spark.hadoop.fs.file.impl": "LocalFiles",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "LocalFiles$Context",
 }
+# What a job's Pythons on Spark 4 do first: see there. In Spark's zips each task of Python would read their index anew.
+_EARLY = _SUBMIT / "early"
 ARCHIVES = Path(__file__).resolve().parents[2] / ".spark" / "classes"
 _OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _MARK = "HEADRACE_TESTS_JAVA"
@@ -107,6 +110,18 @@ def make_java(folder: Path, real: str, *, makes_archive: bool = False) -> dict[s
     program.chmod(0o755)
     path = os.environ.get("PATH", os.defpath)
     return {"PATH": f"{program.parent}{os.pathsep}{path}", "JAVA_HOME": str(folder)}
+
+
+def session_variables(pythonpath: str, *, is_spark_4: bool) -> dict[str, str]:
+    """Return the variables with which a session in the tests' own process starts, as a step's does.
+
+    Args:
+        pythonpath: where its Pythons look for modules.
+        is_spark_4: whether its Spark is 4.0 or newer.
+    """
+    early = str(_EARLY) if is_spark_4 else ""
+    path = os.pathsep.join(filter(None, (early, pythonpath)))
+    return {"SPARK_DIST_CLASSPATH": str(CLASSES), "PYTHONPATH": path}
 
 
 def compile_little() -> None:

@@ -27,7 +27,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import operation_model
 from headrace.aws.gateway.dispatch import Gateway
 from headrace.moto.storage.changes import CHANGES
-from headrace.moto.storage.pickles import note_changed
+from headrace.moto.storage.pickles import note_held
 from headrace.moto.without_effect import TRIED_FILE, dropped_members
 from headrace.services.iam.answers import moto_tables
 from tests.support.cloud import InProcessCloud
@@ -355,8 +355,8 @@ def taken_back(cloud: Any, services: set[str] | None = None) -> Iterator[None]:
 
     def note(entry: Any, package: str = "", *, frees: bool = False) -> list[Any]:
         if package:
-            note_changed(package)
-        more, changed, _ = CHANGES.take(with_services=bool(package))
+            note_held(package)
+        more, changed, _ = CHANGES.take(package)
         services.update(more)
         rows.update(changed)
         return []

@@ -10,8 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
-from headrace.moto.storage import pickles
-from headrace.moto.storage.changes import CHANGES
+from headrace.moto.storage.changes import CHANGES, package_of
 
 
 @functools.cache
@@ -315,13 +314,13 @@ def _note_reads(getitem: Any) -> Any:
         is_new = dict.get(self, "aws" if region == "global" else region) is None
         if is_new and CHANGES.deferred:
             # The service's stored state is loaded now: this is its first use.
-            CHANGES.load_deferred(pickles.package_of(self.backend))
+            CHANGES.load_deferred(package_of(self.backend))
             is_new = dict.get(self, "aws" if region == "global" else region) is None
         backend = getitem(self, region)
         if is_new:
-            CHANGES.made(pickles.package_of(self.backend))
+            CHANGES.made(package_of(self.backend))
         elif CHANGES.is_watching:
-            CHANGES.service(pickles.package_of(self.backend))
+            CHANGES.service(package_of(self.backend))
         return backend
 
     return get_and_note

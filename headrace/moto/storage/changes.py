@@ -19,6 +19,11 @@ MOTO_LOCK = threading.RLock()
 RowKey = int | str | bytes
 
 
+def package_of(kind: type) -> str:
+    """Return moto's package of a class, such as `dynamodb`."""
+    return kind.__module__.split(".")[1]
+
+
 class Rows:
     """A collection of moto's that is stored as rows: a table's items, a queue's messages.
 
@@ -88,10 +93,13 @@ class Changes:
 
     Attributes:
         new_backends: the services with a backend that a request has created.
+        held: service -> itself, and those whose backends its own hold as attributes and change without a look-up: Auto
+            Scaling launches instances in the EC2 that it holds.
     """
 
     def __init__(self) -> None:
         self.new_backends: set[str] = set()
+        self.held: dict[str, frozenset[str]] = {}
         # Whether a request that may change something is in progress.
         self.is_watching = False
         # Services whose stored state is loaded on first use.
@@ -138,15 +146,19 @@ class Changes:
         """Call `act` once the current changes are stored, under `MOTO_LOCK`; never, if they are undone."""
         self._when_stored.append(act)
 
-    def take(self, *, with_services: bool = True) -> tuple[set[str], ChangedRows, list[Act]]:
+    def take(self, package: str | None = None) -> tuple[set[str], ChangedRows, list[Act]]:
         """Return the changed services and rows, and what to call when they are stored; start a new record.
 
-        Without `with_services`, only those services that have a new backend.
+        `package` may have changed as a whole, and with it those that it holds. When it is empty, nothing but rows has
+        changed: then only services with a new backend are returned.
         """
-        services, created, rows = self._services, self.new_backends, self._rows
-        acts, self._when_stored = self._when_stored, []
-        self._services, self.new_backends, self._rows = set(), set(), {}
-        return (services | created if with_services else created), rows, acts
+        services, rows, acts = self.new_backends, self._rows, self._when_stored
+        if package != "":
+            services = services | self._services
+        if package:
+            services |= self.held.get(package, {package})
+        self._services, self.new_backends, self._rows, self._when_stored = set(), set(), {}, []
+        return services, rows, acts
 
 
 CHANGES = Changes()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import hashlib
 import importlib
 import inspect
 import io
@@ -20,7 +21,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from headrace.aws.protocols.moto_imports import IMPORTING
-from headrace.moto.storage.changes import CHANGES, Rows
+from headrace.moto.storage.changes import CHANGES, Rows, package_of
 from headrace.moto.storage.shells import READING, Shells, shell_of, shells, stand_in
 from headrace.moto.storage.stored_names import is_known, moto_names, name_of, named, stored_as
 
@@ -87,11 +88,6 @@ def shell(kind: type, least: type, **attributes: Any) -> Any:
 # --- backends -----------------------------------------------------------------------------------
 
 
-def package_of(kind: type) -> str:
-    """Return moto's package of a class, such as `dynamodb`."""
-    return kind.__module__.split(".")[1]
-
-
 def backends_of(package: str) -> dict[Where, Any]:
     """Return a service's existing backends, by module, class, account and region."""
     from moto.core.base_backend import BackendDict
@@ -108,26 +104,15 @@ def backends_of(package: str) -> dict[Where, Any]:
     return by_place
 
 
-_HELD: dict[str, frozenset[str]] = {}
+def note_held(package: str) -> None:
+    """Note in `CHANGES.held` what a service's backends hold, once it has one."""
+    from moto.core.base_backend import BaseBackend
 
-
-def note_changed(package: str) -> None:
-    """Note that a service may have changed, and those whose backends its own hold as attributes.
-
-    It changes these without a look-up: Auto Scaling launches instances in the EC2 that it holds.
-    """
-    held = _HELD.get(package)
-    if held is None:
-        from moto.core.base_backend import BaseBackend
-
-        backends = list(backends_of(package).values())
-        values = [value for one in backends for value in vars(one).values()]
+    backends = list(backends_of(package).values())
+    values = [value for one in backends for value in vars(one).values()]
+    if backends:
         kinds = {package_of(type(one)) for one in values if isinstance(one, BaseBackend)}
-        held = frozenset({package, *kinds})
-        if backends:
-            _HELD[package] = held
-    for one in held:
-        CHANGES.service(one)
+        CHANGES.held[package] = frozenset({package, *kinds})
 
 
 def all_packages() -> set[str]:
@@ -407,6 +392,11 @@ def dump_service(package: str) -> tuple[bytes, list[Rows]]:
             if _CHANGED not in str(error):
                 raise
     return _dump(_states_of(package))
+
+
+def digest_of(data: bytes) -> bytes:
+    """Return what tells a service's bytes from others."""
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def _states_of(package: str) -> dict[Where, dict[str, Any]]:

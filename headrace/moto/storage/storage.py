@@ -13,7 +13,6 @@ Earlier versions journalled all services; their entries name no service. Thread-
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import logging
 import sqlite3
@@ -28,9 +27,10 @@ from headrace.moto.storage.changes import CHANGES, Act, ChangedRows, RowKey, Row
 from headrace.moto.storage.pickles import (
     Where,
     all_packages,
+    digest_of,
     dump_service,
     load_service,
-    note_changed,
+    note_held,
     take_back,
 )
 from headrace.store.database import Database
@@ -160,7 +160,7 @@ class MotoStorage:
             log.warning("%s was stored by moto %s; this is %s", service, version, _moto_version())
         data = zlib.decompress(state) if is_compressed else bytes(state)
         where, rows = load_service(data)
-        self._stored[service] = _Stored(_digest(data), frozenset(row.id for row in rows))
+        self._stored[service] = _Stored(digest_of(data), frozenset(row.id for row in rows))
         self._load_rows({row.id: row for row in rows})
         return where
 
@@ -216,9 +216,9 @@ class MotoStorage:
         written on a full disk. When this raises, the changes are undone: memory equals the database, or
         `must_load_again` says that everything has to be loaded anew.
         """
-        if package:
-            note_changed(package)
-        services, rows, acts = CHANGES.take(with_services=bool(package))
+        if package and package not in CHANGES.held:
+            note_held(package)
+        services, rows, acts = CHANGES.take(package)
         services |= {row.service for row in rows if not self._is_live(row)}
         # A journalled service has no stored rows: they would contain the effects of requests that run again.
         services |= {row.service for row in rows} & self.journalled
@@ -301,7 +301,7 @@ class MotoStorage:
                 )
             return None
         was_journalled = service in self.journalled
-        digest = _digest(data)
+        digest = digest_of(data)
         known = self._stored.get(service, NOTHING)
         if known.digest == digest and not was_journalled:
             return []
@@ -343,10 +343,6 @@ def _moto_version() -> str:
     import importlib.metadata
 
     return importlib.metadata.version("moto")
-
-
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from headrace.permissions.requests.keys import (
     with_keys,
 )
 from headrace.permissions.requests.table import only_by_name
-from headrace.store.database import without_note
+from headrace.store.notes import without_note
 
 MOST_CALLERS = 2_000
 MOST_UNKNOWN = 1_000

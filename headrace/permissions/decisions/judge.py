@@ -23,7 +23,7 @@ from headrace.permissions.policies.model import (
     Principal,
 )
 from headrace.permissions.requests.keys import Grants, is_granted
-from headrace.store.database import without_note
+from headrace.store.notes import without_note
 
 log = logging.getLogger(__name__)
 

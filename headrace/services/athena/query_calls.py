@@ -14,7 +14,7 @@ from typing import Any, cast
 from headrace.core.arn import make_arn
 from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
 from headrace.core.ports import BucketNotFound, CallerIdentity, ObjectNotFound
-from headrace.deliveries.outbox import queue_service_event
+from headrace.deliveries.service_events import queue_service_event
 from headrace.moto import principals
 from headrace.moto.current_cloud import CURRENT
 from headrace.services.athena.patches import run_prepared

@@ -12,6 +12,7 @@ from headrace.core.ports import ControlPlane, FunctionInvoker, ObjectStore
 from headrace.core.workers import Supervisor
 from headrace.services.cloudformation.actions import ACTIONS
 from headrace.services.cloudformation.backend import CloudFormation, Notifications, Operations
+from headrace.services.cloudformation.deployment.parallel_runs import AT_ONCE
 from headrace.services.cloudformation.errors import translate
 from headrace.services.cloudformation.fidelity import FIDELITY, INSTEAD
 from headrace.services.cloudformation.resources.base import Ports
@@ -20,7 +21,6 @@ from headrace.services.cloudformation.single_resources import SingleResources
 from headrace.services.cloudformation.stack_sets import StackSets
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template.scope import Exports, Lookups
-from headrace.services.cloudformation.template.template import AT_ONCE
 from headrace.services.cloudformation.template.template_text import read_included_text
 from headrace.services.cloudformation.template.transforms import Transforms
 from headrace.store.database import Database

@@ -51,7 +51,12 @@ from headrace.services.cloudformation.template import (
     language_extensions,
     parameters,
 )
-from headrace.services.cloudformation.template.scope import decide, scope_of
+from headrace.services.cloudformation.template.scope import (
+    check_outputs,
+    check_rules,
+    decide,
+    scope_of,
+)
 from headrace.services.cloudformation.template.template import (
     Template,
     all_dependencies,
@@ -288,8 +293,8 @@ def prepare(
     effective = parameters.effective_values(values)
     scope = scope_of(cfn.lookups, stack, template, effective, stack.resources)
     decide(template, scope)
-    parameters.check_rules(template, scope)
-    parameters.check_outputs(template, scope)
+    check_rules(template, scope)
+    check_outputs(template, scope)
     return template, values
 
 

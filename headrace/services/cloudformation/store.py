@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, fields
 from typing import Any
@@ -38,6 +38,20 @@ def stack_document(stack: Stack) -> dict[str, Any]:
     value = {column.name: getattr(stack, column.name) for column in fields(stack)}
     value["obsolete"] = [resource_document(resource) for resource in stack.obsolete]
     return {name: item for name, item in value.items() if name not in apart}
+
+
+def _event_of(stack: Stack, resource: Resource | None, status: str, reason: str) -> dict[str, Any]:
+    """Return an event of a stack or of one of its resources, without its id and its time."""
+    return {
+        "StackId": stack.stack_id,
+        "StackName": stack.name,
+        "LogicalResourceId": resource.logical_id if resource else stack.name,
+        "PhysicalResourceId": resource.physical_id if resource else stack.stack_id,
+        "ResourceType": resource.type if resource else STACK_TYPE,
+        "ResourceStatus": status,
+        "ResourceStatusReason": reason,
+        **({"ClientRequestToken": stack.request_token} if stack.request_token else {}),
+    }
 
 
 def _stack(document: dict[str, Any]) -> Stack:
@@ -118,28 +132,15 @@ class Stacks:
 
     def save(self, stack: Stack, *resources: Resource) -> None:
         """Store a stack, and some of its resources; `previous` and the other resources keep their stored values."""
-        self._by_id[stack.stack_id] = stack
-        with self._database.transaction():
-            self._stacks.put(stack.stack_id, stack_document(stack))
-            for resource in resources:
-                self.save_resource(stack, resource)
+        self._write(stack, resources)
 
     def save_resource(self, stack: Stack, resource: Resource) -> None:
         """Store one resource of a stored stack."""
-        self._resources.put(f"{stack.stack_id} {resource.logical_id}", resource_document(resource))
+        self._write(stack, [resource], has_stack=False)
 
     def save_all(self, stack: Stack) -> None:
         """Store a stack with its state before an update, and exactly its current resources."""
-        with self._database.transaction():
-            self.save(stack, *stack.resources.values())
-            kept = {f"{stack.stack_id} {name}" for name in stack.resources}
-            for key, _ in self._resources.items(f"{stack.stack_id} "):
-                if key not in kept:
-                    self._resources.delete(key)
-            if stack.previous is None:
-                self._previous.delete(stack.stack_id)
-            else:
-                self._previous.put(stack.stack_id, stack.previous)
+        self._write(stack, list(stack.resources.values()), is_whole=True)
 
     def together(self) -> AbstractContextManager[None]:
         """Return a transaction: everything stored in it is durable, or nothing."""
@@ -214,29 +215,27 @@ class Stacks:
     def set_status(
         self, stack: Stack, status: str, reason: str = "", *, whole: bool = False
     ) -> None:
-        """Store a stack's new status, with all of its resources when `whole`, and then its event."""
+        """Store a stack's new status, with all of its resources when `whole`, and its event."""
         with self.lock:
             before = stack.status, stack.reason
             stack.status, stack.reason = status, reason
             if stack.status == "UPDATE_IN_PROGRESS":
                 stack.updated_ms = self._clock.now_ms()
+            event = _event_of(stack, None, status, reason)
+            event["EventId"] = self._ids.uuid()
             try:
-                if whole:
-                    self.save_all(stack)
-                else:
-                    self.save(stack)
+                resources = list(stack.resources.values()) if whole else ()
+                self._write(stack, resources, event, is_whole=whole)
             except BaseException:
                 # An operation that could not be stored is not carried out.
                 stack.status, stack.reason = before
                 raise
-        self._add_event(
-            stack,
-            logical_id=stack.name,
-            physical_id=stack.stack_id,
-            kind=STACK_TYPE,
-            status=status,
-            reason=reason,
-        )
+
+    def set_resource_status(self, stack: Stack, resource: Resource, reason: str) -> None:
+        """Store a resource of a stored stack, which has a new status, and its event."""
+        event = _event_of(stack, resource, resource.status, reason)
+        event["ResourceProperties"] = dict(resource.properties)
+        self._write(stack, [resource], event, has_stack=False)
 
     def add_resource_event(
         self,
@@ -248,63 +247,60 @@ class Stacks:
         cleaning_up: bool = False,
     ) -> None:
         """Store an event of a stack's resource; `cleaning_up`: the resource was replaced or removed by an update."""
-        self._add_event(
-            stack,
-            logical_id=resource.logical_id,
-            physical_id=resource.physical_id,
-            kind=resource.type,
-            status=status,
-            reason=reason,
-            properties=None if cleaning_up else resource.properties,
-        )
+        event = _event_of(stack, resource, status, reason)
+        if cleaning_up:
+            event["EventId"] = f"{resource.logical_id}-{self._ids.uuid()}"
+        else:
+            event["ResourceProperties"] = dict(resource.properties)
+        self._write(stack, (), event, has_stack=False)
 
-    def _add_event(
+    def _write(
         self,
         stack: Stack,
+        resources: Iterable[Resource],
+        event: dict[str, Any] | None = None,
         *,
-        logical_id: str,
-        physical_id: str,
-        kind: str,
-        status: str,
-        reason: str = "",
-        properties: Mapping[str, Any] | None = None,
+        has_stack: bool = True,
+        is_whole: bool = False,
     ) -> None:
-        """Store an event of a stack; `properties` of None: the event of a stack, or of a resource being cleaned up.
+        """Store a stack's record, some of its resources and an event: all of them, or nothing.
 
-        No two events of a stack have the same time: the CDK CLI sorts by it.
+        Without `has_stack` the record stays. When it `is_whole`, it has no other resources, and `previous` is stored.
         """
-        # In the transaction, times increase with the numbers.
+        stack_id = stack.stack_id
+        # What is stored is read in the transaction, so that another thread's later state is not overwritten.
         with self._database.transaction():
-            now_ms = self._next_ms(stack.stack_id)
-            event_id = self._ids.uuid()
-            if properties is not None:
-                event_id = f"{logical_id}-{status}-{iso_of(now_ms)}"
-            elif logical_id != stack.name:
-                event_id = f"{logical_id}-{event_id}"
-            event = {
-                "EventId": event_id,
-                "StackId": stack.stack_id,
-                "StackName": stack.name,
-                "LogicalResourceId": logical_id,
-                "PhysicalResourceId": physical_id,
-                "ResourceType": kind,
-                "Timestamp": now_ms,
-                "ResourceStatus": status,
-                "ResourceStatusReason": reason,
-                **({} if properties is None else {"ResourceProperties": dict(properties)}),
-                **({"ClientRequestToken": stack.request_token} if stack.request_token else {}),
-            }
-            self._database.execute(
-                "INSERT INTO cfn_events (stack, event) VALUES (?, ?)",
-                (stack.stack_id, json.dumps(event)),
-            )
-        self._on_event(stack, event)
-        log.info("%s %s %s %s %s", stack.name, logical_id, kind, status, reason)
-
-    def _next_ms(self, stack_id: str) -> int:
-        now_ms = max(self._clock.now_ms(), self._last_ms.get(stack_id, 0) + 1)
-        self._last_ms[stack_id] = now_ms
-        return now_ms
+            if has_stack:
+                self._by_id[stack_id] = stack
+                self._stacks.put(stack_id, stack_document(stack))
+            written = {f"{stack_id} {one.logical_id}": resource_document(one) for one in resources}
+            for key, value in written.items():
+                self._resources.put(key, value)
+            if is_whole:
+                for key, _ in self._resources.items(f"{stack_id} "):
+                    if key not in written:
+                        self._resources.delete(key)
+                if stack.previous is None:
+                    self._previous.delete(stack_id)
+                else:
+                    self._previous.put(stack_id, stack.previous)
+            if event is not None:
+                # No two events of a stack have the same time: the CDK CLI sorts by it. In the transaction, times
+                # increase with the numbers.
+                now_ms = max(self._clock.now_ms(), self._last_ms.get(stack_id, 0) + 1)
+                self._last_ms[stack_id] = now_ms
+                event["Timestamp"] = now_ms
+                if "ResourceProperties" in event:
+                    name, status = event["LogicalResourceId"], event["ResourceStatus"]
+                    event["EventId"] = f"{name}-{status}-{iso_of(now_ms)}"
+                self._database.execute(
+                    "INSERT INTO cfn_events (stack, event) VALUES (?, ?)",
+                    (stack_id, json.dumps(event)),
+                )
+        if event is not None:
+            self._on_event(stack, event)
+            names = ("LogicalResourceId", "ResourceType", "ResourceStatus", "ResourceStatusReason")
+            log.info("%s %s %s %s %s", stack.name, *(event[name] for name in names))
 
     def events(self, stack_id: str, before: int, limit: int) -> list[tuple[int, dict[str, Any]]]:
         """Return (number, event), the newest first, of those with a lower number than `before`."""

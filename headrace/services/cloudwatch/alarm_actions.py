@@ -17,7 +17,8 @@ from typing import Any
 
 from botocore.loaders import create_loader
 
-from headrace.deliveries.outbox import OUTBOX, Delivery, queue_service_event
+from headrace.deliveries.outbox import OUTBOX, Delivery
+from headrace.deliveries.service_events import queue_service_event
 from headrace.moto.current_cloud import CURRENT
 
 log = logging.getLogger(__name__)

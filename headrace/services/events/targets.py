@@ -31,8 +31,8 @@ from headrace.deliveries.outbox import (
     Delivery,
     give_up,
     send_to_queue,
-    takes_event,
 )
+from headrace.deliveries.service_events import takes_event
 from headrace.deliveries.targets import HttpCall, http_call
 from headrace.moto.current_cloud import CURRENT
 

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.aws.calls.errors import AwsError
-from headrace.deliveries.outbox import queue_service_event
+from headrace.deliveries.service_events import queue_service_event
 from headrace.moto.current_cloud import CURRENT, RunningExecutions
 from headrace.moto.storage.changes import CHANGES
 from headrace.services.stepfunctions import map_runs

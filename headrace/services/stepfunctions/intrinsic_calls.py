@@ -28,7 +28,8 @@ MOST_NESTED = 10
 _CONSTANTS = {"null": None, "true": True, "false": False}
 _SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"States\.(\w+)\s*\(")
-_STRING = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL)
+# A backslash before any other character is refused, as in `\\n` (observed by others, of Terraform's validation).
+_STRING = re.compile(r"'((?:[^'\\]|\\[\\'{}])*)'")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 _CONSTANT = re.compile(r"(?:null|true|false)\b")
 # A part of a path: a filter or name in brackets, in which texts may hold any character, or a piece of text.

@@ -7,6 +7,9 @@ runs the next one of that name on the path.
 
 It also has PySpark imported from its folder instead of Spark's zips of the same modules. There Python keeps compiled
 code; in a zip it compiles 150 modules again in each of a job's processes, for half a second of processor time.
+
+Before each task PySpark has Python forget where modules are, and then Python reads the index of each zip again, for as
+long. So Spark's jar goes as well: Spark puts it on the path, and it has no module.
 """
 
 from __future__ import annotations
@@ -85,11 +88,15 @@ class _Unzipped(MetaPathFinder):
 
 
 def _import_from_folder(home: Path) -> None:
-    """Take Spark's zips off the path, and find their packages beside SPARK_HOME, if that is pip's PySpark."""
+    """Take Spark's zips and jar off the path, and find their packages beside SPARK_HOME, if that is pip's PySpark."""
     zips = [entry for entry in sys.path if Path(entry).parent == home / "python" / "lib"]
     whole = home.name == "pyspark" and all((home.parent / name).is_dir() for name in _IN_ZIPS)
     if zips and whole:
+        # By its name alone, for SPARK_HOME may be a link.
+        zips += [entry for entry in sys.path if Path(entry).match("jars/spark-core_*.jar")]
         sys.path[:] = [entry for entry in sys.path if entry not in zips]
+        for entry in zips:
+            sys.path_importer_cache.pop(entry, None)
         sys.meta_path.insert(0, _Unzipped(str(home.parent)))
 
 

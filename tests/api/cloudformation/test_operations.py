@@ -148,7 +148,7 @@ def test_a_failure_that_cannot_be_stored_is_shown_and_taken_up_again(
     def full(*_: Any, **__: Any) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    lab.does["A"] = lambda: monkeypatch.setattr(stacks, "save", full)
+    lab.does["A"] = lambda: monkeypatch.setattr(stacks._stacks, "put", full)
     assert create(cfn, template(A=thing({"create": "x"}))) == "CREATE_FAILED"
     assert "disk is full" in reason(cfn)
     cloud.stop()

@@ -12,13 +12,13 @@ import pytest
 from headrace.services.cloudformation import backend
 from headrace.services.cloudformation.deployment import alias_deployments
 from headrace.services.cloudformation.deployment.alias_deployments import execution_id
+from headrace.services.cloudformation.deployment.resource_states import default_policy
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources import (
     declared,
     list_declared_types,
     resource_type,
 )
-from headrace.services.cloudformation.resources.base import default_policy
 from tests.api.cloudformation.test_stacks import create, refused, settled, template, update
 from tests.support.cloud import InProcessCloud
 

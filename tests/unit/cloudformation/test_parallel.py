@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from headrace.services.cloudformation.template.template import run_in_order
+from headrace.services.cloudformation.deployment.parallel_runs import run_in_order
 
 DEPENDS_ON = {"a": set[str](), "b": {"a"}, "c": {"b"}, "d": {"a"}, "e": set[str]()}
 

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from headrace.deliveries.outbox import OUTBOX, queue_service_event
+from headrace.deliveries.outbox import OUTBOX
+from headrace.deliveries.service_events import queue_service_event
 from headrace.moto.storage.changes import MOTO_LOCK
 from tests.support.moto_lab import MotoLab
 

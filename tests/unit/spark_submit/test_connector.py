@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace.spark_submit import JobRefused
+from headrace.spark_submit import JobRefused, making
 from headrace.spark_submit.arguments import Submission, read_sources
 from headrace.spark_submit.emr_releases import releases
 from headrace.spark_submit.environments import CACHE_VARIABLE, Environment, find_cached
@@ -194,9 +194,20 @@ def test_the_packages_fit_the_numpy_and_the_python_of_the_label() -> None:
     assert packages_folder(environment) != packages_folder(find_cached("4.0.2", (3, 11)))
 
 
-def test_packages_that_do_not_run_are_refused_and_leave_nothing(index: Path) -> None:
-    (index / "pyarrow-25.0.0-py3-none-any.whl").unlink()
+def test_packages_that_do_not_run_are_refused_and_leave_nothing(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in index.glob("pyarrow-*"):
+        path.unlink()
     wheel(index, "pyarrow", "24.0.0", "raise ImportError('no such file libarrow')")
+
+    def unpack(folder: Path, _environment: Environment) -> None:
+        for path in index.glob("*.whl"):
+            with zipfile.ZipFile(path) as archive:
+                archive.extractall(folder)
+
+    # As pip leaves them; that it installs them, and which, is the test before.
+    monkeypatch.setattr(making, "_install", unpack)
     environment = environment_with("3.5.6", "1.26.4")
     with pytest.raises(JobRefused, match="no such file libarrow"):
         make_packages(environment)

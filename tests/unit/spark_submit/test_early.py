@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -84,12 +85,18 @@ def test_pyspark_comes_from_its_folder_if_that_is_whole(
         (tmp_path / name / "__init__.py").write_text(f"place = {name!r}")
     with zipfile.ZipFile(lib / "pyspark.zip", "w") as archive:
         archive.writestr("pyspark/__init__.py", "place = 'zip'")
-    path = [EARLY, lib / "pyspark.zip", tmp_path / "own"]
+    jar = tmp_path / home / "jars" / "spark-core_2.13-4.0.2.jar"
+    jar.parent.mkdir()
+    shutil.copy(lib / "pyspark.zip", jar)
+    path = [EARLY, lib / "pyspark.zip", jar, tmp_path / "own"]
+    # What Python has looked into it reads again when it is told to forget: PySpark does so before each task.
+    program = "import pyspark, sys; print(pyspark.place, *sys.path, *map('looked:{}'.format, sys.path_importer_cache))"
     done = subprocess.run(
-        [sys.executable, "-c", "import pyspark, sys; print(pyspark.place, *sys.path)"],
+        [sys.executable, "-c", program],
         env={"PYTHONPATH": os.pathsep.join(map(str, path)), "SPARK_HOME": str(tmp_path / home)},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     place, *entries = done.stdout.split()
     assert place == {"folder": "site/pyspark", "zip": "zip"}[found]
-    assert (str(lib / "pyspark.zip") in entries) == (found == "zip")
+    for archive in (str(lib / "pyspark.zip"), str(jar)):
+        assert (archive in entries) == (f"looked:{archive}" in entries) == (found == "zip")

@@ -29,7 +29,7 @@ def made(lab: MotoLab, call: str, **state: Any) -> Any:
     ("call", "value"),
     [
         (r"States.Format('it\'s {}', $.s)", "it's Hi"),
-        (r"States.Format('SELECT \'{}\' FROM \"t\"', $.s)", r"SELECT 'Hi' FROM \"t\""),
+        (r"""States.Format('SELECT \'{}\' FROM "t"', $.s)""", """SELECT 'Hi' FROM "t\""""),
         (r"States.Format('C:\\{} \{\}', $.s)", r"C:\Hi {}"),
         ("States.Format('{}', $.q)", "a'b{}\\"),
         ("States.Format('a\n\t{} é 😀', $['é'])", "a\n\tü é 😀"),
@@ -83,9 +83,10 @@ def test_a_function_that_cannot_do_it_fails_by_its_name(lab: MotoLab, call: str)
 @pytest.mark.parametrize(
     "text",
     [
-        "Test", "States.Nothing(1)", "States.Array(a)", "States.Array(1", "States.Array(1,)", "States.Array(1 2)",
-        "States.Array(1) ", "States.Format('a' {})", "States.Format('it's {}', $.s)", "States.UUID(1)",
-        "States.Hash('a')", "States.Array(" * 11 + ")" * 11,
+        "Test", "States.Nothing(1)", r"States.Format('a\n{}', $.s)", r"States.Array('\"')",
+        "States.Array(a)", "States.Array(1", "States.Array(1,)", "States.Array(1 2)",
+        "States.Array(1) ", "States.Format('a' {})", "States.Format('it's {}', $.s)",
+        "States.UUID(1)", "States.Hash('a')", "States.Array(" * 11 + ")" * 11,
     ],
 )  # fmt: skip
 def test_a_machine_with_what_is_no_call_is_refused(lab: MotoLab, text: str):

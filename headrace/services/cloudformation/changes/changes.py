@@ -28,15 +28,17 @@ from headrace.services.cloudformation.state import (
 from headrace.services.cloudformation.template import functions
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate, evaluate_whole
 from headrace.services.cloudformation.template.parameters import effective_values
-from headrace.services.cloudformation.template.scope import Lookups, decide, scope_of
-from headrace.services.cloudformation.template.template import (
+from headrace.services.cloudformation.template.produced_values import (
     UNKNOWN,
     Allowance,
     OperationSize,
+    is_unknown,
+)
+from headrace.services.cloudformation.template.scope import Lookups, decide, scope_of
+from headrace.services.cloudformation.template.template import (
     Template,
     all_dependencies,
     in_order,
-    is_unknown,
     references,
 )
 from headrace.services.cloudformation.template.template_checks import parse

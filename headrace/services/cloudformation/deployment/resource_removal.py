@@ -7,12 +7,13 @@ from typing import Any
 
 from headrace.core.values import get_list
 from headrace.services.cloudformation.changes import stack_tags
+from headrace.services.cloudformation.deployment.parallel_runs import run_in_order
 from headrace.services.cloudformation.deployment.resource_states import ResourceStates, type_of
 from headrace.services.cloudformation.errors import log_defect, reason_of
 from headrace.services.cloudformation.resources import base
 from headrace.services.cloudformation.resources.schemas import convert_to_texts, list_names
 from headrace.services.cloudformation.state import RETAINING, Resource
-from headrace.services.cloudformation.template.template import reverse_graph, run_in_order
+from headrace.services.cloudformation.template.template import reverse_graph
 
 # Statuses in which a resource no longer belongs to its stack.
 _GONE = ("DELETE_COMPLETE", "DELETE_SKIPPED", "DELETE_IN_PROGRESS")

@@ -28,8 +28,11 @@ from headrace.services.cloudformation.errors import (
     log_defect,
     reason_of,
 )
-from headrace.services.cloudformation.resources import base, resource_type
+from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import (
+    DATABASE,
+    DATABASES,
+    SNAPSHOT,
     Context,
     Ports,
     ResourceResult,
@@ -50,7 +53,7 @@ from headrace.services.cloudformation.signals import (
 from headrace.services.cloudformation.state import CreationNotes, Resource, Stack
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate_whole
-from headrace.store.database import store_with_commit
+from headrace.store.notes import store_with_commit
 
 # The noun in a cancelled resource's reason, by verb; the one for a deletion is assumed to be like the others.
 _GIVEN_UP = {"CREATE": "creation", "UPDATE": "update", "DELETE": "deletion", "IMPORT": "import"}
@@ -109,12 +112,11 @@ class ResourceStates:
         )
 
     def set_status(self, resource: Resource, status: str, reason: str = "") -> None:
-        """Store a resource's new status, and then its event."""
+        """Store a resource's new status, and its event."""
         with self.lock:
             resource.status = status
             self.stack.resources[resource.logical_id] = resource
-            self.stacks.save_resource(self.stack, resource)
-        self.stacks.add_resource_event(self.stack, resource, status, reason)
+            self.stacks.set_resource_status(self.stack, resource, reason)
 
     def store_result(
         self, resource: Resource, result: ResourceResult, status: str, reason: str = ""
@@ -209,6 +211,13 @@ class EvaluatedResource:
     deployment: dict[str, Any] | None
 
 
+def default_policy(definition: Mapping[str, Any]) -> str:
+    """Return the DeletionPolicy of a resource without one in its template."""
+    kind, properties = definition["Type"], definition.get("Properties", {})
+    in_cluster = "DBClusterIdentifier" in properties
+    return SNAPSHOT if kind == DATABASES or (kind == DATABASE and not in_cluster) else "Delete"
+
+
 def outline(
     logical_id: str, definition: Mapping[str, Any], depends_on: set[str], now_ms: int
 ) -> Resource:
@@ -218,7 +227,7 @@ def outline(
         definition["Type"],
         "",
         depends_on=sorted(depends_on),
-        deletion_policy=str(definition.get("DeletionPolicy", base.default_policy(definition))),
+        deletion_policy=str(definition.get("DeletionPolicy", default_policy(definition))),
         replace_policy=str(definition.get("UpdateReplacePolicy", "Delete")),
         definition={
             key: value

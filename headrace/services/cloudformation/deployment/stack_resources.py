@@ -18,6 +18,7 @@ from typing import Any, cast
 from headrace.core.patterns import glob_matches
 from headrace.services.cloudformation.changes import imports, stack_tags
 from headrace.services.cloudformation.deployment.alias_deployments import AliasDeployment
+from headrace.services.cloudformation.deployment.parallel_runs import run_in_order
 from headrace.services.cloudformation.deployment.resource_removal import Removal
 from headrace.services.cloudformation.deployment.resource_states import (
     INITIATED,
@@ -33,14 +34,15 @@ from headrace.services.cloudformation.resources.base import ResourceResult, list
 from headrace.services.cloudformation.resources.schemas import convert_to_texts
 from headrace.services.cloudformation.state import Resource
 from headrace.services.cloudformation.template.intrinsics import Scope
-from headrace.services.cloudformation.template.parameters import effective_values, evaluate_outputs
-from headrace.services.cloudformation.template.scope import Lookups, decide, scope_of
-from headrace.services.cloudformation.template.template import (
-    OperationSize,
-    Template,
-    dependencies,
-    run_in_order,
+from headrace.services.cloudformation.template.parameters import effective_values
+from headrace.services.cloudformation.template.produced_values import OperationSize
+from headrace.services.cloudformation.template.scope import (
+    Lookups,
+    decide,
+    evaluate_outputs,
+    scope_of,
 )
+from headrace.services.cloudformation.template.template import Template, dependencies
 
 
 def denial(policy: str, action: str, logical_id: str, kind: str) -> str:

@@ -376,8 +376,8 @@ def nothing_to_delete(context: Context, physical_id: str, properties: Properties
 
 
 SNAPSHOT = "Snapshot"
-_DATABASE = "AWS::RDS::DBInstance"
-_DATABASES = "AWS::RDS::DBCluster"
+DATABASE = "AWS::RDS::DBInstance"
+DATABASES = "AWS::RDS::DBCluster"
 # All types that have snapshots on AWS; a template with types that headrace does not have is refused earlier.
 WITH_SNAPSHOTS = frozenset(
     {
@@ -386,8 +386,8 @@ WITH_SNAPSHOTS = frozenset(
         "AWS::ElastiCache::CacheCluster",
         "AWS::ElastiCache::ReplicationGroup",
         "AWS::Neptune::DBCluster",
-        _DATABASES,
-        _DATABASE,
+        DATABASES,
+        DATABASE,
         "AWS::Redshift::Cluster",
     }
 )
@@ -396,22 +396,15 @@ _CALLS = {
     "AWS::ElastiCache::CacheCluster": (
         "elasticache", "CreateSnapshot", "CacheClusterId", "SnapshotName",
     ),
-    _DATABASES: (
+    DATABASES: (
         "rds", "CreateDBClusterSnapshot", "DBClusterIdentifier", "DBClusterSnapshotIdentifier",
     ),
-    _DATABASE: ("rds", "CreateDBSnapshot", "DBInstanceIdentifier", "DBSnapshotIdentifier"),
+    DATABASE: ("rds", "CreateDBSnapshot", "DBInstanceIdentifier", "DBSnapshotIdentifier"),
     "AWS::Redshift::Cluster": (
         "redshift", "CreateClusterSnapshot", "ClusterIdentifier", "SnapshotIdentifier",
     ),
 }  # fmt: skip
 _LONGEST_NAME = 50
-
-
-def default_policy(definition: Mapping[str, Any]) -> str:
-    """Return the DeletionPolicy of a resource without one in its template."""
-    kind, properties = definition["Type"], definition.get("Properties", {})
-    in_cluster = "DBClusterIdentifier" in properties
-    return SNAPSHOT if kind == _DATABASES or (kind == _DATABASE and not in_cluster) else "Delete"
 
 
 def take(context: Context, kind: str, physical_id: str) -> None:

@@ -20,17 +20,19 @@ from typing import Any, Protocol, cast
 
 from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.template.produced_values import (
+    UNKNOWN,
+    Allowance,
+    is_unknown,
+    scalar,
+    substitute,
+)
 from headrace.services.cloudformation.template.template import (
     FUNCTIONS,
     PSEUDO_PARAMETERS,
-    UNKNOWN,
-    Allowance,
     Template,
-    is_unknown,
     mentions,
-    scalar,
     sub_names,
-    substitute,
 )
 
 JOIN = (

@@ -15,15 +15,13 @@ from typing import Any, cast
 
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.template import functions
-from headrace.services.cloudformation.template.template import (
+from headrace.services.cloudformation.template.produced_values import (
     NO_VALUE,
     UNKNOWN,
     Allowance,
-    get_att_parts,
     is_unknown,
-    sub_names,
-    sub_parts,
 )
+from headrace.services.cloudformation.template.template import get_att_parts, sub_names, sub_parts
 
 _DYNAMIC_START, _DYNAMIC_END = "{{resolve:", "}}"
 # Long enough for a parameter's name, or a secret's ARN with field and version; longer text is no reference.

@@ -1,112 +1,19 @@
-"""What a template takes and gives: checks a request's parameter values, and evaluates outputs. Pure functions.
-
-A template's rules say what its parameters must be.
-"""
+"""What a template takes: checks a request's parameter values. Pure functions."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from headrace.core.patterns import MatchingBudget, MatchTooLong, PatternRefused
-from headrace.core.values import get_list
 from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import (
-    NoSuchAttribute,
-    ResourceFailed,
     TemplateError,
     too_long,
 )
-from headrace.services.cloudformation.template.functions import (
-    check_export_name,
-    check_output_value,
-    output_text,
-)
-from headrace.services.cloudformation.template.intrinsics import Scope, evaluate
-from headrace.services.cloudformation.template.template import Template
-
-
-def check_rules(template: Template, scope: Scope) -> None:
-    """Raise TemplateError when a rule's assertion does not hold."""
-    for rule in template.rules.values():
-        condition = rule.get("RuleCondition")
-        if condition is not None and not evaluate(condition, scope):
-            continue
-        for assertion in get_list(rule, "Assertions"):
-            if not evaluate(assertion["Assert"], scope):
-                described = assertion.get("AssertDescription", "an assertion failed")
-                raise TemplateError(f"Template constraint violation: {described}")
-
-
-def evaluate_outputs(template: Template, scope: Scope) -> list[dict[str, str]]:
-    """Return a template's outputs in the API's form. Raises TemplateError, ResourceFailed."""
-    outputs: list[dict[str, str]] = []
-    for name, output in template.outputs.items():
-        if "Condition" in output and not scope.condition(output["Condition"]):
-            continue
-        try:
-            value = evaluate(output["Value"], scope)
-        except NoSuchAttribute as error:
-            raise _at_its_place(f"/Outputs/{name}/Value", output["Value"], error) from error
-        entry = {"OutputKey": name, "OutputValue": output_text(value)}
-        if output.get("Description"):
-            entry["Description"] = str(output["Description"])
-        if output.get("Export"):
-            entry["ExportName"] = str(evaluate(output["Export"]["Name"], scope))
-        outputs.append(entry)
-    return outputs
-
-
-def check_outputs(template: Template, scope: Scope) -> None:
-    """Raise TemplateError for what AWS refuses in outputs and what depends on no resource: export names, no value."""
-    for name, output in template.outputs.items():
-        if "Condition" in output and not scope.condition(output["Condition"]):
-            continue
-        check_output_value(_choose_branch(output["Value"], scope), template)
-        if output.get("Export"):
-            check_export_name(name, evaluate(output["Export"]["Name"], scope))
-
-
-def _choose_branch(value: Any, scope: Scope) -> Any:
-    """Return the branch of an output's value that its conditions choose."""
-    while isinstance(value, dict) and list(cast("dict[str, Any]", value)) == ["Fn::If"]:
-        name, yes, no = cast("list[Any]", value["Fn::If"])
-        value = yes if scope.condition(str(name)) else no
-    return cast("Any", value)
-
-
-def _at_its_place(path: str, value: Any, error: NoSuchAttribute) -> ResourceFailed:
-    """Return the error for an attribute, with the path of its Fn::GetAtt in the template (recorded)."""
-    expected = [error.logical_id, *error.name.split(".")]
-    for where, path_found in _attributes(path, value):
-        parts = (
-            path_found.split(".")
-            if isinstance(path_found, str)
-            else ".".join(map(str, path_found)).split(".")
-        )
-        if parts == expected:
-            path = where
-            break
-    return ResourceFailed(
-        f"[Error] {path}: Resource type {error.kind} does not support attribute {{{error.name}}}."
-    )
-
-
-def _attributes(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each Fn::GetAtt in a value with its path."""
-    if isinstance(value, dict):
-        for key, item in cast("dict[str, Any]", value).items():
-            if key == "Fn::GetAtt" and isinstance(item, (str, list)):
-                yield f"{path}/{key}", cast("Any", item)
-            else:
-                yield from _attributes(f"{path}/{key}", item)
-    elif isinstance(value, list):
-        for at, item in enumerate(cast("list[Any]", value)):
-            yield from _attributes(f"{path}/{at}", item)
-
 
 HIDDEN = "****"
 _SSM_VALUE = re.compile(r"AWS::SSM::Parameter::Value<(.+)>")

@@ -1,18 +1,19 @@
 """Resolves the names in a template: parameters, resources, exports of other stacks, dynamic references.
 
-Exports: the outputs that other stacks of the account and region may import.
+Exports: the outputs that other stacks of the account and region may import. In the scope that follows, conditions are
+decided, rules are checked, and outputs are evaluated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import partition_of, url_suffix_of
 from headrace.core.ports import ControlPlane
-from headrace.core.values import parse_json
+from headrace.core.values import get_list, parse_json
 from headrace.services.cloudformation.errors import (
     NoSuchAttribute,
     ResourceFailed,
@@ -20,19 +21,18 @@ from headrace.services.cloudformation.errors import (
 )
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
+from headrace.services.cloudformation.template.functions import (
+    check_export_name,
+    check_output_value,
+    output_text,
+)
 from headrace.services.cloudformation.template.intrinsics import (
     Scope,
     build_unresolved_error,
     evaluate,
 )
-from headrace.services.cloudformation.template.template import (
-    NO_VALUE,
-    UNKNOWN,
-    Allowance,
-    Template,
-    conditions_in,
-    in_order,
-)
+from headrace.services.cloudformation.template.produced_values import NO_VALUE, UNKNOWN, Allowance
+from headrace.services.cloudformation.template.template import Template, conditions_in, in_order
 
 _MISSING = "No export named {} found."
 
@@ -272,3 +272,82 @@ def decide(template: Template, scope: Scope) -> None:
     for name in in_order({name: set(conditions_in(value)) for name, value in conditions}):
         scope.condition(name)
     scope.allowance = Allowance()
+
+
+def check_rules(template: Template, scope: Scope) -> None:
+    """Raise TemplateError when a rule's assertion does not hold."""
+    for rule in template.rules.values():
+        condition = rule.get("RuleCondition")
+        if condition is not None and not evaluate(condition, scope):
+            continue
+        for assertion in get_list(rule, "Assertions"):
+            if not evaluate(assertion["Assert"], scope):
+                described = assertion.get("AssertDescription", "an assertion failed")
+                raise TemplateError(f"Template constraint violation: {described}")
+
+
+def evaluate_outputs(template: Template, scope: Scope) -> list[dict[str, str]]:
+    """Return a template's outputs in the API's form. Raises TemplateError, ResourceFailed."""
+    outputs: list[dict[str, str]] = []
+    for name, output in template.outputs.items():
+        if "Condition" in output and not scope.condition(output["Condition"]):
+            continue
+        try:
+            value = evaluate(output["Value"], scope)
+        except NoSuchAttribute as error:
+            raise _at_its_place(f"/Outputs/{name}/Value", output["Value"], error) from error
+        entry = {"OutputKey": name, "OutputValue": output_text(value)}
+        if output.get("Description"):
+            entry["Description"] = str(output["Description"])
+        if output.get("Export"):
+            entry["ExportName"] = str(evaluate(output["Export"]["Name"], scope))
+        outputs.append(entry)
+    return outputs
+
+
+def check_outputs(template: Template, scope: Scope) -> None:
+    """Raise TemplateError for what AWS refuses in outputs and what depends on no resource: export names, no value."""
+    for name, output in template.outputs.items():
+        if "Condition" in output and not scope.condition(output["Condition"]):
+            continue
+        check_output_value(_choose_branch(output["Value"], scope), template)
+        if output.get("Export"):
+            check_export_name(name, evaluate(output["Export"]["Name"], scope))
+
+
+def _choose_branch(value: Any, scope: Scope) -> Any:
+    """Return the branch of an output's value that its conditions choose."""
+    while isinstance(value, dict) and list(cast("dict[str, Any]", value)) == ["Fn::If"]:
+        name, yes, no = cast("list[Any]", value["Fn::If"])
+        value = yes if scope.condition(str(name)) else no
+    return cast("Any", value)
+
+
+def _at_its_place(path: str, value: Any, error: NoSuchAttribute) -> ResourceFailed:
+    """Return the error for an attribute, with the path of its Fn::GetAtt in the template (recorded)."""
+    expected = [error.logical_id, *error.name.split(".")]
+    for where, path_found in _attributes(path, value):
+        parts = (
+            path_found.split(".")
+            if isinstance(path_found, str)
+            else ".".join(map(str, path_found)).split(".")
+        )
+        if parts == expected:
+            path = where
+            break
+    return ResourceFailed(
+        f"[Error] {path}: Resource type {error.kind} does not support attribute {{{error.name}}}."
+    )
+
+
+def _attributes(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each Fn::GetAtt in a value with its path."""
+    if isinstance(value, dict):
+        for key, item in cast("dict[str, Any]", value).items():
+            if key == "Fn::GetAtt" and isinstance(item, (str, list)):
+                yield f"{path}/{key}", cast("Any", item)
+            else:
+                yield from _attributes(f"{path}/{key}", item)
+    elif isinstance(value, list):
+        for at, item in enumerate(cast("list[Any]", value)):
+            yield from _attributes(f"{path}/{at}", item)

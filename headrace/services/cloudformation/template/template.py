@@ -1,21 +1,16 @@
 """A parsed template: its sections, which resources and conditions its values name, and the order that follows.
 
-Values are UNKNOWN before deployment, or AWS::NoValue; they are converted to text, and measured. A graph of dependencies
-is ordered in linear time, and a function runs on its nodes in parallel.
+A graph of dependencies is ordered in linear time.
 """
 
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Iterator, Mapping, Set
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import TemplateError
-from headrace.services.cloudformation.signals import CloudStopped
 
 # The only version (documented: format-version-structure).
 VERSION = "2010-09-09"
@@ -136,8 +131,6 @@ def _section(template: dict[str, Any], name: str) -> Mapping[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-SUB_NAME = re.compile(r"\$\{([^!${}][^${}]*)\}")
-
 # The parts of a resource, other than its Properties, that are evaluated.
 _READ_BESIDE = ("Metadata", "CreationPolicy", "UpdatePolicy")
 
@@ -148,6 +141,9 @@ FUNCTIONS = (
     "Ref", "Fn::Equals", "Fn::If", "Fn::Not", "Condition", "Fn::And", "Fn::Or", "Fn::Contains", "Fn::EachMemberEquals",
     "Fn::EachMemberIn", "Fn::ValueOf", "Fn::ValueOfAll", "Fn::RefAll", "Fn::Sub", "Fn::Cidr",
 )  # fmt: skip
+
+
+SUB_NAME = re.compile(r"\$\{([^!${}][^${}]*)\}")
 
 
 def references(value: Any) -> Iterator[str]:
@@ -274,91 +270,6 @@ def all_dependencies(template: Template) -> dict[str, set[str]]:
     return {name: dependencies(template, name) for name in template.resources}
 
 
-UNKNOWN = "{{changeSet:KNOWN_AFTER_APPLY}}"
-
-
-class NoValue:
-    """The value of `AWS::NoValue`, which removes the property that has it."""
-
-
-NO_VALUE = NoValue()
-
-
-def is_unknown(value: Any) -> bool:
-    """Whether a value, or a part of it, is only known later."""
-    if isinstance(value, str):
-        return UNKNOWN in value
-    if isinstance(value, list):
-        return any(map(is_unknown, cast("list[Any]", value)))
-    if isinstance(value, dict):
-        return any(map(is_unknown, cast("dict[str, Any]", value).values()))
-    return False
-
-
-def scalar(item: Any) -> str:
-    """Return a value as text, as it appears inside another text. Raises TemplateError."""
-    if isinstance(item, bool):
-        return "true" if item else "false"
-    if isinstance(item, (dict, list)):
-        raise TemplateError("Template error: every Fn::Join value must be a string")
-    # Assumed: inside a text, AWS::NoValue becomes an empty text.
-    return "" if item is NO_VALUE else str(item)
-
-
-def substitute(text: str, values: Mapping[str, Any]) -> str:
-    """Replace `${name}` in a Sub's text, and turn `${!x}` into `${x}`."""
-    filled = SUB_NAME.sub(lambda match: str(values[match.group(1).strip()]), text)
-    return filled.replace("${!", "${")
-
-
-def size_of(value: Any) -> int:
-    """Return the approximate size of a value as text, in bytes."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, list):
-        return sum(3 + size_of(item) for item in cast("list[Any]", value))
-    if isinstance(value, dict):
-        pairs = cast("dict[str, Any]", value).items()
-        return sum(6 + len(key) + size_of(item) for key, item in pairs)
-    return 8
-
-
-@dataclass(slots=True)
-class Allowance:
-    """The bytes that functions may still produce. Used by one thread at a time."""
-
-    left_bytes: int = errors.PRODUCED_BYTES
-
-    def take(self, size_bytes: int) -> None:
-        """Subtract the size of a function's result. Raises TemplateError when too little is left."""
-        self.left_bytes -= size_bytes
-        if self.left_bytes < 0:
-            raise TemplateError(
-                f"Template error: functions produce more than {errors.PRODUCED_BYTES:,} bytes, which headrace does"
-                " not evaluate"
-            )
-
-    def take_value(self, value: Any) -> None:
-        """Subtract the size of an existing result. Raises TemplateError when too little is left."""
-        self.take(size_of(value))
-
-
-@dataclass(slots=True)
-class OperationSize:
-    """The total size of the properties of an operation's resources. Used by one thread at a time."""
-
-    bytes: int = 0
-
-    def add(self, properties: Mapping[str, Any]) -> None:
-        """Add a resource's properties. Raises TemplateError when the total is too large."""
-        self.bytes += size_of(properties)
-        if self.bytes > errors.OPERATION_BYTES:
-            raise TemplateError(
-                f"Template error: the properties of all resources have more than {errors.OPERATION_BYTES:,} bytes,"
-                " which headrace does not store"
-            )
-
-
 def in_order(graph: Mapping[str, Set[str]]) -> list[str]:
     """Return the nodes, each after its dependencies, without nodes in a cycle or dependent on one."""
     left = {node: sum(other in graph for other in others) for node, others in graph.items()}
@@ -392,56 +303,3 @@ def reverse_graph(graph: Mapping[str, Set[str]]) -> dict[str, set[str]]:
             if other in turned:
                 turned[other].add(node)
     return turned
-
-
-AT_ONCE = 4
-
-
-def run_in_order(
-    depends_on: Mapping[str, Set[str]],
-    work: Callable[[str], None],
-    *,
-    stop: threading.Event,
-    keep_going: bool,
-    pool: Executor,
-) -> dict[str, BaseException]:
-    """Run `work` on each node after its dependencies; return the nodes that failed with their errors.
-
-    Args:
-        depends_on: node -> its dependencies.
-        work: raises when it fails; nodes that depend on this one are then not begun.
-        stop: once it is set, no node is begun; running ones end first.
-        keep_going: whether nodes that do not depend on a failed one are still begun. Otherwise a failure sets `stop`.
-        pool: runs the work; it is shut down at the end.
-
-    Raises CloudStopped.
-    """
-    left = {
-        name: sum(other in depends_on for other in others) for name, others in depends_on.items()
-    }
-    dependents_of = reverse_graph(depends_on)
-    ready = [name for name, count in left.items() if not count]
-    running: dict[Future[None], str] = {}
-    failed: dict[str, BaseException] = {}
-    with pool:
-        while True:
-            while ready and not stop.is_set():
-                name = ready.pop(0)
-                running[pool.submit(work, name)] = name
-            if not running:
-                return failed
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                name = running.pop(future)
-                error = future.exception()
-                if isinstance(error, CloudStopped):
-                    raise error
-                if error is not None:
-                    failed[name] = error
-                    if not keep_going:
-                        stop.set()
-                    continue
-                for dependent in dependents_of[name]:
-                    left[dependent] -= 1
-                    if not left[dependent]:
-                        ready.append(dependent)

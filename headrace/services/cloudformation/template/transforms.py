@@ -29,7 +29,8 @@ from headrace.services.cloudformation.errors import TemplateError, TransformFail
 from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template import language_extensions
-from headrace.services.cloudformation.template.template import sub_names, sub_parts, substitute
+from headrace.services.cloudformation.template.produced_values import substitute
+from headrace.services.cloudformation.template.template import sub_names, sub_parts
 from headrace.services.cloudformation.template.template_text import load
 
 

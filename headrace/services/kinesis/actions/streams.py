@@ -288,9 +288,11 @@ def create_stream(kinesis: Kinesis, call: Call, request: CreateStreamInput) -> N
     tags = request.get("Tags", {})
     check_tags({}, tags, name, call.account, "stream")
     distribution = distribution_of(mode, request.get("RecordDistributionStrategy"))
+    stream_id = kinesis.ids.hex(32)
     kinesis.remove_deleted()
     with kinesis.lock:
-        _check_creating(kinesis, call)
+        if kinesis.state_delay_ms:
+            _check_creating(kinesis, call)
         if (call.account, call.region, name) in kinesis.streams:
             raise in_use(f"Stream {name} under account {call.account} already exists.")
         if mode == "ON_DEMAND":
@@ -304,7 +306,7 @@ def create_stream(kinesis: Kinesis, call: Call, request: CreateStreamInput) -> N
             name=name,
             account=call.account,
             region=call.region,
-            stream_id=kinesis.ids.hex(32),
+            stream_id=stream_id,
             created_ms=call.now_ms,
             mode=mode,
             max_record_bytes=request.get("MaxRecordSizeInKiB", 1024) * 1024,
@@ -322,8 +324,6 @@ def create_stream(kinesis: Kinesis, call: Call, request: CreateStreamInput) -> N
 
 
 def _check_creating(kinesis: Kinesis, call: Call) -> None:
-    if not kinesis.state_delay_ms:
-        return
     creating = sum(
         stream.status(call.now_ms) == "CREATING"
         for stream in kinesis.streams.values()

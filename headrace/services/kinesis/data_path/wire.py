@@ -106,20 +106,23 @@ def put_json_record(kinesis: Kinesis, body: bytes, call: Call) -> RawAnswer:
     key, explicit = decoded.PartitionKey, decoded.ExplicitHashKey
     if len(data) & 3 or not is_base64_text(data):
         return None
+    put = None
     if explicit is None:
         put = put_one(kinesis, stream_name=name, stream_arn=arn, data=data, key=key, call=call)
-        if put is not None:
-            return HttpResponse(200, [_JSON_TYPE], _put_record_body(*put))
-    request = UsualPut(name, arn, (data,), (key,), (explicit,), len(data) * 3 // 4, 0)
-    done = put_usual(kinesis, request, call, "PutRecord")
-    if done is None:
-        return None
-    stream, placed = done
-    for refused in placed.refused.values():
-        error = msgspec.json.encode({"__type": refused.code, "message": refused.message})
-        return HttpResponse(refused.status, [_JSON_TYPE], error)
-    answer = _put_record_body(stream, placed.shard_ids[0], placed.numbers[0])
-    return HttpResponse(200, [_JSON_TYPE], answer)
+    if put is None:
+        request = UsualPut(name, arn, (data,), (key,), (explicit,), len(data) * 3 // 4, 0)
+        done = put_usual(kinesis, request, call, "PutRecord")
+        if done is None:
+            return None
+        stream, placed = done
+        for refused in placed.refused.values():
+            error = msgspec.json.encode({"__type": refused.code, "message": refused.message})
+            return HttpResponse(refused.status, [_JSON_TYPE], error)
+        put = stream, placed.shard_ids[0], placed.numbers[0]
+    stream, shard_id, number = put
+    encryption = encryption_of(stream) if stream.key_id else ""
+    answer = f'{{"ShardId":"{shard_id}","SequenceNumber":"{number}"{encryption}}}'
+    return HttpResponse(200, [_JSON_TYPE], answer.encode())
 
 
 def get_json_records(kinesis: Kinesis, body: bytes, call: Call) -> RawAnswer:
@@ -136,11 +139,6 @@ def get_json_records(kinesis: Kinesis, body: bytes, call: Call) -> RawAnswer:
     if got.children:
         rest += ',"ChildShards":' + msgspec.json.encode(got.children).decode()
     return HttpResponse(200, [_JSON_TYPE], json_answer(got.payloads, f"{rest}}}".encode()))
-
-
-def _put_record_body(stream: Stream, shard_id: str, number: str) -> bytes:
-    encryption = encryption_of(stream) if stream.key_id else ""
-    return f'{{"ShardId":"{shard_id}","SequenceNumber":"{number}"{encryption}}}'.encode()
 
 
 def _put_records_body(stream: Stream, placed: PutResult) -> bytes:

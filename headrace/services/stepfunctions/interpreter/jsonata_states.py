@@ -15,8 +15,6 @@ others on AWS (github.com/floci-io/floci, issues 2665 and 2736).
 from __future__ import annotations
 
 # moto has no public attributes for these patches.
-import copy
-
 # moto has no public attributes for these patches.
 import json
 import math
@@ -48,12 +46,9 @@ def patch() -> None:
     from moto.stepfunctions.parser.asl.component.common.assign import assign_decl
     from moto.stepfunctions.parser.asl.component.common.error_name import failure_event
     from moto.stepfunctions.parser.asl.component.common.string import string_expression
-    from moto.stepfunctions.parser.asl.component.state import state
     from moto.stepfunctions.parser.asl.component.state.choice import state_choice
-    from moto.stepfunctions.parser.asl.component.state.exec import execute_state
     from moto.stepfunctions.parser.asl.component.state.exec.state_parallel import state_parallel
     from moto.stepfunctions.parser.asl.component.state.wait.wait_function import timestamp
-    from moto.stepfunctions.parser.asl.eval import environment, states, variable_store
     from moto.stepfunctions.parser.asl.parse import preprocessor
 
     strings: Any = string_expression
@@ -61,11 +56,6 @@ def patch() -> None:
     strings.StringVariableSample._eval_body = _eval_variable
     assign: Any = assign_decl.AssignDecl
     assign._eval_body = _assign
-    common: Any = state.CommonStateField
-    common._eval_state_input = _enter_jsonata(common._eval_state_input)
-    executing: Any = execute_state.ExecutionState
-    executing._evaluate_with_timeout = _with_output(executing._evaluate_with_timeout)
-    executing._eval_state_output = _unless_done(executing._eval_state_output)
     parallel: Any = state_parallel.StateParallel
     parallel.from_state_props = _arguments_later(parallel.from_state_props)
     parallel._eval_execution = _with_arguments(parallel._eval_execution)
@@ -75,12 +65,6 @@ def patch() -> None:
     choice: Any = state_choice.StateChoice
     choice._eval_state = _choose
     choice._eval_state_output = _apply_default(choice._eval_state_output)
-    frames: Any = environment.Environment
-    frames.open_frame = _inherit_variables(frames.open_frame)
-    stores: Any = variable_store.VariableStore
-    stores.get_assigned_variables = _assigned_variables
-    data: Any = states.States
-    data.set_result = _set_result
     failures: Any = failure_event.FailureEventException
     failures.get_execution_failed_event_details = _once_decorated(
         failures.get_execution_failed_event_details
@@ -174,51 +158,6 @@ def _assign(self: Any, env: Any) -> None:
         env.variable_store.set(variable_identifier=name, variable_value=value)
 
 
-def _enter_jsonata(enter: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    def enter_state(self: Any, env: Any) -> None:
-        env.before_assign = None
-        env.is_output_made = False
-        env.characters_left = MOST_VALUES_CHARACTERS
-        env.entered_event_id = env.event_history_context.source_event_id
-        env.before_entered_event_id = env.event_history_context.before_entered_id
-        seen = env.states.context_object.context_object_data["State"]
-        # AWS writes milliseconds and a Z (documented).
-        seen["EnteredTime"] = f"{seen['EnteredTime'][:23]}Z"
-        enter(self, env)
-
-    return enter_state
-
-
-def _inherit_variables(open_frame: Callable[..., Any]) -> Callable[..., Any]:
-    def open_and_inherit(self: Any, *args: Any, **named: Any) -> Any:
-        frame = open_frame(self, *args, **named)
-        for name in ("entered_event_id", "before_entered_event_id"):
-            setattr(frame, name, getattr(self, name, 0))
-        return frame
-
-    return open_and_inherit
-
-
-def _with_output(evaluate: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """Build the output inside a state, so that Retry and Catch handle a failure."""
-
-    def with_output(self: Any, env: Any) -> None:
-        evaluate(self, env)
-        if self.output is not None and env.is_running():
-            self.output.eval(env=env)
-            env.is_output_made = True
-
-    return with_output
-
-
-def _unless_done(make_output: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    def unless_done(self: Any, env: Any) -> None:
-        if not getattr(env, "is_output_made", False):
-            make_output(self, env)
-
-    return unless_done
-
-
 def _arguments_later(take: Callable[..., None]) -> Callable[..., None]:
     def take_properties(self: Any, state_props: Any) -> None:
         take(self, state_props)
@@ -241,21 +180,6 @@ def _with_arguments(evaluate: Callable[[Any, Any], None]) -> Callable[[Any, Any]
         evaluate(self, env)
 
     return with_arguments
-
-
-def _assigned_variables(self: Any) -> dict[str, str]:
-    """Return the variables that were set, as JSON; moto escapes nothing in a text."""
-    names = self._declaration_tracing
-    return {name: json.dumps(self.get(name), separators=(",", ":")) for name in names}
-
-
-def _set_result(self: Any, result: Any) -> None:
-    """Store a state's result; after a failure moto passes the error output, which is not a result."""
-    data = self._states_data
-    if data.get("errorOutput") is not None and data["errorOutput"] == result:
-        data["result"] = None
-        return
-    data["result"], data["errorOutput"] = copy.deepcopy(result), None
 
 
 def _once_decorated(details_of: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -36,6 +36,7 @@ from headrace.services.stepfunctions.interpreter import (
     jsonata_states,
     maps,
     service_calls,
+    state_data,
 )
 from headrace.services.stepfunctions.interpreter.inspections import Inspection
 from headrace.services.stepfunctions.interpreter.json_paths import extract_json
@@ -315,7 +316,7 @@ def load_interpreter() -> None:
             _patch_interpreter()
             history.patch()
             jsonata_states.patch()
-            bounds.allow_any_template()
+            state_data.patch()
             # Before what wraps the same methods in classes that inherit them.
             patch_interpreter()
             maps.patch()
@@ -323,6 +324,7 @@ def load_interpreter() -> None:
             service_calls.patch()
             intrinsics.patch()
             bounds.patch()
+            state_data.bound()
             inspections.patch()
             _LOADED.set()
 
@@ -345,7 +347,7 @@ def _patch_interpreter() -> None:
         "to_json_str": _to_json_str,
         "boto_client_for": client_of_cloud,
         "extract_json": extract_json,
-        "is_within_size_quota": bounds.is_within_size_quota,
+        "is_within_size_quota": state_data.is_within_size_quota,
         "TMP_THREADS": deque[threading.Thread](maxlen=0),  # it keeps none
         "state_task_service_for": task_maker(state_task_service_factory.state_task_service_for),
     }

@@ -56,8 +56,7 @@ def _create(context: Context, properties: Properties) -> ResourceResult:
         params["RecordDistributionStrategy"] = properties["RecordDistributionStrategy"]
     context.call("kinesis", "CreateStream", params)
     context.note_made(name)
-    _configure(context, name, {}, properties)
-    return _build_result(context, name)
+    return ResourceResult(name, {"Arn": _configure(context, name, {}, properties)})
 
 
 def wait_until_active(context: Context, status: Callable[[], str], what: str) -> None:
@@ -87,13 +86,9 @@ def _wait_for_stream(context: Context, name: str) -> str:
     return arn
 
 
-def _build_result(context: Context, name: str) -> ResourceResult:
-    return ResourceResult(name, {"Arn": _wait_for_stream(context, name)})
-
-
-def _configure(context: Context, name: str, old: Properties, new: Properties) -> None:
-    """Set retention, encryption and metrics to the values in `new`."""
-    _wait_for_stream(context, name)
+def _configure(context: Context, name: str, old: Properties, new: Properties) -> str:
+    """Set retention, encryption and metrics to the values in `new`; return the stream's ARN."""
+    arn = _wait_for_stream(context, name)
     hours, before = (int(p.get("RetentionPeriodHours", 24)) for p in (new, old))
     if hours != before:
         verb = "Increase" if hours > before else "Decrease"
@@ -118,10 +113,12 @@ def _configure(context: Context, name: str, old: Properties, new: Properties) ->
                 f"{verb}EnhancedMonitoring",
                 {"StreamName": name, "ShardLevelMetrics": sorted(metrics)},
             )
+            _wait_for_stream(context, name)
+    return arn
 
 
 def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
-    arn = _build_result(context, physical_id).attributes["Arn"]
+    arn = _wait_for_stream(context, physical_id)
     _scale(context, physical_id, arn, old, new)
     _configure(context, physical_id, old, new)
     tags = tag_map(new, context)
