@@ -55,7 +55,13 @@ from headrace.services.apigateway.stages import (
 )
 from headrace.services.athena import patches as athena_patches
 from headrace.services.athena import query_calls
-from headrace.services.cloudwatch import alarm_actions, alarms, anomaly_detectors, metric_streams
+from headrace.services.cloudwatch import (
+    alarm_actions,
+    alarm_history,
+    alarms,
+    anomaly_detectors,
+    metric_streams,
+)
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.cognito import patches as cognito_patches
 from headrace.services.dynamodb import partiql_calls as dynamodb_partiql
@@ -148,6 +154,7 @@ _OWN = Patches(
         "moto.cloudtrail.models": [cloudtrail.claim_no_delivery],
         "moto.cloudwatch.models": [use_clock],
         "moto.cloudwatch.responses": [
+            alarm_history.add_calls,
             anomaly_detectors.add_calls,
             metric_streams.add_calls,
         ],
