@@ -74,11 +74,11 @@ def test_tries_are_counted_and_nothing_is_put_after_the_record() -> None:
     assert (len(stream.requests), putter.summary()) == (tries, "1 record put into s")
 
 
-@pytest.mark.parametrize(("batch", "said"), [(2, "records 2 to 3 were"), (1, "record 2 was")])
+@pytest.mark.parametrize(("batch", "said"), [(2, "records 3 to 4 were"), (1, "record 2 was")])
 def test_a_refused_request_names_its_records_and_awss_code(batch: int, said: str) -> None:
     stream = FakeStream()
-    putter = putter_of(stream)
-    put(putter, b"first")
+    putter = putter_of(stream, linger_ms=10_000, max_records=batch)
+    put(putter, *[b"first"] * batch)
     stream.faults = [REFUSED] * batch
     with pytest.raises(PutFailed) as caught:
         put(putter, *[b"x"] * batch)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
+# First what moto's modules import of others, once for all programs.
 START = """
-import importlib, sys, threading
+import importlib, os, sys, threading, traceback
+import boto3, cryptography.x509, joserfc.jwt, jsonpath_ng, openapi_spec_validator, pydantic_settings
+import aws_xray_sdk.core, requests, responses, simplejson, unittest.mock, xmltodict, werkzeug.wrappers
 from headrace.aws.protocols.moto_imports import IMPORTING
 from headrace.composition.foundation import load_patches
 from headrace.moto.patching import Patches, start_empty
@@ -45,40 +46,45 @@ def import_rooms(names):
         importlib.import_module(name)
 """
 END = "assert len(done) == sum(map(len, patches.of_modules.values())), len(done)\n"
+# Each in a process that has imported nothing of moto's yet.
+PROGRAMS = {
+    "in order": "assert len(set(ROOMS)) > 30\nimport_moto(sorted(patches.of_modules))\n",
+    "in the other order": "import_moto(sorted(patches.of_modules)[::-1])\n",
+    "patches first, which bring no module of moto": """
+before = {name for name in sys.modules if name.startswith('moto.')}
+import_rooms(ROOMS)
+assert before == {name for name in sys.modules if name.startswith('moto.')}
+import_moto(patches.of_modules)
+""",
+    "on other threads at the same time": """
+failed = []
+threading.excepthook = failed.append
+sys.setswitchinterval(1e-5)
+names = sorted(patches.of_modules)
+threads = [threading.Thread(target=import_moto, args=[names[::2]]),
+    threading.Thread(target=import_moto, args=[names[::-2]]),
+    threading.Thread(target=import_rooms, args=[ROOMS]),
+    threading.Thread(target=import_rooms, args=[ROOMS[::-1]])]
+for one in threads: one.start()
+for one in threads: one.join()
+assert not failed, failed
+import_moto(names)
+""",
+}
+RUN = """
+for name, program in PROGRAMS.items():
+    child = os.fork()
+    if child == 0:
+        try:
+            exec(program + END)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, name
+"""
 
 
-def run(program: str) -> None:
-    subprocess.run([sys.executable, "-c", START + program + END], check=True)
-
-
-@pytest.mark.parametrize(
-    "order", ["sorted(patches.of_modules)", "sorted(patches.of_modules)[::-1]"]
-)
-def test_patches_come_with_the_modules_that_they_change(order: str) -> None:
-    run(f"assert len(set(ROOMS)) > 30\nimport_moto({order})\n")
-
-
-def test_patches_may_be_there_before_and_bring_no_module_of_moto() -> None:
-    run(
-        "before = {name for name in sys.modules if name.startswith('moto.')}\n"
-        "import_rooms(ROOMS)\n"
-        "assert before == {name for name in sys.modules if name.startswith('moto.')}\n"
-        "import_moto(patches.of_modules)\n"
-    )
-
-
-def test_patches_may_come_on_another_thread_at_the_same_time() -> None:
-    run(
-        "failed = []\n"
-        "threading.excepthook = failed.append\n"
-        "sys.setswitchinterval(1e-5)\n"
-        "names = sorted(patches.of_modules)\n"
-        "threads = [threading.Thread(target=import_moto, args=[names[::2]]),\n"
-        "    threading.Thread(target=import_moto, args=[names[::-2]]),\n"
-        "    threading.Thread(target=import_rooms, args=[ROOMS]),\n"
-        "    threading.Thread(target=import_rooms, args=[ROOMS[::-1]])]\n"
-        "for one in threads: one.start()\n"
-        "for one in threads: one.join()\n"
-        "assert not failed, failed\n"
-        "import_moto(names)\n"
-    )
+def test_patches_come_with_the_modules_that_they_change() -> None:
+    given = f"PROGRAMS, END = {PROGRAMS!r}, {END!r}\n"
+    subprocess.run([sys.executable, "-c", START + given + RUN], check=True)
