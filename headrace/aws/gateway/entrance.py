@@ -15,7 +15,13 @@ from typing import Protocol
 from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse, NeedsThread
 from headrace.aws.gateway.browser_rules import BrowserRules, OwnAddresses, is_of_a_browser
 from headrace.aws.gateway.dispatch import Gateway
-from headrace.aws.gateway.documents import MOTO_RESET, is_admin, refuse, refuse_large
+from headrace.aws.gateway.documents import (
+    MOTO_RESET,
+    is_admin,
+    is_moto_reset,
+    refuse,
+    refuse_large,
+)
 from headrace.aws.server.answers import internal_failure
 from headrace.core.clock import Clock
 
@@ -173,6 +179,8 @@ class Entrance:
             guard = self._page_guard
             early = None if guard is None else guard.answer_of(request, self._clock.now_ms())
             return early or self._pages(request)
+        if is_moto_reset(request):
+            return self._pages(request)
         return _refuse_websocket(request) or self._gateway.handle(request)
 
     def admit(self, request: HttpRequest, service: str) -> HttpResponse | None:
