@@ -288,6 +288,7 @@ _OWN = Patches(
         "moto.stepfunctions.responses": [stepfunctions_patches.patch],
         "moto.utilities.tagging_service": [system_tags.allow_on_tagging_service],
         "moto.wafv2.models": [wafv2.correct_web_acls],
+        "xmltodict": [core.check_names_once],
     },
     at_start=[
         alarms.patch,

@@ -239,6 +239,7 @@ def test_a_run_on_aws_names_no_endpoint_and_no_keys_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "mine")
+    monkeypatch.delenv("CDK_VALIDATION", raising=False)  # the tests of cdk/ set it
     run = Run("", tmp_path, "aws", "123456789012", "eu-west-1")
     assert {"AWS_ENDPOINT_URL", "CDK_VALIDATION"}.isdisjoint(run.environment)
     assert run.environment["AWS_ACCESS_KEY_ID"] == "mine"

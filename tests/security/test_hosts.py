@@ -132,3 +132,8 @@ def test_a_strangers_name_is_answered_nowhere(door: Door, path: str):
 
 def test_a_listed_name_is_answered(door: Door):
     assert door.status("GET", "/_headrace/health", {"host": "cloud.test:4566"}) == 200
+
+
+def test_a_reset_for_motos_server_is_a_page_also_by_a_known_name(door: Door):
+    for _ in range(2):
+        assert door.status("POST", "/moto-api/reset", {"host": "127.0.0.1:4566"}) == 501

@@ -72,7 +72,12 @@ _ADMIN_PREFIXES = (f"{ADMIN}/", "/_localstack/", f"{SQS_MESSAGES}/")
 
 def is_admin(path: str) -> bool:
     """Whether a path is one of the cloud's own pages. Function URLs may have such paths too: check them first."""
-    return path.startswith(_ADMIN_PREFIXES) or path in (ADMIN, SQS_MESSAGES, MOTO_RESET)
+    return path.startswith(_ADMIN_PREFIXES) or path in (ADMIN, SQS_MESSAGES)
+
+
+def is_moto_reset(request: HttpRequest) -> bool:
+    """Whether a request is the reset of moto's server. Its path may be an object's, to which S3 takes no such POST."""
+    return request.method == "POST" and request.path == MOTO_RESET and not request.query
 
 
 def page(

@@ -15,7 +15,13 @@ from typing import Protocol
 from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse, NeedsThread
 from headrace.aws.gateway.browser_rules import BrowserRules, OwnAddresses, is_of_a_browser
 from headrace.aws.gateway.dispatch import Gateway
-from headrace.aws.gateway.documents import is_admin, refuse, refuse_large
+from headrace.aws.gateway.documents import (
+    MOTO_RESET,
+    is_admin,
+    is_moto_reset,
+    refuse,
+    refuse_large,
+)
 from headrace.aws.server.answers import internal_failure
 from headrace.core.clock import Clock
 
@@ -24,7 +30,7 @@ log = logging.getLogger(__name__)
 # Of IoT's devices that speak MQTT over WebSocket; S3 would take it for a bucket's name.
 _MQTT_PATH = "/mqtt"
 # Other requests are the gateway's, unless their host is a resource's own.
-_MAYBE_OWN = ("/restapis/", "/_", _MQTT_PATH)
+_MAYBE_OWN = ("/restapis/", "/_", _MQTT_PATH, MOTO_RESET)
 # Of clients of WebSocket APIs, after the stage.
 _CONNECTIONS = "/@connections/"
 
@@ -173,6 +179,8 @@ class Entrance:
             guard = self._page_guard
             early = None if guard is None else guard.answer_of(request, self._clock.now_ms())
             return early or self._pages(request)
+        if is_moto_reset(request):
+            return self._pages(request)
         return _refuse_websocket(request) or self._gateway.handle(request)
 
     def admit(self, request: HttpRequest, service: str) -> HttpResponse | None:

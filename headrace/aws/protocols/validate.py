@@ -360,20 +360,27 @@ def _pattern(shape: Shape, constraints: Mapping[str, Any]) -> Check | None:
     pattern = constraints.get("pattern")
     if not pattern:
         return None
-    try:
-        compiled = model_pattern(pattern)
-    except PatternRefused:
-        # A few of AWS's Java patterns cannot be translated; the service checks these values itself.
-        log.debug("pattern of %s is not checked: %s", shape.name, pattern)
-        return None
+    name = shape.name
 
     def run(value: Any, path: str, failures: Failures) -> None:
-        if not _matches(compiled, value) and not are_set_now(value):
+        # Compiled with the first value: most members of an operation are never given.
+        compiled = _compile_pattern(pattern, name)
+        if compiled is not None and not _matches(compiled, value) and not are_set_now(value):
             shown = constraints.get("shown") or pattern
             constraint = f"Member must satisfy regular expression pattern: {shown}"
             failures.append(_fail(value, path, constraint))
 
     return run
+
+
+@functools.cache
+def _compile_pattern(pattern: str, shape: str) -> Pattern | None:
+    try:
+        return model_pattern(pattern)
+    except PatternRefused:
+        # A few of AWS's Java patterns cannot be translated; the service checks these values itself.
+        log.debug("pattern of %s is not checked: %s", shape, pattern)
+        return None
 
 
 def _matches(compiled: Pattern, value: str) -> bool:

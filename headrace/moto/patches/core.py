@@ -324,3 +324,10 @@ def _note_reads(getitem: Any) -> Any:
         return backend
 
     return get_and_note
+
+
+def check_names_once(xmltodict: Any) -> None:
+    """Check the name of an element of XML once, character by character: answers repeat few."""
+    check = getattr(xmltodict, "_validate_name", None)
+    if check is not None:
+        xmltodict._validate_name = functools.lru_cache(4096)(check)

@@ -28,8 +28,7 @@ from headrace.core.ids import Ids
 from headrace.moto.patches.kms import make_private_key
 from headrace.moto.requests.checks import AnswerWithoutMoto, CheckStrictly, check_request
 from headrace.moto.requests.kinds import Kind, kind_of
-from headrace.moto.storage.changes import CHANGES, MOTO_LOCK
-from headrace.moto.storage.pickles import package_of
+from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, package_of
 from headrace.moto.storage.storage import Entry
 
 PROFILES: Mapping[str, Profile] = {

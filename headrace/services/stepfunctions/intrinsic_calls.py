@@ -9,6 +9,7 @@ sentences were observed by others (github.com/aws-cloudformation/cfn-lint, issue
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, cast
@@ -30,7 +31,8 @@ _SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"States\.(\w+)\s*\(")
 # A backslash before any other character is refused, as in `\\n` (observed by others, of Terraform's validation).
 _STRING = re.compile(r"'((?:[^'\\]|\\[\\'{}])*)'")
-_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
+# With a bound: Python does not read whole numbers of more than 4,300 digits.
+_NUMBER = re.compile(r"-?[0-9]{1,1000}(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _CONSTANT = re.compile(r"(?:null|true|false)\b")
 # A part of a path: a filter or name in brackets, in which texts may hold any character, or a piece of text.
 _PATH = re.compile(
@@ -112,7 +114,10 @@ def _argument(text: str, start: int, depth: int) -> tuple[Argument, int]:
     if match := _CONSTANT.match(text, start):
         return _CONSTANTS[match[0]], match.end()
     if match := _NUMBER.match(text, start):
-        return (float if match[1] or match[2] else int)(match[0]), match.end()
+        number = (float if match[1] or match[2] else int)(match[0])
+        # JSON has no infinity.
+        if abs(number) != math.inf:
+            return number, match.end()
     raise NoCall(text[start:])
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.aws.calls.errors import AwsError
+from headrace.aws.protocols import validate as validation
 from headrace.aws.protocols.validate import validate
 
 
@@ -75,3 +76,18 @@ def test_the_constraints_of_every_owned_operation_compile():
                 assert "Member must not be null" in refused(service, operation, {}).message
             else:
                 validate(service, operation, {})
+
+
+def test_a_pattern_is_compiled_with_its_first_value(monkeypatch: pytest.MonkeyPatch):
+    compiled: list[str] = []
+    find = validation.model_pattern
+    monkeypatch.setattr(
+        validation, "model_pattern", lambda pattern: compiled.append(pattern) or find(pattern)
+    )
+    validation._compile_check.cache_clear()
+    validation._compile_pattern.cache_clear()
+    validate("firehose", "DescribeDeliveryStream", {"DeliveryStreamName": "a"})
+    assert compiled == ["[a-zA-Z0-9_.-]+"]
+    message = refused("firehose", "DescribeDeliveryStream", {"DeliveryStreamName": "a b"}).message
+    assert "pattern: [a-zA-Z0-9_.-]+" in message
+    assert len(compiled) == 1

@@ -115,3 +115,18 @@ def test_descriptions_with_moto_s_additions_are_those_that_moto_would_load(servi
     own = moto_loaders.create_loader().load_service_model(service, "service-2")
     assert without_documentation(loaded) == without_documentation(own) != before
     assert without_documentation(service_description(service)) == before
+
+
+def test_names_of_xml_are_checked_once_and_refused_as_before() -> None:
+    run(
+        f"{PATCHED}"
+        "import xmltodict\n"
+        "for _ in range(2):\n"
+        "    text = xmltodict.unparse({'a': {'b': ['1', '2']}}, full_document=False)\n"
+        "    assert text == '<a><b>1</b><b>2</b></a>'\n"
+        "assert xmltodict._validate_name.cache_info().hits\n"
+        "for _ in range(2):\n"
+        "    try: xmltodict.unparse({'a': {'b c': '1'}})\n"
+        "    except ValueError as error: assert 'whitespace' in str(error)\n"
+        "    else: raise AssertionError\n"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,6 +11,8 @@ from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.gateway.documents import is_admin
 from headrace.pages.localstack import IN_MOTO, localstack_routes
 from headrace.pages.routes import Routes
+from tests.security.conftest import Door, body_of, text
+from tests.support.cloud import InProcessCloud
 
 
 def ask(path: str, method: str = "GET", *, is_ready: bool = True) -> HttpResponse:
@@ -43,8 +46,28 @@ def test_start_up_scripts_are_done_once_the_cloud_is(is_ready: bool):
     assert ask("/_localstack/init/other").status == 404
 
 
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    with InProcessCloud(tmp_path_factory.mktemp("reset") / "data") as cloud:
+        yield Door(cloud)
+
+
+PROGRAM, BROWSER = {"user-agent": "curl"}, {"user-agent": "Mozilla/5.0"}
+
+
+@pytest.mark.parametrize("headers", [PROGRAM, BROWSER])
 @pytest.mark.parametrize("path", ["/_localstack/state/reset", "/moto-api/reset"])
-def test_a_reset_is_refused_with_what_to_do_instead(path: str):
-    answer = ask(path, "POST")
+def test_a_reset_is_refused_with_what_to_do_instead(door: Door, path: str, headers: dict[str, str]):
+    answer = door.ask("POST", path, headers)
     assert answer.status == 501
-    assert "headrace reset" in json.loads(answer.body)["message"]
+    assert "headrace reset" in body_of(answer)["message"]
+
+
+@pytest.mark.parametrize("headers", [PROGRAM, BROWSER])
+def test_an_object_may_have_the_path_of_moto_s_reset(door: Door, headers: dict[str, str]):
+    assert door.status("GET", "/moto-api/reset", headers) == 404
+    assert door.status("PUT", "/moto-api", headers) == 200
+    assert door.status("PUT", "/moto-api/reset", headers) == 200
+    assert door.status("GET", "/moto-api/reset", headers) == 200
+    assert "UploadId" in text(door.ask("POST", "/moto-api/reset?uploads", headers))
+    assert door.status("DELETE", "/moto-api/reset", headers) == 204

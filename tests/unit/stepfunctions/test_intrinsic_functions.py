@@ -87,6 +87,7 @@ def test_a_function_that_cannot_do_it_fails_by_its_name(lab: MotoLab, call: str)
         "States.Array(a)", "States.Array(1", "States.Array(1,)", "States.Array(1 2)",
         "States.Array(1) ", "States.Format('a' {})", "States.Format('it's {}', $.s)",
         "States.UUID(1)", "States.Hash('a')", "States.Array(" * 11 + ")" * 11,
+        f"States.Array({'1' * 5000})", "States.Array(1e999)", "States.Array(-1e999)", "States.Array(\u0663)",
     ],
 )  # fmt: skip
 def test_a_machine_with_what_is_no_call_is_refused(lab: MotoLab, text: str):

@@ -151,19 +151,32 @@ def _explain_refusal(runtime: str) -> str:
 
 @functools.cache
 def _find_node(program: str) -> tuple[str, str]:
-    """Return the path and the major version of Node.js, which the program `program` on PATH prints.
+    """Return the path and the major version of Node.js, which the program `program` on PATH starts.
 
     That program may be the shim of a version manager, which starts another program and needs files of its own.
     """
+    path = Path(program).resolve()
+    if path.name == "node" and not _is_script(path):
+        # Node.js itself: it prints its version without starting its engine, in a tenth of the time.
+        version = _ask_node(program, "--version")
+    else:
+        asked = _ask_node(program, "-p", "process.execPath + ' ' + process.version")
+        found, _, version = asked.rpartition(" ")
+        path = Path(found or program)
+    return str(path), version.removeprefix("v").partition(".")[0]
+
+
+def _is_script(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == b"#!"
+
+
+def _ask_node(*command: str) -> str:
+    """Return what Node.js prints; nothing if it fails."""
     asked = subprocess.run(
-        [program, "-p", "process.execPath + ' ' + process.versions.node"],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
+        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )
-    path, _, version = asked.stdout.strip().rpartition(" ")
-    return path or program, version.partition(".")[0]
+    return asked.stdout.strip()
 
 
 def find_node_program() -> str | None:
