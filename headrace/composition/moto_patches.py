@@ -152,7 +152,7 @@ _OWN = Patches(
         "moto.budgets.responses": [budgets.allow_updates],
         "moto.cloudfront.responses": [cloudfront.delete_key_groups, cloudfront.keep_comments],
         "moto.cloudtrail.models": [cloudtrail.claim_no_delivery],
-        "moto.cloudwatch.models": [use_clock],
+        "moto.cloudwatch.models": [use_clock, alarm_history.bound_histories],
         "moto.cloudwatch.responses": [
             alarm_history.add_calls,
             anomaly_detectors.add_calls,

@@ -17,9 +17,13 @@ import re
 import secrets
 import shutil
 import stat
+import tarfile
+import zipfile
+import zlib
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from headrace.spark_submit.environments import cache_folder, hold_lock, is_trusted
 
@@ -30,6 +34,8 @@ MOST_KEPT = 3
 # What programs only read, beside the files of Python's packages.
 _LINKED = re.compile(r".*\.(py|pyi|so(\.[\d.]+)?)")
 _KINDS = {".zip": "zip", ".jar": "zip", ".tar": "tar", ".tgz": "gztar", ".tar.gz": "gztar"}
+# What `shutil` lets through of an archive that is cut off, damaged, encrypted, or compressed in an unknown way.
+_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 _COMPILED = "__pycache__"
 _FILES, _BYTECODE, _NOTE = "files", "bytecode", "files.json"
 
@@ -62,10 +68,11 @@ def keep(archive: Path, kind: str) -> None:
 
 def _unpack(archive: Path, kind: str, target: Path) -> None:
     # Archived environments have links to the machine's Python, which the filter `data` would refuse.
-    if kind == "zip":
-        shutil.unpack_archive(archive, target, kind)
-    else:
-        shutil.unpack_archive(archive, target, kind, filter="tar")
+    given: dict[str, Any] = {} if kind == "zip" else {"filter": "tar"}
+    try:
+        shutil.unpack_archive(archive, target, kind, **given)
+    except _DAMAGED as error:
+        raise shutil.ReadError(f"{archive} is damaged: {error}") from error
 
 
 @contextlib.contextmanager

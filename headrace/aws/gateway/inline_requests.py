@@ -44,27 +44,24 @@ class InlineRequests:
 
     def has(self, request: HttpRequest) -> bool:
         """Whether a request never blocks, or says so by `NeedsThread`, and may run on the event loop's thread."""
-        declared = self._targets.get(request.headers.get("x-amz-target", ""))
+        authentication, permissions = self._authentication, self.permissions
+        enforces = permissions is not None and permissions.enforces
         # A signature for another service leads there, whatever the target and the path say.
-        is_declared = declared is not None and self._service_of(request) == declared
-        if not (is_declared or self._is_quick(request)) or self._faults.is_slow:
+        service = self._service_of(request)
+        is_declared = self._targets.get(request.headers.get("x-amz-target", "")) == service
+        is_quick = is_declared or self._may_be_quick(request)
+        if not is_quick and not enforces and service in self._quick:
+            is_quick = self._quick[service](request)
+        if not is_quick or self._faults.is_slow:
             return False
         if self._faults.rules and not is_declared:
             # A rule counts a request once, and not again on its thread.
             return False
-        authentication, permissions = self._authentication, self.permissions
         if (
             permissions is not None
-            and (permissions.enforces or not is_declared)
+            and (enforces or not is_declared)
             # Reading policies may have to wait until moto is loaded.
             and is_restricted(scope_of(request).access_key)
         ):
             return False
         return authentication is None or authentication.is_quick(scope_of(request).access_key)
-
-    def _is_quick(self, request: HttpRequest) -> bool:
-        if self._may_be_quick(request):
-            return True
-        enforces = self.permissions is not None and self.permissions.enforces
-        quick = (name for name, is_quick in self._quick.items() if is_quick(request))
-        return not enforces and self._service_of(request) in quick

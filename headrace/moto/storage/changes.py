@@ -44,8 +44,8 @@ class Rows:
         return
 
     def row_key(self, key: Any) -> RowKey:
-        """Return `key` in the database's form."""
-        return key
+        """Return a key that is not in the database's form, such as a tuple, in that form."""
+        raise NotImplementedError
 
     def encode_row(self, key: Any) -> bytes | None:
         """Return the current row; None when it is deleted."""

@@ -328,7 +328,8 @@ def _statements_of(rows: Rows, keys: set[Hashable] | None) -> list[_Statement]:
     deleted: list[tuple[int, RowKey]] = []
     row_keys: Iterable[Hashable] = rows.keys() if keys is None else keys
     for key in row_keys:
-        value, row_key = rows.encode_row(key), rows.row_key(key)
+        value = rows.encode_row(key)
+        row_key = key if isinstance(key, RowKey) else rows.row_key(key)
         if value is None:
             deleted.append((rows.id, row_key))
         else:

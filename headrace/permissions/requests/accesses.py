@@ -183,7 +183,9 @@ def role_permissions(request: Request) -> Iterator[RequiredPermission]:
     if service is None or (request.service, request.operation) in _NOT_PASSED:
         return
     seen: set[str] = set()
-    given = (request.parameters, apis.definition_of(request))
+    given: list[Any] = [request.parameters]
+    if request.service in apis.SERVICES:
+        given.append(apis.definition_of(request))
     for name, value in _role_members(given):
         to = _TO_EC2 if name == _PROFILE else service
         arn = _role_arn(request, name, value)

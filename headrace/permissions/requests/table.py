@@ -57,11 +57,11 @@ class Request:
 
     def owner_of(self, resource: str) -> str:
         """Return the account that owns a resource; S3's ARNs do not contain it."""
-        if path := s3_path_of(resource):
-            return self.find("s3", "owner", path.partition("/")[0]) or self.account
         parts = resource.split(":", 5)
-        named = parts[4] if len(parts) == 6 else ""
-        return named if named.isdigit() else self.account
+        if len(parts) == 6 and parts[4].isdigit():
+            return parts[4]
+        bucket = s3_path_of(resource).partition("/")[0]
+        return (bucket and self.find("s3", "owner", bucket)) or self.account
 
 
 @dataclass(frozen=True, slots=True)

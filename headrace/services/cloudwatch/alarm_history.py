@@ -9,6 +9,7 @@ and changes of alarms' configuration are not noted.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Iterator
@@ -20,11 +21,25 @@ from headrace.core.values import BadMarker, page_of
 _KIND = "StateUpdate"
 # Documented: how many items a page has at most, and by default.
 _MOST = 100
+# headrace's limit for an alarm, whose state is stored whole with each change.
+MOST_HISTORY = 500
 
 
 def add_calls(module: Any) -> None:
     """Add the call to moto's responses."""
     module.CloudWatchResponse.describe_alarm_history = describe_alarm_history
+
+
+def bound_histories(module: Any) -> None:
+    """Drop an alarm's oldest states, which moto keeps for ever."""
+    update_state = module.Alarm.update_state
+
+    @functools.wraps(update_state)
+    def update(self: Any, *args: Any, **named: Any) -> None:
+        update_state(self, *args, **named)
+        del self.history[:-MOST_HISTORY]
+
+    module.Alarm.update_state = update
 
 
 def describe_alarm_history(self: Any) -> Any:

@@ -297,7 +297,8 @@ class Delivery:
         if wait_s > 0:
             return wait_s
         # Waiting records are encrypted: AWS cannot read them without the key either, and waits.
-        self._ports.keys.check(self._stream)
+        if self._stream.encryption:
+            self._ports.keys.check(self._stream)
         try:
             again = execute(
                 self._stream,

@@ -64,10 +64,9 @@ def name_objects(
         now_ms: the time in the objects' names.
         values: the values of the prefix's partition expressions, in order.
     """
-    at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d-%H-%M-%S")
-    name = f"{naming.begin}-{at}-{ids.uuid()}"
     extension = _find_extension(naming)
-    keys: dict[str, str] = {}
+    # By kind, what stands before and after the name that all have in common.
+    around: dict[str, tuple[str, str]] = {}
     for kind in kinds:
         text, prefix_parts, error_type = naming.prefix, list(values), ""
         if kind == SOURCE_BACKUP:
@@ -89,8 +88,10 @@ def name_objects(
             suffix = extension
         elif kind == SOURCE_BACKUP:
             suffix = EXTENSIONS.get(str(naming.backup.get("CompressionFormat")), "")
-        keys[kind] = folder + name + suffix
-    return keys
+        around[kind] = folder, suffix
+    at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d-%H-%M-%S")
+    name = f"{naming.begin}-{at}-{ids.uuid()}"
+    return {kind: f"{folder}{name}{suffix}" for kind, (folder, suffix) in around.items()}
 
 
 def _find_extension(naming: ObjectNaming) -> str:

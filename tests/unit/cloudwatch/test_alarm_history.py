@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.services.cloudwatch import alarm_history
 from tests.support.moto_lab import MotoLab
 
 METRIC: dict[str, Any] = {
@@ -85,3 +86,11 @@ def test_a_long_history_has_pages(watch: Any):
     assert [len(page["AlarmHistoryItems"]) for page in pages] == [2, 1]
     with pytest.raises(ClientError, match="InvalidNextToken"):
         watch.describe_alarm_history(NextToken="mine")
+
+
+def test_the_oldest_changes_go(watch: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(alarm_history, "MOST_HISTORY", 2)
+    for state in ("INSUFFICIENT_DATA", "ALARM"):
+        watch.set_alarm_state(AlarmName="deep", StateValue=state, StateReason="r")
+    kept = watch.describe_alarm_history(AlarmName="deep")
+    assert summaries(kept) == ["INSUFFICIENT_DATA to ALARM", "OK to INSUFFICIENT_DATA"]

@@ -7,6 +7,7 @@ import os
 import py_compile
 import shutil
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,31 @@ def test_what_is_no_archive_is_refused_and_leaves_nothing(tmp_path: Path, cache:
     with pytest.raises(OSError, match=r"no\.tgz"):
         unpack(archive, "gztar", tmp_path / "job")
     assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "encrypted"])
+def test_a_damaged_archive_is_refused_with_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str, is_kept: bool
+) -> None:
+    archive = make_archive(tmp_path)
+    if damage == "cut":
+        archive.write_bytes(archive.read_bytes()[:-30])
+    else:
+        archive = tmp_path / "env.zip"
+        with zipfile.ZipFile(archive, "w") as made:
+            made.writestr("module.py", "a = 1\n")
+        data = bytearray(archive.read_bytes())
+        if damage == "flipped":
+            data[data.index(b"a = 1")] ^= 1
+        else:  # its flag, in the index
+            data[data.index(b"PK\x01\x02") + 8] |= 1
+            data[6] |= 1
+        archive.write_bytes(data)
+    if not is_kept:
+        monkeypatch.setattr(unpacked_archives, "LEAST_BYTES", archive.stat().st_size + 1)
+    with pytest.raises(OSError, match=rf"{archive.name} is damaged: "):
+        unpacked(archive, tmp_path / "job")
 
 
 def test_what_a_kill_left_is_removed(tmp_path: Path, cache: Path) -> None:

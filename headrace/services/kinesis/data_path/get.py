@@ -27,6 +27,14 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call
 from headrace.aws.shapes.kinesis import ChildShard
 from headrace.core.clock import Clock
+from headrace.core.ports import (
+    AfterSequence,
+    AtSequence,
+    AtTimestamp,
+    Latest,
+    Position,
+    TrimHorizon,
+)
 from headrace.services.kinesis.errors import (
     GET_RECORDS_BYTES,
     ITERATOR_LIFE_MS,
@@ -38,6 +46,7 @@ from headrace.services.kinesis.state import Shard, Stream, shard_id_of
 from headrace.services.kinesis.store import StreamRegistry
 from headrace.store import sequence
 from headrace.store.frame import Batch
+from headrace.store.shard_log import ShardLog
 
 # This hexadecimal digit is 0 in every record's sequence number. A number with the digit set lies between two records'.
 _BETWEEN = 0xF << 76
@@ -70,6 +79,26 @@ def start_index(
     if number is not None:
         raise _contradiction(kind, "also a")
     return log.first_index if kind == "TRIM_HORIZON" else log.readable_index
+
+
+def position_index(shard: Shard, log: ShardLog, position: Position) -> int:
+    """Return the index of a reader's position in a shard's log."""
+    match position:
+        case TrimHorizon():
+            return log.first_index
+        case Latest():
+            return log.readable_index
+        case AtTimestamp(timestamp_ms):
+            return log.index_at(timestamp_ms)
+        case AtSequence(number):
+            beyond = 0
+        case AfterSequence(number):
+            beyond = 1
+    parsed = sequence.parse(number)
+    if parsed.base != shard.base:
+        # The checkpoint is from a deleted stream with the same name: all records of this stream are new to the reader.
+        return log.first_index - 1 + beyond
+    return parsed.index + beyond
 
 
 def number_before(shard: Shard, index: int, now_ms: int) -> str:

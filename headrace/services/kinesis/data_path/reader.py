@@ -8,8 +8,6 @@ from headrace.core.clock import Clock
 from headrace.core.ports import (
     AfterSequence,
     AtSequence,
-    AtTimestamp,
-    Latest,
     Position,
     ReadResult,
     ShardInfo,
@@ -18,12 +16,11 @@ from headrace.core.ports import (
     StreamRecord,
     TrimHorizon,
 )
-from headrace.services.kinesis.data_path.get import read_and_count
+from headrace.services.kinesis.data_path.get import position_index, read_and_count
 from headrace.services.kinesis.data_path.stored_records import read_records
 from headrace.services.kinesis.state import Shard, Stream
 from headrace.services.kinesis.store import StreamRegistry
 from headrace.services.kinesis.subscriptions import Consumers
-from headrace.store import sequence
 from headrace.store.losses import LogDamaged
 from headrace.store.shard_log import ShardLog
 
@@ -48,7 +45,9 @@ class KinesisReader:
             return position
         # Also the oldest record: from a horizon that moves, nobody could tell how many records expired meanwhile.
         _, shard, log = self._log(stream_arn, shard_id)
-        return AtSequence(shard.base.text(_index(shard, log, position), shard.created_s * 1000))
+        return AtSequence(
+            shard.base.text(position_index(shard, log, position), shard.created_s * 1000)
+        )
 
     def read(
         self,
@@ -61,7 +60,7 @@ class KinesisReader:
     ) -> ReadResult:
         """See `StreamReader.read`."""
         stream, shard, log = self._log(stream_arn, shard_id)
-        index = _index(shard, log, position)
+        index = position_index(shard, log, position)
         batch, behind_ms, at_end = read_and_count(
             stream,
             shard,
@@ -93,7 +92,7 @@ class KinesisReader:
         ShardNotFound.
         """
         _, shard, log = self._log(stream_arn, shard_id)
-        index = max(_index(shard, log, position), log.first_index)
+        index = max(position_index(shard, log, position), log.first_index)
         waiting = max(0, log.readable_index - index)
         if not waiting:
             return index, 0, None
@@ -125,25 +124,3 @@ class KinesisReader:
         if shard is None or shard.log is None:
             raise ShardNotFound(f"{stream_arn} {shard_id}")
         return stream, shard, shard.log
-
-
-def _index(shard: Shard, log: ShardLog, position: Position) -> int:
-    match position:
-        case TrimHorizon():
-            return log.first_index
-        case Latest():
-            return log.readable_index
-        case AtTimestamp(timestamp_ms):
-            return log.index_at(timestamp_ms)
-        case AtSequence(number):
-            return _index_of(shard, log, number)
-        case AfterSequence(number):
-            return _index_of(shard, log, number) + 1
-
-
-def _index_of(shard: Shard, log: ShardLog, number: str) -> int:
-    parsed = sequence.parse(number)
-    if parsed.base != shard.base:
-        # The checkpoint is from a deleted stream with the same name: all records of this stream are new to the reader.
-        return log.first_index - 1
-    return parsed.index

@@ -249,13 +249,8 @@ def retry_delay_s(retries: int) -> float:
     return min(_FIRST_RETRY_S * 2 ** min(retries, 16), _LONGEST_RETRY_S)
 
 
-def split_expired(
-    batch: Batch, *, now_ms: int, rules: FailureRules
-) -> tuple[Batch | None, Batch | None]:
-    """Return the records of a batch that are too old, and the rest. The records are in order of arrival."""
-    if rules.maximum_age_s == FOREVER:
-        return None, batch
-    oldest_ms = now_ms - rules.maximum_age_s * 1000
+def split_expired(batch: Batch, oldest_ms: int) -> tuple[Batch | None, Batch | None]:
+    """Return the records of a batch that arrived before a time, and the rest. The records are in order of arrival."""
     cut = 0
     while cut < len(batch.records) and batch.records[cut].approximate_arrival_ms < oldest_ms:
         cut += 1

@@ -23,6 +23,7 @@ from headrace.services.lambda_.errors import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.mappings import failed_batches, store
 from headrace.services.lambda_.mappings.batch import (
     AGE_EXCEEDED,
+    FOREVER,
     RETRIES_EXHAUSTED,
     Attempt,
     Batch,
@@ -226,7 +227,10 @@ class BatchRunner:
 
     def _process(self, batch: Batch) -> float:
         rules, now_ms = self._settings.rules, self._ports.clock.now_ms()
-        expired, alive = split_expired(batch, now_ms=now_ms, rules=rules)
+        expired: Batch | None = None
+        alive: Batch | None = batch
+        if rules.maximum_age_s != FOREVER:
+            expired, alive = split_expired(batch, now_ms - rules.maximum_age_s * 1000)
         if expired is not None:
             if alive is not None:
                 expired = expired.of(build_expired_part(batch.history))

@@ -21,8 +21,8 @@ Steps = Generator[Wait, list[Message], Result]
 
 def run_to_end(steps: Steps[Result]) -> Result:
     """Run all steps on this thread, and return their result. Steps that are given up have ended when this raises."""
+    wait: Wait | None = None
     try:
-        wait = next(steps)
         while True:
             wait = take_step(steps, wait)
     except StopIteration as ended:
@@ -31,12 +31,16 @@ def run_to_end(steps: Steps[Result]) -> Result:
         steps.close()
 
 
-def take_step(steps: Steps[Result], wait: Wait, *, briefly: bool = False) -> Wait:
+def take_step(steps: Steps[Result], wait: Wait | None, *, briefly: bool = False) -> Wait:
     """Wait as the steps want, and take the next one. Raises StopIteration at the end, and what the step raises.
+
+    `wait` is what the step before returned; None before the first step.
 
     Take none, and return the wait, while there is nothing but what a brief look leaves: what the process said last may
     be there, and its end.
     """
+    if wait is None:
+        return next(steps)
     try:
         messages = [] if wait.blocks else wait.channel.poll(wait.seconds, briefly=briefly)
         if briefly and not messages and wait.channel.is_busy:
@@ -181,7 +185,7 @@ class _Watched:
     def begin(self) -> None:
         """Take the first step."""
         try:
-            wait = next(self._steps)
+            wait = take_step(self._steps, None)
         except StopIteration as ended:
             self._finish(ended.value)
         else:
