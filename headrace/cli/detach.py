@@ -118,7 +118,7 @@ def _wait_until_healthy(
     child: subprocess.Popen[bytes], data_dir: Path, asked: StopSignals
 ) -> dict[str, Any] | None:
     """Return the status of a cloud that has started; None when it ended, took too long, or a signal came."""
-    clock, never = SystemClock(), threading.Event()
+    clock, never, said = SystemClock(), threading.Event(), ""
     deadline_s, say_at_s = clock.monotonic_s() + START_WITHIN_S, clock.monotonic_s() + SAY_EVERY_S
     while clock.monotonic_s() < deadline_s and not asked:
         status = health(data_dir)
@@ -131,7 +131,10 @@ def _wait_until_healthy(
             deadline_s = clock.monotonic_s() + START_WITHIN_S
         if clock.monotonic_s() >= say_at_s:
             say_at_s = clock.monotonic_s() + SAY_EVERY_S
-            click.echo("starting" if status is None else loading_sentence(status), err=True)
+            sentence = "starting" if status is None else loading_sentence(status)
+            if sentence != said:
+                click.echo(sentence, err=True)
+            said = sentence
         clock.wait(never, LOOK_EVERY_S)
     return None
 

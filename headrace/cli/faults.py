@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -52,8 +54,16 @@ def add(fault: str, *, endpoint_url: str, **members: Any) -> None:
     try:
         rule = Faults(endpoint_url).add(fault, **members)
     except FaultError as error:
-        raise fail(str(error)) from error
+        raise fail(_with_options(str(error), members)) from error
     click.echo(rule["id"])
+
+
+def _with_options(sentence: str, members: Mapping[str, Any]) -> str:
+    """Return the cloud's sentence about a rule with this command's options in place of the rule's members."""
+    # Members of one word are words of sentences too, and of streams' names.
+    names = [name for name in members if "_" in name]
+    pattern = rf"(?P<quote>'?)\b(?P<name>{'|'.join(names)})\b(?P=quote)"
+    return re.sub(pattern, lambda found: f"--{found['name'].replace('_', '-')}", sentence)
 
 
 @faults.command(name="list")

@@ -314,8 +314,11 @@ class HistoryServer:
                 raise JobRefused(f"Spark's history server ended: {cause}")
             if self._clock.wait(stop, _LOOK_EVERY_S):
                 raise JobRefused("The wait for Spark's history server was cancelled.")
+        # The sentence quotes the output, because `headrace history` removes the folder in which it is.
+        lines = tail(self.output).strip().splitlines()
+        said = f"its last line: {lines[-1]}" if lines else "it said nothing"
         raise JobRefused(
-            f"Spark's history server does not listen after {START_WITHIN_S:.0f} s; see {self.output}"
+            f"Spark's history server does not listen after {START_WITHIN_S:.0f} s; {said}"
         )
 
     def stop(self) -> None:

@@ -133,14 +133,14 @@ def test_the_command_adds_lists_and_clears(live: LiveCloud, url: str) -> None:
     code, said = run("add", "latency")
     assert (code, said) == (
         1,
-        "Error: A latency fault has 'latency_ms', and no other fault has it.\n",
+        "Error: A latency fault has --latency-ms, and no other fault has it.\n",
     )
     code, said = run("add", "drop", "--stream", "flihgts")
     assert (code, said) == (
         1,
         (
             "Error: There is no stream 'flihgts', there are flights; for one that is yet to be made, "
-            "set even_if_missing.\n"
+            "set --even-if-missing.\n"
         ),
     )
     assert run("add", "drop", "--stream", "flihgts", "--even-if-missing")[0] == 0

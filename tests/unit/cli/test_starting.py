@@ -11,9 +11,10 @@ import pytest
 from headrace.cli import detach
 
 LOADING = {"status": "loading", "moto_loading": {"done": 3, "all": 41}}
+FURTHER = {"status": "loading", "moto_loading": {"done": 7, "all": 41}}
 
 
-def test_each_wait_is_said_once_and_again_only_after_a_while(
+def test_each_wait_is_said_once_and_again_only_when_it_gets_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now_s = 0.0
@@ -22,8 +23,12 @@ def test_each_wait_is_said_once_and_again_only_after_a_while(
         (0.0, None),
         (detach.SAY_EVERY_S * 6, None),
         (0.1, None),
+        (detach.SAY_EVERY_S, None),
         (0.1, LOADING),
         (detach.SAY_EVERY_S, LOADING),
+        (detach.SAY_EVERY_S, LOADING),
+        (0.1, FURTHER),
+        (detach.SAY_EVERY_S, FURTHER),
         (0.1, {"status": "ok"}),
     ]
 
@@ -44,4 +49,5 @@ def test_each_wait_is_said_once_and_again_only_after_a_while(
     assert printed.err.splitlines() == [
         "starting",
         "loading the state of moto's services: 3 of 41",
+        "loading the state of moto's services: 7 of 41",
     ]

@@ -148,6 +148,25 @@ def test_a_taken_port_is_refused_in_a_sentence(data_dir: Path, tmp_path: Path) -
             server.start()
 
 
+def test_a_server_that_does_not_listen_is_quoted(
+    data_dir: Path, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "bin" / "spark-class").write_text(
+        "#!/bin/sh\necho it reads; echo it waits; sleep 600\n"
+    )
+    monkeypatch.setattr("headrace.spark_submit.history.START_WITHIN_S", 0.0)
+    server = HistoryServer(SystemClock(), data_dir, tmp_path / "server")
+    server.start()
+    try:
+        wait_until(lambda: "waits" in server.output.read_text(), what="the server's output")
+        with pytest.raises(
+            JobRefused, match=r"does not listen after 0 s; its last line: it waits$"
+        ):
+            server.wait()
+    finally:
+        server.stop()
+
+
 @pytest.mark.usefixtures("home")
 def test_no_java_is_refused_in_a_sentence(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
