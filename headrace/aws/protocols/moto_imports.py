@@ -83,7 +83,7 @@ def _share_descriptions() -> None:
             files = (folder / service_name.replace("-", "")).glob(
                 f"*/{type_name}.moto-extras.json*"
             )
-            additions = [LeanFiles().load_file(str(file).partition(".json")[0]) for file in files]
+            additions = [LeanFiles().load_file(str(file).rpartition(".json")[0]) for file in files]
             if additions and (service_name, type_name) in _WITH_SDK_ADDITIONS:
                 return own.load_service_model(service_name, type_name)
             description = loader().load_service_model(service_name, type_name)
