@@ -14,7 +14,7 @@ from botocore.utils import ArnParser
 from headrace.core.clock import Clock
 from headrace.dashboard.account import Account, CallRefused, milliseconds
 from headrace.dashboard.inventory import Inventory
-from headrace.dashboard.sampler import Point, Totals
+from headrace.dashboard.sampler import Point, Totals, describe_errors
 
 # CloudWatch bills GetMetricData by the metric: once a minute, and only while a page is open.
 EVERY_S = 60.0
@@ -182,12 +182,11 @@ class CloudWatchMeter:
         totals: dict[str, Totals] = {}
         for resource_id, figures in series.items():
             newest = {figure: points[-1][1] for figure, points in figures.items() if points}
-            errors = newest.get("error_rate")
             totals[resource_id] = Totals(
                 rate=newest.get("rate"),
                 waiting=_whole(newest.get("waiting")),
                 lag_ms=_whole(newest.get("lag_ms")),
-                problem=f"{errors:.1f} errors a second" if errors else "",
+                problem=describe_errors(newest.get("error_rate")),
             )
         # A function's iterator age is that of the mappings that feed it.
         for edge in inventory.edges:

@@ -72,6 +72,14 @@ def _short(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 
+def describe_errors(per_second: float | None) -> str:
+    """Return the problem that a rate of errors is; empty without errors."""
+    if not per_second:
+        return ""
+    # One error in the minute between two samples would round to none.
+    return f"{f'{per_second:.1f}' if per_second >= 0.1 else 'less than 0.1'} errors a second"
+
+
 def between(before: Totals | None, now: Totals, elapsed_s: float) -> Reading:
     """Return the reading of two totals; rates are None without an earlier one.
 
@@ -92,7 +100,7 @@ def between(before: Totals | None, now: Totals, elapsed_s: float) -> Reading:
         errors,
         now.waiting,
         now.lag_ms,
-        now.problem or (f"{errors:.1f} errors a second" if errors else ""),
+        now.problem or describe_errors(errors),
     )
 
 

@@ -17,7 +17,7 @@ from headrace.dashboard.account import CallRefused
 from headrace.dashboard.api import events
 from headrace.dashboard.cloud_account import FunctionTotals
 from headrace.dashboard.inventory import Inventory
-from headrace.dashboard.sampler import MINUTES_KEPT, SECONDS_KEPT, Rings, Sampler, Totals
+from headrace.dashboard.sampler import MINUTES_KEPT, SECONDS_KEPT, Rings, Sampler, Totals, between
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 
@@ -61,6 +61,14 @@ def test_a_rate_is_what_came_between_two_samples(database: Database) -> None:
     counters.records = 30
     clock.advance(10)
     assert sampler.fresh().readings[ORDERS].rate == 3.0
+
+
+@pytest.mark.parametrize(
+    ("failed", "problem"),
+    [(0, ""), (1, "less than 0.1 errors a second"), (6, "0.1 errors a second"), (90, "1.5 errors a second")],
+)  # fmt: skip
+def test_few_errors_are_not_called_none(failed: int, problem: str) -> None:
+    assert between(Totals(0, errors=0), Totals(0, errors=failed), 60).problem == problem
 
 
 def test_a_stream_made_anew_counts_from_zero(database: Database) -> None:
