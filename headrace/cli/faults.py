@@ -14,6 +14,9 @@ from rich.table import Table
 from headrace.cli.options import endpoint_url_option, fail, print_table
 from headrace.client.faults import FaultError, Faults
 
+# A member's name, in quotes or not. Members of one word are words of sentences too, and of streams' names.
+_MEMBER = re.compile(r"(?P<quote>'?)\b(?P<name>[a-z]+(?:_[a-z]+)+)\b(?P=quote)")
+
 
 @click.group()
 def faults() -> None:
@@ -60,10 +63,11 @@ def add(fault: str, *, endpoint_url: str, **members: Any) -> None:
 
 def _with_options(sentence: str, members: Mapping[str, Any]) -> str:
     """Return the cloud's sentence about a rule with this command's options in place of the rule's members."""
-    # Members of one word are words of sentences too, and of streams' names.
-    names = [name for name in members if "_" in name]
-    pattern = rf"(?P<quote>'?)\b(?P<name>{'|'.join(names)})\b(?P=quote)"
-    return re.sub(pattern, lambda found: f"--{found['name'].replace('_', '-')}", sentence)
+
+    def option_of(word: re.Match[str]) -> str:
+        return f"--{word['name'].replace('_', '-')}" if word["name"] in members else word[0]
+
+    return _MEMBER.sub(option_of, sentence)
 
 
 @faults.command(name="list")
