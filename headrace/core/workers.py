@@ -11,7 +11,7 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
@@ -74,8 +74,7 @@ class ScheduleEntry:
         self.is_woken = False
         self.is_stopping = False
         self.due_s = math.inf
-        # When it became due; minus infinity when it was woken.
-        self.ready_s = -math.inf
+        self.ready_s = -math.inf  # when it became due; minus infinity when it was woken
         self.backoff_s = FIRST_BACKOFF_S
 
 
@@ -218,7 +217,6 @@ class WorkerHandle(ScheduleEntry):
         self.worker = worker
         self._supervisor = supervisor
         self.has_ended = threading.Event()
-        # Both are for the supervisor, which does not log the same traceback twice in a row.
         self.last_failure = ""
 
     @property
@@ -228,7 +226,7 @@ class WorkerHandle(ScheduleEntry):
 
     @property
     def alive(self) -> bool:
-        """Whether a step runs, or another may follow."""
+        """Whether a step runs or may follow."""
         return self.stage is not Stage.ENDED
 
     def wake(self) -> None:
@@ -251,8 +249,7 @@ class _Runner:
 
     def __init__(self, handle: WorkerHandle) -> None:
         self.handle: WorkerHandle | None = handle
-        # A plain lock takes half the time of an Event.
-        self.gate = threading.Lock()
+        self.gate = threading.Lock()  # half the time of an Event
         self.gate.acquire()
 
     def give(self, handle: WorkerHandle | None) -> None:
@@ -314,8 +311,16 @@ class Supervisor:
                 self._hand_out()
                 self._call_keeper()
 
-    def look_at_clock(self) -> None:
-        """Start due steps; call this after a test has moved its clock."""
+    def move_clock(self, move: Callable[[], None]) -> None:
+        """Call `move`, by which a test moves the clock, and start the steps that are due then.
+
+        A step that runs meanwhile may have seen the old time, and its delay counts from the new one: another follows.
+        """
+        with self._lock:
+            move()
+            for handle in self._handles:
+                if handle.stage is Stage.RUNNING:
+                    handle.is_woken = True
         self._keeper_call.set()
 
     def stop(self, handle: WorkerHandle) -> None:
@@ -446,8 +451,7 @@ class Supervisor:
                 self._keeper_due_s = until_s = min(until_s, self._schedule.next_due_s)
                 until_s = min(until_s, self._trim(now_s))
             if missing is not None:
-                # Outside the lock: starting a thread takes long compared with a wake, and other threads wake workers
-                # meanwhile.
+                # Outside the lock: a start takes long, and other threads wake workers meanwhile.
                 self._start_thread(missing, now_s)
             elif until_s == math.inf:
                 self._keeper_call.wait()
@@ -477,11 +481,7 @@ class Supervisor:
             runner = _Runner(handle)
             threading.Thread(target=self._run, args=(runner,), name="worker", daemon=True).start()
         except RuntimeError as error:
-            log.warning(
-                "workers have %d threads, and the machine refuses another: %s",
-                self.threads - 1,
-                error,
-            )
+            log.warning("the machine refuses a thread beside %d: %s", self.threads - 1, error)
             with self._lock:
                 self.threads -= 1
                 self._refused_s = now_s + _THREAD_RETRY_S
@@ -489,12 +489,12 @@ class Supervisor:
                 self._forget_ended(handle)
 
     def _trim(self, now_s: float) -> float:
-        """End threads that were not needed since the last trim; return when to trim next."""
+        """End the threads that nobody needed since the last trim; return when to trim next."""
         if len(self._parked) <= self._kept_threads:
             self._trim_s = math.inf
         elif self._trim_s == math.inf or now_s >= self._trim_s:
             if self._trim_s < math.inf:
-                surplus = min(self._least_parked, len(self._parked)) - self._kept_threads
-                self._retire(max(0, surplus))
+                least = min(self._least_parked, len(self._parked))
+                self._retire(max(0, least - self._kept_threads))
             self._trim_s, self._least_parked = now_s + _TRIM_EVERY_S, len(self._parked)
         return self._trim_s

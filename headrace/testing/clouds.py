@@ -123,10 +123,8 @@ class LocalCloud(InProcessAccess):
         self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
     ) -> None:
         """Move the cloud's time forward: retention, buffering intervals, queue delays and windows pass at once."""
-        self._clock.advance(
-            clocks.seconds(seconds=seconds, minutes=minutes, hours=hours, days=days)
-        )
-        self.cloud.supervisor.look_at_clock()
+        span_s = clocks.seconds(seconds=seconds, minutes=minutes, hours=hours, days=days)
+        self.cloud.supervisor.move_clock(lambda: self._clock.advance(span_s))
 
     def close(self) -> None:
         """Stop the cloud, and remove its temporary folder."""

@@ -6,8 +6,9 @@ the one above. In details, the members that hold JSON are that JSON, and what is
 `described` has members of DescribeExecution's answer that are not in every one. `execution` is this execution's name,
 `<uuid 100>` if there is none.
 
-A step `comparison` is an operator of a Choice, and `cases` are `[variable, value, whether it holds]`: one execution takes
-all of them, and its output is compared. The value stands in the machine, or, of an operator of paths, in the input.
+A step `comparison` is an operator of a Choice, and `cases` are `[variable, value, whether it holds]`: one execution
+takes all of them, and its output is compared. The value stands in the machine, or, of an operator of paths, in the
+input.
 """
 
 from __future__ import annotations

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
+from collections.abc import Callable
+from typing import Any
 
 from headrace.core.clock import SystemClock
+from headrace.core.workers import Supervisor
 
 
 class FakeClock:
@@ -35,8 +39,29 @@ class FakeClock:
         return event.is_set()
 
 
-class HandClock(FakeClock):
+class _Watched:
+    """A clock that supervisors watch: they learn of its moves, which a step that runs meanwhile may not have seen."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._supervisors: list[Supervisor] = []
+
+    def watch(self, supervisor: Supervisor) -> None:
+        """Tell a supervisor of the moves from now on."""
+        self._supervisors.append(supervisor)
+
+    def _move(self, move: Callable[[], None]) -> None:
+        for supervisor in self._supervisors:
+            move = functools.partial(supervisor.move_clock, move)
+        move()
+
+
+class HandClock(_Watched, FakeClock):
     """A clock whose waits last until a test moves the time on, or the event is set."""
+
+    def advance(self, seconds: float) -> None:
+        """See FakeClock."""
+        self._move(lambda: super(HandClock, self).advance(seconds))
 
     def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
         """See Clock."""
@@ -48,14 +73,18 @@ class HandClock(FakeClock):
         return event.is_set()
 
 
-class ShiftedClock(SystemClock):
+class ShiftedClock(_Watched, SystemClock):
     """The machine's clock, set forward or back: for clouds whose workers really wait."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._shift_ms = 0
 
     def advance(self, seconds: float) -> None:
         """Set it forward, or back."""
+        self._move(lambda: self._shift(seconds))
+
+    def _shift(self, seconds: float) -> None:
         self._shift_ms += round(seconds * 1000)
 
     def now_ms(self) -> int:
@@ -77,9 +106,8 @@ class SwiftClock(ShiftedClock):
         super().__init__()
         self._jumped_s = 0.0
 
-    def advance(self, seconds: float) -> None:
-        """See ShiftedClock."""
-        super().advance(seconds)
+    def _shift(self, seconds: float) -> None:
+        super()._shift(seconds)
         if seconds >= self._FAR_S:
             self._jumped_s += seconds
 

@@ -14,6 +14,7 @@ from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.testing.in_process import give_tables, keep_tables
 from tests.support.clients import client_of
+from tests.support.clock import HandClock, ShiftedClock
 
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
@@ -38,6 +39,8 @@ class InProcessCloud:
             ids=ids,
             is_temporary=True,
         )
+        if isinstance(clock, HandClock | ShiftedClock):
+            clock.watch(self.cloud.supervisor)
         keep_tables(data_dir, self.cloud.database)
         self.cloud.start()
         self.cloud.warm_up()

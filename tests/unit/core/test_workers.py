@@ -284,6 +284,27 @@ def test_delays_are_kept_by_the_clock(supervisor: Supervisor, hand_clock: HandCl
     wait_until(lambda: (soon.steps, late.steps) == (3, 2))
 
 
+def test_a_step_that_the_clock_moves_in_is_followed_by_another(
+    supervisor: Supervisor, hand_clock: HandClock
+):
+    class Evaluation(Blocked):
+        """It looks at the time as it begins, and again in a minute."""
+
+        def step(self) -> float:
+            self.seen_s = hand_clock.monotonic_s()
+            super().step()
+            return 60.0
+
+    hand_clock.watch(supervisor)
+    worker = Evaluation()
+    supervisor.start(worker)
+    assert worker.entered.wait(10)
+    hand_clock.advance(3600)
+    worker.release.set()
+    wait_until(lambda: worker.seen_s == hand_clock.monotonic_s())
+    wait_until(lambda: worker.steps == 2)
+
+
 def test_what_leaves_a_step_backs_the_worker_off_and_not_its_thread(
     supervisor: Supervisor, hand_clock: HandClock
 ):
