@@ -4,7 +4,11 @@ A step `machine` is a definition; its `input` is `{}` if there is none. `history
 `[type, details, id of the event before]`, of which the last two may be missing: no details, and the event before is
 the one above. In details, the members that hold JSON are that JSON, and what is the same in every event is left out.
 `described` has members of DescribeExecution's answer that are not in every one. `execution` is this execution's name,
-`<uuid 100>` if there is none.
+`<uuid 100>` if there is none. With `output` instead of a history, only the execution's output is compared.
+
+A step `comparison` is an operator of a Choice, and `cases` are `[variable, value, whether it holds]`: one execution
+takes all of them, and its output is compared. The value stands in the machine, or, of an operator of paths, in the
+input.
 """
 
 from __future__ import annotations
@@ -28,11 +32,48 @@ _JSON = ("input", "output", "parameters")
 
 def expanded(steps: list[Step]) -> Iterator[Step]:
     """Yield the steps of a scenario, each execution as the calls that make it and show it."""
-    for step in steps:
+    for number, step in enumerate(steps, 100):
         if "machine" in step:
             yield from _calls(step)
+        elif "comparison" in step:
+            yield from _calls(_compared(step["comparison"], step["cases"], f"<uuid {number}>"))
         else:
             yield step
+
+
+def _compared(operator: str, cases: list[tuple[Any, Any, bool]], execution: str) -> Step:
+    """Return the step of a machine that takes each case of an operator through a Choice."""
+    of_paths = operator.endswith("Path")
+    choices = [
+        {
+            "And": [
+                {"Variable": "$.Case", "NumericEquals": number},
+                {"Variable": "$.Variable", operator: "$.Value" if of_paths else value},
+            ],
+            "Next": "ConditionTrue",
+        }
+        for number, (_, value, _) in enumerate(cases)
+    ]
+    results = {str(held): {"TestResult.$": f"Condition{held}"} for held in (True, False)}
+    states = {
+        f"Condition{held}": {"Type": "Pass", "Result": result, "End": True}
+        for held, result in results.items()
+    }
+    check = {"Type": "Choice", "Choices": choices, "Default": "ConditionFalse"}
+    each = {"StartAt": "Check", "States": {"Check": check, **states}}
+    given = [
+        {"Case": number, "Variable": variable, "Value": value}
+        for number, (variable, value, _) in enumerate(cases)
+    ]
+    return {
+        "machine": {
+            "StartAt": "Cases",
+            "States": {"Cases": {"Type": "Map", "ItemProcessor": each, "End": True}},
+        },
+        "input": given,
+        "execution": execution,
+        "output": [results[str(held)] for *_, held in cases],
+    }
 
 
 def _calls(step: Step) -> Iterator[Step]:
@@ -42,9 +83,7 @@ def _calls(step: Step) -> Iterator[Step]:
     text = json.dumps(step["machine"])
     params = {"name": "machine", "definition": text, "roleArn": ROLE}
     given = json.dumps(step.get("input", {}))
-    status = _ENDS[step["history"][-1][0]]
-    events = [_event(number, *event) for number, event in enumerate(step["history"], 1)]
-    events[0]["executionStartedEventDetails"]["roleArn"] = ROLE
+    status = _ENDS[step["history"][-1][0]] if "history" in step else "SUCCEEDED"
     yield {**place, "call": "create_state_machine", "params": params}
     yield {
         **place,
@@ -56,12 +95,17 @@ def _calls(step: Step) -> Iterator[Step]:
     yield {**described, "until": {"status": status}}
     if "described" in step:
         yield {**described, "part": step["described"]}
-    yield {
-        **place,
-        "call": "get_execution_history",
-        "params": {"executionArn": arn},
-        "answer": {"status": 200, "events": events},
-    }
+    if "output" in step:
+        yield {**described, "part": {"output": {"json": step["output"]}}}
+    if "history" in step:
+        events = [_event(number, *event) for number, event in enumerate(step["history"], 1)]
+        events[0]["executionStartedEventDetails"]["roleArn"] = ROLE
+        yield {
+            **place,
+            "call": "get_execution_history",
+            "params": {"executionArn": arn},
+            "answer": {"status": 200, "events": events},
+        }
     yield {**place, "call": "delete_state_machine", "params": {"stateMachineArn": MACHINE}}
 
 

@@ -18,7 +18,7 @@ takes long. The steps:
   `s3v4`), `addressing` (`path` or `virtual`), `expires_s`; it is used `late_s` later; `replace`, two texts, changes
   it; `http` and `answer` as above. Such scenarios are played with signatures verified.
 - `advance_s`: the clock goes on by so much.
-- `machine`: an execution of a state machine and its history; see `executions`.
+- `machine`: an execution of a state machine and its history, `comparison`: an operator of a Choice; see `executions`.
 - `by query`, in a call of SQS: what differs of the step by the query protocol, beside the members of errors.
 
 In parameters and answers, `<id 1>` is something that AWS gave: wherever it stands it is the same. `<arn 1>` must be an
