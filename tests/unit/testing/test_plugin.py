@@ -13,11 +13,18 @@ from types import ModuleType
 import pytest
 
 from headrace.testing.access import CloudUnusable, RemoteCloud
-from headrace.testing.clouds import ServedCloud
+from headrace.testing.clouds import ServedCloud, cloud
 
 pytest_plugins = ["pytester"]
 
 PLUGIN = ("-p", "headrace.testing.plugin", "-p", "no:cacheprovider", "-p", "no:kinesis")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _moto() -> None:
+    """Load moto: a run in this process takes back what it adds to `sys.meta_path`, and so the finder of its patches."""
+    with cloud() as here:
+        here.client("sts").get_caller_identity()
 
 
 @pytest.fixture
