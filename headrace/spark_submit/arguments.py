@@ -1,4 +1,4 @@
-"""Parses `spark-submit`'s arguments: options, application, properties, deploy mode; finds a job's Python modules.
+"""Parses `spark-submit`'s arguments: options, application, properties, deploy mode.
 
 Copies a submission's files from S3 to this machine, and replaces their URIs by the copies' paths.
 """
@@ -6,8 +6,7 @@ Copies a submission's files from S3 to this machine, and replaces their URIs by 
 from __future__ import annotations
 
 import shutil
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -159,27 +158,3 @@ def deploy_mode(submission: Submission, defaults: Mapping[str, str]) -> str:
     if mode == "cluster" and master.startswith("local"):
         raise JobRefused('Cluster deploy mode is not compatible with master "local"')
     return mode
-
-
-_LONGEST_SOURCE_BYTES = 4 * 1024 * 1024
-
-
-def read_sources(submission: Submission, properties: Mapping[str, str]) -> list[bytes]:
-    """Return the source of each module of a job with local files; none for a job in Java or Scala."""
-    others = [*option_values(submission, "--py-files"), properties.get("spark.submit.pyFiles", "")]
-    names = (submission.application, *(n for value in others for n in value.split(",")))
-    return [source for name in names for source in _sources(Path(name))]
-
-
-def _sources(file: Path) -> Iterator[bytes]:
-    """Return the modules in a .py file, or in a .zip or .egg."""
-    if not file.is_file():
-        return
-    if file.suffix == ".py":
-        if file.stat().st_size <= _LONGEST_SOURCE_BYTES:
-            yield file.read_bytes()
-    elif zipfile.is_zipfile(file):
-        with zipfile.ZipFile(file) as archive:
-            for entry in archive.infolist():
-                if entry.filename.endswith(".py") and entry.file_size <= _LONGEST_SOURCE_BYTES:
-                    yield archive.read(entry)

@@ -34,7 +34,6 @@ from headrace.spark_submit.arguments import (
     local_submission,
     option_values,
     properties_of,
-    read_sources,
 )
 from headrace.spark_submit.class_archive import archive_options, jars_of
 from headrace.spark_submit.configuration import spark_properties, write_configuration
@@ -223,7 +222,7 @@ def spark_command(
     # Not into the working directory, where the unpacked archive may have the file's name.
     archive = functools.partial(local_copy, context.objects, folder / "archives")
     submission = local_submission(submission, local, archive)
-    sources = read_sources(submission, given_properties)
+    sources = making.read_sources(submission, given_properties)
     spark, for_spark = making.with_connector(spark, submission, given_properties, sources)
     notes = check_catalog(submission, given_properties, hive_site or {}, sources)
     spark = replace(spark, notes=(*spark.notes, *notes))

@@ -24,6 +24,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,8 @@ _SPARK = Path(headrace.__file__).parent / "spark"
 # Spark 3.5 has no Python data sources, so headrace patches PySpark in the job's process.
 _FIRST_WITH_SOURCES = (4, 0)
 
+_LONGEST_SOURCE_BYTES = 4 * 1024 * 1024
+
 NOTE = (
     "the job names EMR's connector aws-kinesis: headrace.spark answers for it, and it, PyArrow and boto3 are on the "
     "job's path for that; on EMR they need not be there, and a job that imports them itself must bring them"
@@ -81,6 +84,27 @@ NOTE_TOO_OLD = "the job names EMR's connector aws-kinesis, which EMR's images ha
 def stand_in(spark: Minor) -> Path:
     """Return the folder for the job's PYTHONPATH that provides `aws-kinesis` for a Spark."""
     return _SPARK / ("connector" if spark >= _FIRST_WITH_SOURCES else "connector35")
+
+
+def read_sources(submission: Submission, properties: Mapping[str, str]) -> list[bytes]:
+    """Return the source of each module of a job with local files; none for a job in Java or Scala."""
+    others = [*option_values(submission, "--py-files"), properties.get("spark.submit.pyFiles", "")]
+    names = (submission.application, *(n for value in others for n in value.split(",")))
+    return [source for name in names for source in _sources(Path(name))]
+
+
+def _sources(file: Path) -> Iterator[bytes]:
+    """Return the modules in a .py file, or in a .zip or .egg."""
+    if not file.is_file():
+        return
+    if file.suffix == ".py":
+        if file.stat().st_size <= _LONGEST_SOURCE_BYTES:
+            yield file.read_bytes()
+    elif zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            for entry in archive.infolist():
+                if entry.filename.endswith(".py") and entry.file_size <= _LONGEST_SOURCE_BYTES:
+                    yield archive.read(entry)
 
 
 def with_connector(

@@ -14,7 +14,7 @@ import pytest
 
 import headrace
 from headrace.spark_submit import JobRefused, making
-from headrace.spark_submit.arguments import Submission, read_sources
+from headrace.spark_submit.arguments import Submission
 from headrace.spark_submit.emr_releases import releases
 from headrace.spark_submit.environments import CACHE_VARIABLE, Environment, find_cached
 from headrace.spark_submit.making import (
@@ -23,6 +23,7 @@ from headrace.spark_submit.making import (
     names_connector,
     names_own_source,
     packages_folder,
+    read_sources,
     source_folder,
     stand_in,
 )

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from headrace.spark_submit import JobRefused
-from headrace.spark_submit.arguments import parse_submission, read_sources
+from headrace.spark_submit.arguments import parse_submission
 from headrace.spark_submit.commands import NOTE, check_catalog
+from headrace.spark_submit.making import read_sources
 
 FACTORY = "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory"
 HIVE_SITE = {"hive.metastore.client.factory.class": FACTORY}

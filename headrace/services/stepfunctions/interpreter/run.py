@@ -344,7 +344,7 @@ def _patch_interpreter() -> None:
     logging.getLogger("moto.stepfunctions.parser").setLevel(logging.CRITICAL)
     # Many of its modules import these by name.
     instead: dict[str, Any] = {
-        "to_json_str": _to_json_str,
+        "to_json_str": state_data.to_json_str,
         "boto_client_for": client_of_cloud,
         "extract_json": extract_json,
         "is_within_size_quota": state_data.is_within_size_quota,
@@ -366,22 +366,6 @@ def _patch_interpreter() -> None:
     iterations._launch_worker = _limit_threads(iterations._launch_worker)
     retrier: Any = decl.RetrierDecl
     retrier._eval_body = _retry(retrier._eval_body)
-
-
-def _to_json_str(value: Any, separators: tuple[str, str] = (",", ":")) -> str:
-    """Return JSON as AWS writes it, without spaces and with all letters as they are, in place of moto's function.
-
-    It is in the body of a message, in a function's payload, and in the cause of a nested failure.
-    """
-    from moto.stepfunctions.parser.asl.utils import encoding
-
-    kind: Any = encoding._DateTimeEncoder
-    text = json.dumps(value, cls=kind, separators=separators, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half of a character
-        return json.dumps(value, cls=kind, separators=separators)
-    return text
 
 
 class _Retrying(threading.local):

@@ -159,10 +159,24 @@ def _set_result(self: Any, result: Any) -> None:
     data["result"], data["errorOutput"] = copy.deepcopy(result), None
 
 
+def to_json_str(value: Any, separators: tuple[str, str] = (",", ":")) -> str:
+    """Return JSON as AWS writes it, without spaces and with all letters as they are, in place of moto's function.
+
+    It is in the body of a message, in a function's payload, and in the cause of a nested failure.
+    """
+    from moto.stepfunctions.parser.asl.utils import encoding
+
+    kind: Any = encoding._DateTimeEncoder
+    text = json.dumps(value, cls=kind, separators=separators, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a character
+        return json.dumps(value, cls=kind, separators=separators)
+    return text
+
+
 def is_within_size_quota(value: Any) -> bool:
     """Whether a value is small enough for a state's output, in place of moto's function of this name."""
-    from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
-
     try:
         check_json_size(value, MOST_STATE_BYTES)
     except TooMuch:
