@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
+from collections.abc import Callable
 
 from headrace.core.clock import SystemClock
+from headrace.core.workers import Supervisor
 
 # A waiting thread checks this often whether the time was moved forward.
 _LOOK_EVERY_S = 0.02
 
 
-class MovableClock:
+class WatchedClock:
+    """A clock that is moved, and supervisors learn of it: a step that runs meanwhile may not have seen the new time."""
+
+    def __init__(self) -> None:
+        self._supervisors: list[Supervisor] = []
+
+    def watch(self, supervisor: Supervisor) -> None:
+        """Tell a supervisor of the moves from now on."""
+        self._supervisors.append(supervisor)
+
+    def _move(self, move: Callable[[], None]) -> None:
+        for supervisor in self._supervisors:
+            move = functools.partial(supervisor.move_clock, move)
+        move()
+
+
+class MovableClock(WatchedClock):
     """The machine's clock plus what `advance` has added; waits end by this clock. Thread-safe."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._machine = SystemClock()
         self._ahead_s = 0.0
 
@@ -24,6 +44,9 @@ class MovableClock:
             raise ValueError(
                 "Time goes forward only: advance() takes seconds, minutes and hours above zero."
             )
+        self._move(lambda: self._add(seconds))
+
+    def _add(self, seconds: float) -> None:
         self._ahead_s += seconds
 
     def now_ms(self) -> int:

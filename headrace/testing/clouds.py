@@ -101,6 +101,7 @@ class LocalCloud(InProcessAccess):
             warms_up=False,
             is_temporary=self._is_temporary,
         )
+        self._clock.watch(self.cloud.supervisor)
         if self._is_temporary:
             keep_tables(self.data_dir, self.cloud.database)
         self.cloud.start()
@@ -123,8 +124,9 @@ class LocalCloud(InProcessAccess):
         self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
     ) -> None:
         """Move the cloud's time forward: retention, buffering intervals, queue delays and windows pass at once."""
-        span_s = clocks.seconds(seconds=seconds, minutes=minutes, hours=hours, days=days)
-        self.cloud.supervisor.move_clock(lambda: self._clock.advance(span_s))
+        self._clock.advance(
+            clocks.seconds(seconds=seconds, minutes=minutes, hours=hours, days=days)
+        )
 
     def close(self) -> None:
         """Stop the cloud, and remove its temporary folder."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import threading
-from collections.abc import Callable
-from typing import Any
 
 from headrace.core.clock import SystemClock
-from headrace.core.workers import Supervisor
+from headrace.testing.clock import WatchedClock
 
 
 class FakeClock:
@@ -39,25 +36,12 @@ class FakeClock:
         return event.is_set()
 
 
-class _Watched:
-    """A clock that supervisors watch: they learn of its moves, which a step that runs meanwhile may not have seen."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._supervisors: list[Supervisor] = []
-
-    def watch(self, supervisor: Supervisor) -> None:
-        """Tell a supervisor of the moves from now on."""
-        self._supervisors.append(supervisor)
-
-    def _move(self, move: Callable[[], None]) -> None:
-        for supervisor in self._supervisors:
-            move = functools.partial(supervisor.move_clock, move)
-        move()
-
-
-class HandClock(_Watched, FakeClock):
+class HandClock(WatchedClock, FakeClock):
     """A clock whose waits last until a test moves the time on, or the event is set."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        WatchedClock.__init__(self)
+        FakeClock.__init__(self, now_ms)
 
     def advance(self, seconds: float) -> None:
         """See FakeClock."""
@@ -73,7 +57,7 @@ class HandClock(_Watched, FakeClock):
         return event.is_set()
 
 
-class ShiftedClock(_Watched, SystemClock):
+class ShiftedClock(WatchedClock, SystemClock):
     """The machine's clock, set forward or back: for clouds whose workers really wait."""
 
     def __init__(self) -> None:

@@ -12,9 +12,9 @@ from headrace.cloud import Cloud
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
+from headrace.testing.clock import WatchedClock
 from headrace.testing.in_process import give_tables, keep_tables
 from tests.support.clients import client_of
-from tests.support.clock import HandClock, ShiftedClock
 
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
@@ -39,7 +39,7 @@ class InProcessCloud:
             ids=ids,
             is_temporary=True,
         )
-        if isinstance(clock, HandClock | ShiftedClock):
+        if isinstance(clock, WatchedClock):
             clock.watch(self.cloud.supervisor)
         keep_tables(data_dir, self.cloud.database)
         self.cloud.start()

@@ -46,6 +46,12 @@ def _said(answer: Any) -> str:
     return answer["ResponseMetadata"]["HTTPHeaders"].get(WITHOUT_EFFECT, "")
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_said_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sentence is logged once a process, and other tests of this process may have caused it."""
+    monkeypatch.setattr(without_effect, "_said", set())
+
+
 @pytest.mark.parametrize(
     ("service", "call", "params", "sentence"),
     [

@@ -240,13 +240,14 @@ def test_a_noted_loss_counts_once_while_the_checkpoint_is_behind() -> None:
             Enabled=False,
         )["UUID"]
         kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
-        here.advance(hours=30)
-        kinesis.put_record(StreamName="orders", Data=b"2", PartitionKey="k")
-        functions.update_event_source_mapping(UUID=mapping, Enabled=True)
 
         def described() -> dict[str, Any]:
             return here.page("lambda/mappings")["mappings"][0]
 
+        here.advance(hours=30)
+        headrace.testing.until(lambda: not described()["waiting"], what="the end of retention")
+        kinesis.put_record(StreamName="orders", Data=b"2", PartitionKey="k")
+        functions.update_event_source_mapping(UUID=mapping, Enabled=True)
         headrace.testing.until(lambda: described()["lastFailure"], what="the second's failure")
         # The second record is tried again and again, and so the checkpoint stays before the first.
         assert (described()["expired"], described()["waiting"]) == (1, 1)

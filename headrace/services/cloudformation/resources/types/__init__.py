@@ -35,6 +35,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "ECS": ("containers",),
     "EFS": ("storage",),
     "EMR": ("emr", "emr_instances"),
+    "EMRContainers": ("emr",),
     "EMRServerless": ("emr",),
     "ElastiCache": ("databases",),
     "ElasticLoadBalancingV2": ("scaling",),

@@ -22,7 +22,7 @@ from headrace.services.cloudformation.resources.base import (
     tag_map,
     without,
 )
-from headrace.services.cloudformation.resources.declaration import Call, DeclaredType
+from headrace.services.cloudformation.resources.declaration import Call, DeclaredType, build_arn
 from headrace.services.cloudformation.resources.types.emr_instances import (
     change_instances,
     configurations,
@@ -344,6 +344,7 @@ TYPES = [
 
 
 _NAME = {"Name": "@id"}
+_virtual_cluster_arn = build_arn("emr-containers", "/virtualclusters/")
 DECLARED = [
     DeclaredType(
         "AWS::EMR::SecurityConfiguration",
@@ -354,5 +355,15 @@ DECLARED = [
         delete=[Call("DeleteSecurityConfiguration", _NAME)],
         name="Name",
         name_length=256,
+    ),
+    DeclaredType(
+        "AWS::EMRContainers::VirtualCluster",
+        "emr-containers",
+        create=[Call("CreateVirtualCluster")],
+        id="@answer.id",
+        read=Call("DescribeVirtualCluster", {"id": "@id"}),
+        tag=("TagResource", "UntagResource", "resourceArn", _virtual_cluster_arn),
+        delete=[Call("DeleteVirtualCluster", {"id": "@id"})],
+        attributes={"Arn": _virtual_cluster_arn, "Id": "@id"},
     ),
 ]
