@@ -160,10 +160,10 @@ def _declare_status() -> None:
     from moto.core.utils import get_service_model
 
     model: Any = get_service_model("sqs")
-    model._service_description["shapes"]["ResourceNotFoundException"]["error"] = {
-        "httpStatusCode": 404,
-        "senderFault": True,
-    }
+    (shape,) = (one for one in model.error_shapes if one.name == "ResourceNotFoundException")
+    # Not in the description, which is everybody's.
+    error = {"httpStatusCode": 404, "senderFault": True}
+    shape._shape_model = {**shape._shape_model, "error": error}
 
 
 def _start(response: Any) -> Any:
