@@ -187,6 +187,7 @@ class RawRequests:
         self._admit = admit
         self._strictness = strictness
         self._actions = {operation_name(action): action for action in actions}
+        self._changing = frozenset(filter(changes_policies, self._actions))
 
     def answer_raw(self, request: HttpRequest) -> HttpResponse:
         """Answer a request. Raises only errors that cannot be translated to AWS's; see `ServiceApi.raw`."""
@@ -368,7 +369,7 @@ class RawRequests:
     def _run(
         self, action: Action, operation: str, call: Call, params: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        if changes_policies(operation):
+        if operation in self._changing:
             self._before_policies_change()
         return action(self._s3, msgspec.structs.replace(call, operation=operation), params)
 
