@@ -249,7 +249,7 @@ class _Runner:
 
     def __init__(self, handle: WorkerHandle) -> None:
         self.handle: WorkerHandle | None = handle
-        self.gate = threading.Lock()  # half the time of an Event
+        self.gate = threading.Lock()  # takes half the time of an Event
         self.gate.acquire()
 
     def give(self, handle: WorkerHandle | None) -> None:

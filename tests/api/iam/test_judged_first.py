@@ -133,7 +133,7 @@ def test_an_access_is_judged_before_what_allows_it_is_gone(
 
 
 def test_who_changes_a_policy_does_not_wait_for_ever_for_a_judge_that_waits_for_it(
-    cloud: InProcessCloud, monkeypatch: pytest.MonkeyPatch
+    cloud: InProcessCloud, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr("headrace.permissions.decisions.judge.LONGEST_WAIT_S", 0.01)
     judge, begun, done = cloud.cloud.decisions.judge, threading.Event(), threading.Event()
@@ -152,6 +152,7 @@ def test_who_changes_a_policy_does_not_wait_for_ever_for_a_judge_that_waits_for_
     finally:
         done.set()
         holder.join()
+    assert "Some accesses are judged by policies that have changed since" in caplog.text
 
 
 def test_nothing_that_runs_on_the_event_loop_changes_policies(cloud: InProcessCloud):
