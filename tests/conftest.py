@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -201,6 +202,18 @@ def pytest_sessionfinish() -> None:
 def nightly(request: pytest.FixtureRequest) -> bool:
     """Whether the long form of a test is wanted."""
     return bool(request.config.getoption("--nightly"))
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Whether a record may be a test's own: Py4J logs when an earlier test's session is collected after its JVM's end."""
+    return "py4j" not in Path(record.pathname).parts
+
+
+@pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """See pytest's; without what Py4J logs of other tests."""
+    caplog.handler.addFilter(_is_not_of_py4j)
+    return caplog
 
 
 @pytest.fixture

@@ -1,8 +1,11 @@
-"""The suite's order names files that there are, and keeps together what shares a Spark session."""
+"""The suite's order: its files are there, what shares a Spark session is together, and what that logs is nobody else's."""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+
+import pytest
 
 from tests.support import schedule
 
@@ -33,3 +36,10 @@ def test_a_worker_gets_whole_files_and_several_that_share() -> None:
     assert unit(none, "tests/unit/a.py::x") != unit(none, "tests/unit/b.py::x")
     (apart, *_) = schedule.APART
     assert unit(none, f"tests/{apart}::x") != unit(none, f"tests/{apart}::y")
+
+
+def test_what_py4j_logs_of_another_test_is_not_captured(caplog: pytest.LogCaptureFixture) -> None:
+    for path in ("/site-packages/py4j/java_gateway.py", "/headrace/cloud.py"):
+        record = logging.LogRecord("root", logging.WARNING, path, 1, path, None, None)
+        logging.getLogger().handle(record)
+    assert caplog.messages == ["/headrace/cloud.py"]
