@@ -205,7 +205,7 @@ def nightly(request: pytest.FixtureRequest) -> bool:
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Whether a record may be a test's own: Py4J logs when an earlier test's session is collected after its JVM's end."""
+    """Whether a record may be a test's own: Py4J logs when an earlier test's session is collected late."""
     return "py4j" not in Path(record.pathname).parts
 
 

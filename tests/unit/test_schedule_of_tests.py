@@ -1,4 +1,4 @@
-"""The suite's order: its files are there, what shares a Spark session is together, and what that logs is nobody else's."""
+"""The suite's order: its files are there, a Spark session's files are together, and its late logs are nobody's."""
 
 from __future__ import annotations
 
