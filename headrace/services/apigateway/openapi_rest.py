@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from moto.apigateway.exceptions import ApiGatewayException, BadRequestException
+from moto.apigateway.models import validate
 
 from headrace.services.apigateway.documentation import import_parts
 from headrace.services.apigateway.openapi import (
@@ -96,8 +97,7 @@ def _read(body: str, query: Mapping[str, str]) -> Definition:
     except BadDefinition as error:
         raise BadRequestException(str(error)) from error
     if query.get("failonwarnings") == "true":
-        # Few imports ask for it, and moto's own names for these two are stand-ins: nothing is an exception of one.
-        from openapi_spec_validator import validate
+        # moto's own name of this is a stand-in until somebody uses it, and nothing is an exception of one.
         from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
         # Recorded: AWS takes a document without a version.
