@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import boto3
+import certifi
 import pytest
 from botocore.config import Config
 
@@ -102,6 +103,24 @@ def test_what_has_not_changed_is_not_written_again(tmp_path: Path) -> None:
     other = start("build.lan")
     assert other["127.0.0.1.pem"] == first["127.0.0.1.pem"]
     assert other["trusted.pem"][2] != first["trusted.pem"][2]
+
+
+def test_each_authority_of_the_machine_and_of_requests_is_trusted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought = Path(certifi.where()).read_text()
+    Tls(tmp_path / "other", lambda: "other.lan").trust_file()
+    own = tmp_path.joinpath("other", "other.lan.pem").read_text().partition("-----BEGIN CERT")
+    machine = tmp_path / "machine.pem"
+    machine.write_text(f"# The machine's.\n{brought}\n{own[1]}{own[2]}")
+    monkeypatch.setattr(tls_module, "_file_of_machine", lambda: str(machine))
+    trusted = Tls(tmp_path / "tls", lambda: "127.0.0.1").trust_file().read_text()
+    # Its own certificate, and that of the machine's other authority.
+    assert trusted.count("-----BEGIN") == brought.count("-----BEGIN") + 2
+    context = ssl.create_default_context(cadata=trusted)
+    expected = ssl.create_default_context(cadata=machine.read_text())
+    missing = [each for each in expected.get_ca_certs() if each not in context.get_ca_certs()]
+    assert missing == []
 
 
 def test_a_full_disk_keeps_the_trust_file_as_it_is(

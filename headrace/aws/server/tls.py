@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import ssl
 import subprocess
 import sys
@@ -27,6 +28,7 @@ _CHILD = Path(__file__).with_name("identity_child.py")
 _LONGEST_MAKING_S = 60
 # They say where OpenSSL looks for authorities.
 _VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+_PEM = re.compile(r"-----BEGIN [A-Z0-9 ]+-----[^-]+-----END [A-Z0-9 ]+-----")
 
 
 class Tls:
@@ -129,11 +131,12 @@ def _write(path: Path, text: str, *, mode: int) -> None:
 
 
 def _authorities() -> list[str]:
-    """Return the certificates that Python, Node.js and `requests` trust on this machine, as texts. Raises OSError."""
+    """Return the certificates that Python, Node.js and `requests` trust on this machine, each once. Raises OSError."""
     import certifi
 
     files = {_file_of_machine(), certifi.where()} - {""}
-    return [Path(file).read_text(encoding="utf-8") for file in sorted(files)]
+    texts = "\n".join(Path(file).read_text(encoding="utf-8") for file in sorted(files))
+    return list(dict.fromkeys(_PEM.findall(texts)))
 
 
 def _file_of_machine() -> str:

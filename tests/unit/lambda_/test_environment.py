@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from headrace.aws.signatures.access_keys import Credentials
 from headrace.services.lambda_.runtime import environment
 
 RUNNING = f"python{sys.version_info[0]}.{sys.version_info[1]}"
@@ -82,3 +83,79 @@ def test_a_program_that_fails_is_taken_as_it_is(tmp_path: Path, asked: list[list
     shim.chmod(0o755)
     assert environment._find_node(str(shim)) == (str(shim), "")
     assert asked
+
+
+def started(
+    runtime: str, trust: Path | None, folder: Path, **own: str
+) -> tuple[list[str], dict[str, str]]:
+    """The command and the variables of a function with these variables of its own."""
+    spec = environment.SandboxSpec(
+        account="000000000000",
+        region="us-east-1",
+        name="f",
+        version="$LATEST",
+        runtime=runtime,
+        handler="index.handler",
+        code_dir=folder,
+        layer_dirs=(),
+        environment=tuple(own.items()),
+        timeout_s=3.0,
+        memory_mib=128,
+        log_group="/aws/lambda/f",
+        log_format="Text",
+        endpoint_url="http://127.0.0.1:4566",
+        role="arn:aws:iam::000000000000:role/r",
+    )
+    places = environment.ProcessPaths(folder, None, folder, "/usr/bin", trust)
+    variables = environment.build_environment(
+        spec,
+        runtime_api="127.0.0.1:1",
+        log_stream="s",
+        places=places,
+        credentials=Credentials("AKIA", "secret", "token", 0),
+    )
+    return environment.build_command(spec, places), variables
+
+
+@pytest.mark.parametrize(
+    "own", [{}, {"NODE_OPTIONS": "--enable-source-maps"}, {"CURL_CA_BUNDLE": "/var/task/own.pem"}]
+)
+def test_node_reads_the_authorities_when_it_needs_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own: dict[str, str]
+) -> None:
+    monkeypatch.setattr(environment, "find_node_program", lambda: "node")
+    trust = tmp_path / "trusted.pem"
+    command, variables = started("nodejs22.x", trust, tmp_path, **own)
+    assert "--use-openssl-ca" in command
+    assert variables["SSL_CERT_FILE"] == str(trust)
+    assert "NODE_EXTRA_CA_CERTS" not in variables
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"SSL_CERT_FILE": "/var/task/own.pem"},
+        {"SSL_CERT_DIR": "/var/task/own"},
+        {"NODE_EXTRA_CA_CERTS": "/var/task/own.pem"},
+        {"NODE_OPTIONS": "--use-bundled-ca"},
+    ],
+)
+def test_a_node_function_that_says_whom_it_trusts_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own: dict[str, str]
+) -> None:
+    monkeypatch.setattr(environment, "find_node_program", lambda: "node")
+    trust = tmp_path / "trusted.pem"
+    command, variables = started("nodejs22.x", trust, tmp_path, **own)
+    assert "--use-openssl-ca" not in command
+    assert {"NODE_EXTRA_CA_CERTS": str(trust), **own}.items() <= variables.items()
+
+
+def test_other_runtimes_and_functions_of_a_cloud_without_a_certificate_have_no_option(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(environment, "find_node_program", lambda: "node")
+    command, variables = started("nodejs22.x", None, tmp_path)
+    assert "--use-openssl-ca" not in command
+    assert "SSL_CERT_FILE" not in variables
+    _, variables = started(RUNNING, tmp_path / "trusted.pem", tmp_path)
+    assert variables["NODE_EXTRA_CA_CERTS"] == str(tmp_path / "trusted.pem")

@@ -9,6 +9,7 @@ import sys
 import zipfile
 from typing import Any
 
+import certifi
 import pytest
 
 from headrace.testing.clouds import LocalCloud, ServedCloud
@@ -91,6 +92,49 @@ def test_a_function_in_its_own_process_answers_by_http_and_trusts_the_clouds_tls
         outputs = deploy(cloud, "nodejs22.x", NODE)
         assert outputs["Scheme"] == "http"
         assert outputs["Trust"].endswith(".pem")
+
+
+NODES_OWN = """
+const https = require("https"), { execFileSync } = require("child_process");
+const ask = "const { get } = require('https'); " +
+  "get(process.argv[1], (r) => { console.log(r.statusCode); r.resume(); }).on('error', (e) => console.log(e.code))";
+exports.handler = (event) => new Promise((done, fail) => {
+  const url = process.env.AWS_ENDPOINT_URL.replace("http:", "https:") + "/_headrace/health";
+  const child = () => execFileSync(process.execPath, ["-e", ask, url], { encoding: "utf8" }).trim();
+  https.get(url, (r) => { r.resume(); done([String(r.statusCode), child()]); })
+    .on("error", (e) => done([e.code, child()]));
+});
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+@pytest.mark.parametrize(
+    ("own", "answer"),
+    [
+        ({}, "200"),
+        ({"NODE_OPTIONS": "--use-bundled-ca"}, "200"),
+        ({"NODE_EXTRA_CA_CERTS": certifi.where()}, "SELF_SIGNED"),
+    ],
+)
+def test_a_node_function_and_its_own_processes_trust_the_cloud_unless_it_says_otherwise(
+    own: dict[str, str], answer: str
+) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("index.js", NODES_OWN)
+    with ServedCloud() as cloud:
+        lambda_ = cloud.session().client("lambda")
+        lambda_.create_function(
+            FunctionName="f",
+            Runtime="nodejs22.x",
+            Role="arn:aws:iam::000000000000:role/r",
+            Handler="index.handler",
+            Timeout=60,
+            Environment={"Variables": own},
+            Code={"ZipFile": packed.getvalue()},
+        )
+        told = json.load(lambda_.invoke(FunctionName="f")["Payload"])
+        assert [answer in each for each in told] == [True, True], told
 
 
 @pytest.mark.parametrize("runtime", ["python", "nodejs"])

@@ -33,7 +33,11 @@ NODE_SHIMS = (HERE / "node_shim.cjs", HERE / "node_sdk.cjs")
 NODE_PATH_VARIABLE = "HEADRACE_NODE_PATH"
 OPT = Path("/opt")
 # By these, OpenSSL, `requests`, curl and Node.js find the authorities that they trust. A function may set its own.
-_TRUST = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+_NODE_TRUST = "NODE_EXTRA_CA_CERTS"
+_TRUST = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", _NODE_TRUST)
+# Of a Node.js function, those that say whom it trusts, and the option by which OpenSSL reads SSL_CERT_FILE.
+_NODES_TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR", _NODE_TRUST)
+_OPENSSLS_OWN = "--use-openssl-ca"
 
 # A function may not set these variables. Source: the page above, "Reserved environment variables".
 RESERVED_VARIABLES = frozenset(
@@ -207,9 +211,21 @@ def build_command(spec: SandboxSpec, places: ProcessPaths) -> list[str]:
             raise RuntimeMissing(
                 f"The runtime {spec.runtime} needs Node.js 20 or newer on this machine's PATH; install it."
             )
+        trusting = [_OPENSSLS_OWN] if _is_trust_read_late(spec, places) else []
         preloaded = [part for shim in NODE_SHIMS for part in ("--require", str(shim))]
-        return [node, *preloaded, str(NODE_CLIENT), spec.handler]
+        return [node, *trusting, *preloaded, str(NODE_CLIENT), spec.handler]
     return [str(_find_bootstrap(spec, places))]
+
+
+def _is_trust_read_late(spec: SandboxSpec, places: ProcessPaths) -> bool:
+    """Whether a Node.js process reads its authorities at its first TLS connection, from SSL_CERT_FILE.
+
+    Node.js 20 reads NODE_EXTRA_CA_CERTS at its start, which takes two thirds of that; so `node_shim.cjs` sets it after
+    the start. A function that says itself whom it trusts has Node.js's own way.
+    """
+    own = dict(spec.environment)
+    says = not own.keys().isdisjoint(_NODES_TRUST) or "-ca" in own.get("NODE_OPTIONS", "")
+    return places.trust is not None and spec.runtime.startswith("nodejs") and not says
 
 
 def _find_bootstrap(spec: SandboxSpec, places: ProcessPaths) -> Path:
@@ -287,6 +303,8 @@ def build_environment(
     _add_folders(environment, places, layers)
     if spec.runtime.startswith("nodejs"):
         environment["HEADRACE_SDK_FOLDER"] = str(find_sdk_folder())
+    if _is_trust_read_late(spec, places):
+        del environment[_NODE_TRUST]
     return environment
 
 

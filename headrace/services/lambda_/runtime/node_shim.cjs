@@ -2,9 +2,15 @@
 // https.request({hostname, path}): they drop the port of ResponseURL, which on AWS has none. When the answer is for
 // this cloud, whose port also speaks TLS, the port is added; every other request is left alone. Handlers that give
 // `url.host` as the host give its port with it, which Node would take for a part of the name.
+// This process trusts the authorities in SSL_CERT_FILE, which OpenSSL reads when it needs them; the function and its own
+// Node.js processes find them by NODE_EXTRA_CA_CERTS, which would take most of the time of this process's start.
 'use strict';
 const https = require('node:https');
 const { syncBuiltinESMExports } = require('node:module');
+
+if (process.execArgv.includes('--use-openssl-ca')) {
+  process.env.NODE_EXTRA_CA_CERTS ??= process.env.SSL_CERT_FILE;
+}
 
 const RESPONSE_PATH = '/_headrace/cfn-response/';
 const endpoint = new URL(process.env.AWS_ENDPOINT_URL);
