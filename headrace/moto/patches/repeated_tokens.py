@@ -107,7 +107,7 @@ def _once_per_token(call: Any, once: _Once, module: Any) -> Any:
             if used == token and once.code:
                 raise mismatch(once.code, f"{once.token} was used for another request.")
         result = call(self)
-        answered = result.result if isinstance(result, ActionResult) else result
+        answered: Any = result.result if isinstance(result, ActionResult) else result
         if not isinstance(answered, tuple):  # such is an error
             made = _made_by(once, backend, asked, answered)
             setattr(made, _MADE_BY, (token, digest, answered))
