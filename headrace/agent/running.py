@@ -241,7 +241,7 @@ class FlowRunner:
                     # Such as a full disk: the records are sent again, since their position is not stored.
                     _LOG.error("%s: %s", self.flow.id, error)
                     raise
-                if once and not was_busy:
+                if once and not was_busy and not self._tailer.waits_for_quiet():
                     return
                 if not was_busy:
                     self._clock.wait(self._stop, self.flow.poll_ms / 1000)

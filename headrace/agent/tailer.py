@@ -412,6 +412,8 @@ class Tailer:
                     file.content, file.before, position.offset + taken, self._clock.now_ms()
                 )
         except OSError as error:
+            # Nobody waits for what cannot be read.
+            file.size = -1
             self._tell(file.entry.path, error)
             return None
         skipped = min(position.lines_to_skip, len(records))
@@ -456,6 +458,10 @@ class Tailer:
                     )
             file.content.close()
         self._files.clear()
+
+    def waits_for_quiet(self) -> bool:
+        """Whether the last record of a file waits to be whole: it goes once nothing was added for `quiet_s`."""
+        return any(file.size > file.position.offset for file in self._files.values())
 
     @property
     def is_at_end(self) -> bool:

@@ -35,6 +35,10 @@ class LineTooLong(ValueError):
     """A line is longer than any record may be; the message is one sentence."""
 
 
+class NoKey(ValueError):
+    """A line has no such member for its key; the message is one sentence."""
+
+
 def lines_as_they_come(source: BinaryIO, longest_bytes: int) -> Iterator[bytes | None]:
     """Yield each line without its newline, and None whenever no more input is available yet.
 
@@ -87,20 +91,30 @@ def _pieces(source: BinaryIO) -> Iterator[bytes | None]:
 @click.argument("stream")
 @click.argument("data", required=False)
 @click.option("--key", "-k", help="Partition key; default: a digest of the data.")
+@click.option("--key-field", help="The member of each line's JSON object that is its key.")
 @endpoint_option
 def put(
-    stream: str, data: str | None, key: str | None, *, endpoint_url: str, region: str, aws: bool
+    stream: str,
+    data: str | None,
+    key: str | None,
+    key_field: str | None,
+    *,
+    endpoint_url: str,
+    region: str,
+    aws: bool,
 ) -> None:
     """Put DATA, or each line of standard input, into STREAM. A line is put as it comes."""
+    if key is not None and key_field is not None:
+        raise fail("Give either --key or --key-field.")
     putter = open_putter(stream, endpoint_url=endpoint_url, region=region, aws=aws)
     # The bytes as they were typed, in any locale.
-    records = _records([os.fsencode(data)] if data is not None else _lines(), key)
+    records = records_of([os.fsencode(data)] if data is not None else _lines(), key, key_field)
     try:
         put_all(putter, batches(records), at_once=True)
     except KeyboardInterrupt:
         click.echo(f"interrupted: {putter.summary()}", err=True)
         click.get_current_context().exit(INTERRUPTED)
-    except (PutFailed, LineTooLong) as error:
+    except (PutFailed, LineTooLong, NoKey) as error:
         raise fail(f"{error}; {putter.summary()}.") from error
     except OSError as error:
         reason = sentence(error).removesuffix(".")
@@ -114,13 +128,40 @@ def _lines() -> Iterator[bytes | None]:
     yield from lines_as_they_come(sys.stdin.buffer, LONGEST_DATA_BYTES)
 
 
-def _records(lines: Iterator[bytes | None] | list[bytes], key: str | None) -> Iterator[Any]:
+def records_of(
+    lines: Iterable[bytes | None], key: str | None, key_field: str | None
+) -> Iterator[Any]:
+    """Yield a record of each line; None goes through. Raises NoKey, once those before it were taken."""
+    number = 0
     for line in lines:
         if line is None:
             yield None
             continue
+        number += 1
+        of_line = key
+        if key_field is not None:
+            try:
+                of_line = _key_in(line, key_field)
+            except NoKey as error:
+                # What came before it is put first.
+                yield None
+                raise NoKey(f"line {number} {error}") from error
         digest = hashlib.md5(line, usedforsecurity=False).hexdigest()
-        yield {"Data": line, "PartitionKey": digest if key is None else key}
+        yield {"Data": line, "PartitionKey": digest if of_line is None else of_line}
+
+
+def _key_in(line: bytes, field: str) -> str:
+    """Return the member of a JSON object as a partition key: a text as it is, a number as it is written."""
+    try:
+        row = json.loads(line, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError) as error:
+        raise NoKey("is not JSON") from error
+    value = row.get(field) if isinstance(row, dict) else None
+    if isinstance(value, bool):
+        return json.dumps(value)
+    if not isinstance(value, str) or not value:
+        raise NoKey(f"has no text or number {field!r} for its key")
+    return value
 
 
 RECORDS_PER_PUT = 500

@@ -11,6 +11,7 @@ The leases are those of the Kinesis Client Library: its workers (Java, kcl-rs) m
 from __future__ import annotations
 
 import logging
+import math
 import os
 import random
 import socket
@@ -77,6 +78,8 @@ class ConsumerGroup:
             `batch.checkpoint()` says so.
         checkpoint_every_s: how often checkpoints are written: what is read twice at most after a crash.
         failover_s: after how long a worker that is silent loses its shards.
+        hold_at_most_s: after how long with a batch this worker leaves the group, until it gives the batch back, so
+            that others read its shards. Default: never.
         shard_sync_s: how often the leader compares leases and shards.
         max_records: of a request.
         idle_s: how long to wait at the end of a shard; AWS allows five requests per second and shard.
@@ -101,6 +104,7 @@ class ConsumerGroup:
         checkpoint: Literal["auto", "manual"] = "auto",
         checkpoint_every_s: float = 1.0,
         failover_s: float = 10.0,
+        hold_at_most_s: float = math.inf,
         shard_sync_s: float = 60.0,
         max_records: int = MOST_RECORDS,
         idle_s: float = 0.2,
@@ -123,6 +127,7 @@ class ConsumerGroup:
         self._clock = clock or SystemClock()
         self._is_manual = checkpoint == "manual"
         self._every_s, self._idle_s = checkpoint_every_s, idle_s
+        self._hold_at_most_s = hold_at_most_s
         self._failover_s, self._max_records, self._fetchers = failover_s, max_records, fetchers
         self._start_at = start if isinstance(start, datetime) else None
         self._fan_out = application if fan_out is True else fan_out or None
@@ -434,7 +439,7 @@ class ConsumerGroup:
                 try:
                     self._coordinator.write_checkpoints()
                     now_s = self._clock.monotonic_s()
-                    if now_s >= next_tick_s:
+                    if not self._look_at_held() and now_s >= next_tick_s:
                         self._coordinator.tick()
                         next_tick_s = now_s + tick_every_s
                 except StoreError as error:
@@ -445,7 +450,6 @@ class ConsumerGroup:
                         "The leases could not be written or read; it is tried again: %s", error
                     )
                 self._coordinator.expire()
-                self._warn_of_held()
         except BaseException as error:
             self._fail(error)
             raise
@@ -457,12 +461,19 @@ class ConsumerGroup:
             self._must_hurry = False
             return not self._is_closed
 
-    def _warn_of_held(self) -> None:
-        """Say which batches have been in process for long: nobody else reads their shards meanwhile."""
+    def _look_at_held(self) -> bool:
+        """Warn of batches in process for long; leave the group while one is for too long, and return whether so."""
         with self._lock:
-            held = self._readings.held_since(self._clock.monotonic_s(), _HELD_FOR_S)
+            now_s, readings = self._clock.monotonic_s(), self._readings
+            held = readings.held_since(now_s, _HELD_FOR_S)
+            is_away = readings.longest_held_s(now_s) > self._hold_at_most_s
+            must_leave = is_away and bool(readings.by_key)
         for reading, seconds in held:
             _LOG.warning("A batch of %s has been in process for %d s", reading.key, seconds)
+        if must_leave:
+            _LOG.warning("%s leaves its shards to others until its batch is done", self.worker_id)
+            self._coordinator.leave()
+        return is_away
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:

@@ -253,6 +253,10 @@ class Readings:
                 held.append((reading, held_s))
         return held
 
+    def longest_held_s(self, now_s: float) -> float:
+        """Return for how long the oldest batch has been in process."""
+        return max((now_s - batch.delivered_s for _, batch in self._in_process.values()), default=0)
+
     def _forget(self, reading: Reading) -> None:
         reading.is_lost = True
         reading.reader.close()

@@ -296,7 +296,11 @@ def build_parts(base: Foundation, *, is_started: Callable[[], bool]) -> Parts:
     decisions = build_decisions(base)
     gateway.ask_first(None if config.iam == "off" else decisions, decisions)
     services = build_services(base, decisions)
-    for api in services.apis(strict=config.strict, admit=base.gateway.admit):
+    for api in services.apis(
+        strict=config.strict,
+        admit=base.gateway.admit,
+        before_policies_change=decisions.before_policies_change,
+    ):
         gateway.register(api)
     apis = ExecuteApi(
         engine.warm_up, functions=services.lambda_, control=gateway, guard=decisions, clock=clock,
@@ -365,7 +369,7 @@ def _build_connections(
         logs=base.logs,
         handled=handled,
         stream_changed=base.moto.table_streams.changed,
-        before_policies_change=decisions.judge.decide_waiting,
+        before_policies_change=decisions.before_policies_change,
         endpoint_url=base.endpoint_url,
     )
 

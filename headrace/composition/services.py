@@ -144,10 +144,17 @@ class Services:
     tagging: Tagging
     athena: Queries
 
-    def apis(self, *, strict: bool, admit: Admit) -> list[ServiceApi]:
-        """Return the `ServiceApi` of each service, for the gateway. `admit`: see `s3_api`."""
+    def apis(
+        self, *, strict: bool, admit: Admit, before_policies_change: Callable[[], None]
+    ) -> list[ServiceApi]:
+        """Return the `ServiceApi` of each service, for the gateway; see `s3_api`."""
         return [
-            s3_api(self.s3, strict=strict, admit=admit),
+            s3_api(
+                self.s3,
+                strict=strict,
+                admit=admit,
+                before_policies_change=before_policies_change,
+            ),
             kinesis_api(self.kinesis),
             lambda_api(self.lambda_, strict=strict),
             firehose_api(self.firehose),

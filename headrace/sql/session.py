@@ -5,20 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
+from headrace.sql import conversions
 from headrace.sql.analysis import Analysis
 from headrace.sql.explain import explain
 from headrace.sql.fold import Fold, ResultRow, result_of
 from headrace.sql.functions import FUNCTIONS, find_function
 from headrace.sql.parsing import parse
-from headrace.sql.plan import WINDOW_START, QueryPlan, Relation, Scope, Script
+from headrace.sql.plan import (
+    WINDOW_START,
+    QueryPlan,
+    Relation,
+    RelationColumn,
+    Scope,
+    Script,
+)
 from headrace.sql.records import Record, record_of
 from headrace.sql.statements import (
     Cast,
     Column,
     Describe,
     Explain,
+    Expression,
     InsertValues,
     Query,
     Show,
@@ -29,6 +39,7 @@ from headrace.sql.statements import (
 from headrace.sql.types import (
     NULL,
     SqlError,
+    SqlType,
     common,
     near,
     result_word,
@@ -307,6 +318,33 @@ def _values_of(analysis: Analysis, statement: InsertValues) -> tuple[Relation, d
             raise SqlError(
                 f"{target.name}.{column.name} is {column.type}, not {type_}", expression.location
             )
-        cast = Cast(resolved, column.type, location=expression.location)
-        values[column.name] = evaluator(resolved if type_ == NULL else cast)({})
+        values[column.name] = _constant_of(target, column, expression, resolved, type_)
+    missing = [
+        c.name for c in target.key_columns() if target.is_table and values.get(c.name) is None
+    ]
+    if missing:
+        raise SqlError(
+            f"a row of the table {target.name} needs its key, {missing[0]}", statement.location
+        )
     return target, values
+
+
+def _constant_of(
+    target: Relation,
+    column: RelationColumn,
+    expression: Expression,
+    resolved: Expression,
+    type_: SqlType,
+) -> Any:
+    """Return a value of INSERT INTO as its column's type; raises SqlError for one that the type does not hold."""
+    value = evaluator(resolved)({})
+    if value is None or type_ == NULL:
+        return None
+    held = evaluator(Cast(resolved, column.type, location=expression.location))({})
+    is_exact = isinstance(held, (int, Decimal)) and isinstance(value, (int, float, Decimal))
+    if held is None or (is_exact and held != value):
+        raise SqlError(
+            f"{target.name}.{column.name} is {column.type}, which does not hold {conversions.text(value)}",
+            expression.location,
+        )
+    return held

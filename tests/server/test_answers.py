@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,14 +85,17 @@ async def generated(*, fails: bool = False) -> AsyncGenerator[bytes, None]:
         raise RuntimeError("the stream broke")
 
 
-def run(handle: Any, *pieces: bytes) -> Wire:
+def run(handle: Any, sent: bytes, until: Callable[[Wire], Any] = lambda _: True) -> Wire:
+    """Send, and return the connection once `until` holds for it: a stream's parts come from a thread."""
+
     async def story() -> Wire:
         wire = Wire(server_at(handle, Path("/tmp")))
-        for piece in pieces:
-            wire.send(piece)
-            for _ in range(20):
-                await settle(5)
+        wire.send(sent)
+        await settle()
+        async with asyncio.timeout(10):
+            while not until(wire):
                 await asyncio.sleep(0.002)
+        await settle()
         return wire
 
     return asyncio.run(story())
@@ -105,7 +108,9 @@ def stream_of(request: HttpRequest) -> HttpResponse:
 
 @pytest.mark.parametrize("kind", [b"iterator", b"generator"])
 def test_a_stream_is_chunked_and_the_connection_goes_on(kind: bytes):
-    wire = run(stream_of, GET % kind + GET % kind)
+    wire = run(
+        stream_of, GET % kind + GET % kind, lambda wire: wire.took.count(b"\r\n0\r\n\r\n") == 2
+    )
     assert wire.took.count(b"Transfer-Encoding: chunked") == 2
     assert wire.took.count(b"\r\n\r\n1\r\na\r\n2\r\nbc\r\n0\r\n\r\n") == 2
     assert not wire.closed
@@ -113,7 +118,7 @@ def test_a_stream_is_chunked_and_the_connection_goes_on(kind: bytes):
 
 @pytest.mark.parametrize("kind", [b"iterator", b"generator"])
 def test_a_client_of_http_1_0_gets_no_chunks(kind: bytes):
-    wire = run(stream_of, b"GET /%b HTTP/1.0\r\n\r\n" % kind)
+    wire = run(stream_of, b"GET /%b HTTP/1.0\r\n\r\n" % kind, lambda wire: wire.closed)
     head, _, body = wire.took.partition(b"\r\n\r\n")
     assert b"Transfer-Encoding" not in head
     assert b"Connection: close" in head
@@ -123,7 +128,7 @@ def test_a_client_of_http_1_0_gets_no_chunks(kind: bytes):
 
 @pytest.mark.parametrize("kind", [b"iterator", b"generator"])
 def test_the_connection_closes_after_a_stream_when_it_is_asked_to(kind: bytes):
-    wire = run(stream_of, GET[:-2] % kind + b"Connection: close\r\n\r\n")
+    wire = run(stream_of, GET[:-2] % kind + b"Connection: close\r\n\r\n", lambda wire: wire.closed)
     assert b"Connection: close" in wire.took
     assert wire.took.endswith(b"0\r\n\r\n")
     assert wire.closed
@@ -131,11 +136,19 @@ def test_the_connection_closes_after_a_stream_when_it_is_asked_to(kind: bytes):
 
 @pytest.mark.parametrize("kind", [b"iterator", b"generator"])
 def test_head_has_no_body(kind: bytes):
-    wire = run(stream_of, b"HEAD /%b HTTP/1.1\r\nHost: t\r\n\r\n" % kind + GET % kind)
+    wire = run(
+        stream_of,
+        b"HEAD /%b HTTP/1.1\r\nHost: t\r\n\r\n" % kind + GET % kind,
+        lambda wire: wire.took.endswith(b"\r\n0\r\n\r\n"),
+    )
     first, _, rest = wire.took.partition(b"\r\n\r\n")
     assert b"HTTP/1.1 200" in first
     assert rest.startswith(b"HTTP/1.1 200"), "the next answer, and no body"
-    wire = run(stream_of, HELLO + headers(1, path="/" + kind.decode(), method="HEAD"))
+    wire = run(
+        stream_of,
+        HELLO + headers(1, path="/" + kind.decode(), method="HEAD"),
+        lambda wire: body_of(wire.took)[1],
+    )
     assert body_of(wire.took) == (b"", True)
 
 
@@ -162,13 +175,16 @@ def test_a_stream_that_breaks_is_not_taken_for_whole(
         return HttpResponse(200, body=body)
 
     if version == 1:
-        wire = run(handle, GET % b"")
+        wire = run(handle, GET % b"", lambda wire: wire.aborted)
         assert b"0\r\n\r\n" not in wire.took
         assert wire.aborted
     else:
-        wire = run(handle, HELLO + headers(1))
+
+        def is_reset(wire: Wire) -> bool:
+            return RST_STREAM in [f.kind for f in frames_of(wire.took)]
+
+        wire = run(handle, HELLO + headers(1), is_reset)
         assert body_of(wire.took)[1] is False
-        assert RST_STREAM in [f.kind for f in frames_of(wire.took)]
     assert "broke off" in caplog.text
 
 

@@ -184,7 +184,8 @@ def test_one_connection_holds_some_of_the_threads(tmp_path: Path):
         assert len(running) == 4
         go.set()
         await until(lambda: body_of(greedy.took, 99) == (b"/slow", True), "the last answer")
-        assert len(running) == 50
+        # Three others may run beside it.
+        await until(lambda: len(running) == 50, "all requests")
 
     asyncio.run(story())
 

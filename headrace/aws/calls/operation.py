@@ -186,6 +186,10 @@ class Permissions(Protocol):
         """Return the permit of the identity under which a service acts. Never blocks."""
         ...
 
+    def before_policies_change(self) -> None:
+        """Decide on what was accessed so far by the policies as they are."""
+        ...
+
 
 def is_restricted(access_key: str) -> bool:
     """Whether a key may belong to a user or a session, rather than to the account itself."""
@@ -204,6 +208,14 @@ Action = Callable[[Any, "Call", Any], Any]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _NAME_ATTRIBUTE = "__headrace_operation__"
+
+# Operations, of any service, that change what a decision on an access reads: a policy, a permission, a grant, a tag, or
+# the resource that has them. Objects and their versions have none that is read.
+_CHANGES_POLICIES = re.compile(
+    r"(?!Get|List|Describe|Head|DeleteObjects?$)"
+    r"(?:.*(?:Polic(?:y|ies)|Permission|Tag|Grant)|Delete|Deregister|Set(?:Queue|Topic)Attributes$"
+    r"|Create(?:Queue|Topic|Key|Repository|EventBus)$|(?:Put|Update|Import)RestApi$|UpdateStack$)"
+)
 
 
 class Pending(Protocol):
@@ -259,6 +271,11 @@ def operation(name: str) -> Callable[[_F], _F]:
         return function
 
     return mark
+
+
+def changes_policies(operation: str) -> bool:
+    """Whether an operation of any service may change what decisions on accesses read."""
+    return _CHANGES_POLICIES.match(operation) is not None
 
 
 def operation_name(action: Callable[..., Any]) -> str:

@@ -138,7 +138,9 @@ class Gateway:
 
     def register(self, api: ServiceApi) -> None:
         """Add an owned service. A test checks its actions against AWS's model, by `check_api`."""
-        self._services[api.name] = OwnedService(api, strict=self._strict)
+        self._services[api.name] = OwnedService(
+            api, strict=self._strict, before_policies_change=self._before_policies_change
+        )
         self.owned[api.name] = api
         self._add(api.name, api.profile)
         self.inline.add(api)
@@ -152,6 +154,10 @@ class Gateway:
         """
         self.permissions = self.inline.permissions = permissions
         self._callers = callers
+
+    def _before_policies_change(self) -> None:
+        if self.permissions is not None:
+            self.permissions.before_policies_change()
 
     def _add(self, name: str, profile: Profile) -> None:
         self.names.add(name, profile)

@@ -30,6 +30,7 @@ from headrace.aws.calls.http import HttpRequest, HttpResponse, NeedsThread
 from headrace.aws.calls.operation import (
     Action,
     Call,
+    changes_policies,
     operation_model,
     operation_name,
     protocol_of,
@@ -196,10 +197,14 @@ class Operations:
     With `strict`, parameters that would be ignored are refused.
     """
 
-    def __init__(self, api: ServiceApi, *, strict: bool) -> None:
+    def __init__(
+        self, api: ServiceApi, strict: bool, before_policies_change: Callable[[], None]
+    ) -> None:
         self._api = api
+        self._before_policies_change = before_policies_change
         self._strictness = Strictness.of(api.name, api.actions, api.fidelity) if strict else None
         self._actions: dict[str, Action] = api.by_name()
+        self._changing = frozenset(filter(changes_policies, self._actions))
 
     @functools.cached_property
     def protocol(self) -> str:
@@ -223,6 +228,8 @@ class Operations:
                 validate(api.name, operation, params, code=code, wording=api.wording)
             if self._strictness is not None:
                 self._strictness.check(operation, params)
+            if operation in self._changing:
+                self._before_policies_change()
             output = action(api.backend, call, params)
         except Exception as error:
             raise self.error_of(error, operation) from error
@@ -250,9 +257,15 @@ class OwnedService:
         operations: validates and runs a parsed request.
     """
 
-    def __init__(self, api: ServiceApi, *, strict: bool = False) -> None:
+    def __init__(
+        self,
+        api: ServiceApi,
+        *,
+        strict: bool = False,
+        before_policies_change: Callable[[], None] = lambda: None,
+    ) -> None:
         self.api = api
-        self.operations = Operations(api, strict=strict)
+        self.operations = Operations(api, strict, before_policies_change)
 
     def answer(self, request: HttpRequest, call: Call) -> HttpResponse | Future[HttpResponse]:
         """Answer a request; the service's raw hook, if it has one, sees it first. Never raises."""

@@ -190,6 +190,8 @@ class Coordinator:
         # Otherwise nobody knows of this worker; the table may even be another application's.
         if self._reported_s is not None:
             self._store.forget(self.worker_id)
+            # It may come back.
+            self._reported_s = None
         self._leadership.step_down()
 
     # Leases of this worker.

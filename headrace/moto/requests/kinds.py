@@ -6,6 +6,8 @@ import functools
 import re
 from dataclasses import dataclass
 
+from headrace.aws.calls import operation as operations
+
 READ_ONLY = re.compile(
     r"^(Get|List|Describe|Head|BatchGet|Query|Scan|Filter|Lookup|Search|Simulate|Validate|Verify"
     r"|Decrypt|Encrypt|GenerateDataKey|GenerateRandom|BatchCheck|CheckIfPhone|ReEncrypt|Sign"
@@ -34,12 +36,6 @@ WAITS = re.compile(
 LONG_POLLS = frozenset({("sqs", "ReceiveMessage"), ("stepfunctions", "GetActivityTask")})
 # Requests that free disk space, and are allowed when the disk is full.
 FREES = re.compile(r"^(Delete|BatchDelete|Purge)")
-
-# Requests that change permissions: all of IAM's except reads, and those for resource policies.
-_POLICIES = re.compile(
-    r"Policy|Policies|Permission|^SetQueueAttributes|^SetTopicAttributes|^(Create|Delete)(Queue|Topic|Key|Repository|Grant)"
-    r"|^CreateEventBus|^RevokeGrant|^RetireGrant"
-)
 
 # moto's package -> frequent requests that change nothing but rows.
 ROWS_ONLY: dict[str, frozenset[str]] = {
@@ -123,7 +119,7 @@ def changes_rows_only(package: str, operation: str) -> bool:
 
 
 def changes_policies(package: str, operation: str) -> bool:
-    """Whether a request may change callers' permissions."""
-    if READ_ONLY.match(operation):
+    """Whether a request may change callers' permissions: all of IAM's do except reads."""
+    if READ_ONLY.match(operation) or changes_rows_only(package, operation):
         return False
-    return package == "iam" or bool(_POLICIES.search(operation))
+    return package == "iam" or operations.changes_policies(operation)

@@ -191,6 +191,14 @@ def has_service(url: str) -> bool:
     return any(pattern.match(url) for _, pattern in backend_index.backend_url_patterns)
 
 
+def _name_of_unknown(request: HttpRequest, service: str) -> str:
+    """Return AWS's name of an operation that moto has no path for, or its method and path."""
+    try:
+        return codec_moto.operation_of(service, request)[0]
+    except codec_moto.Unreadable:  # AWS's model of the service has no such path either
+        return f"{request.method} {request.path}"
+
+
 def _authorization_of(request: HttpRequest) -> dict[str, str]:
     """Return the Authorization header from which moto reads the caller; none for a request that nobody signed.
 
@@ -304,7 +312,7 @@ class Preparation:
         url = f"https://{host}{request.path}"
         method = method_for(url)
         if method is None and has_service(url):
-            raise unknown_operation(f"{request.method} {request.path}", service)
+            raise unknown_operation(_name_of_unknown(request, service), service)
         if method is None:
             raise AwsError("UnknownOperationException", f"headrace has no service for {host}")
         package, operation = method[0], operation_of(request)

@@ -175,6 +175,10 @@ class Decisions:
         """See `UsersAndRoles.user_of`."""
         return self.people.user_of(access_key)
 
+    def before_policies_change(self) -> None:
+        """See `Permissions.before_policies_change`."""
+        self.judge.before_policies_change()
+
     # --- for the report -----------------------------------------------------------------------
 
     def entries(self) -> list[Entry]:

@@ -28,6 +28,8 @@ from headrace.store.notes import without_note
 log = logging.getLogger(__name__)
 
 JUDGE_EVERY_S = 1.0
+# For another thread that judges, before a policy changes.
+LONGEST_WAIT_S = 2.0
 _NOT_THERE = "because no identity-based policy allows the {} action"
 
 
@@ -107,6 +109,18 @@ class Judge:
                     self._settle(entry)
                 except Exception:
                     log.exception("%s cannot be judged", entry.access.action)
+
+    def before_policies_change(self) -> None:
+        """Decide all waiting entries by the policies as they are."""
+        # Who changes a policy in the middle of a request to moto holds moto's lock, for which the judging thread may
+        # wait: neither may wait for the other for ever.
+        if not self._judging.acquire(timeout=LONGEST_WAIT_S):
+            log.warning("Some accesses are judged by policies that have changed since")
+            return
+        try:
+            self.decide_waiting()
+        finally:
+            self._judging.release()
 
     def _settle(self, entry: Entry) -> None:
         with self.lock:

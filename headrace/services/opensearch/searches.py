@@ -12,7 +12,7 @@ import binascii
 import re
 import threading
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, cast
@@ -102,20 +102,21 @@ class Scrolls:
         """Start a scroll; return its id, its first page, and its aggregations. Raises SearchError."""
         keep_ms = _keep_alive_ms(keep_alive)
         size = _batch_of(body)
-        snapshot = self._store.database.snapshot()
-        try:
+        with ExitStack() as undoing:
+            snapshot = self._store.database.snapshot()
+            undoing.callback(snapshot.close)
             searcher = Searcher(snapshot)
             plan = searcher.plan(indexes, body, self._clock.now_ms())
             totals = searcher.totals(plan)
             rows = rows_of(snapshot, plan.sql, plan.arguments)
+            # Before the snapshot, whose connection they need.
+            undoing.callback(rows.close)
             ends_ms = self._clock.now_ms() + keep_ms
             total: int = totals["hits"]["total"]["value"]
             scroll = _Scroll(domain, snapshot, plan, rows, size, total, ends_ms, len(indexes))
             first = plan.page(rows, size)
             key = self._keep(scroll)
-        except BaseException:
-            snapshot.close()
-            raise
+            undoing.pop_all()
         hits = {**totals["hits"], **first}
         return {"_scroll_id": _id_of(key), **totals, "hits": hits}
 

@@ -14,6 +14,7 @@ which reads the files, does not see it.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 
 from headrace.aws.calls.errors import FaultErrors
@@ -102,8 +103,17 @@ def build_s3(
     )
 
 
-def s3_api(s3: S3, *, strict: bool = False, admit: Admit | None = None) -> ServiceApi:
-    """Return the service for the gateway. `admit`: notes who signed a browser's form, in the form's fields."""
+def s3_api(
+    s3: S3,
+    *,
+    strict: bool = False,
+    admit: Admit | None = None,
+    before_policies_change: Callable[[], None] = lambda: None,
+) -> ServiceApi:
+    """Return the service for the gateway.
+
+    `admit`: notes who signed a browser's form, in the form's fields. `before_policies_change`: see `Permissions`.
+    """
     strictness = Strictness.of("s3", ACTIONS, FIDELITY) if strict else None
     return ServiceApi(
         name="s3",
@@ -113,7 +123,7 @@ def s3_api(s3: S3, *, strict: bool = False, admit: Admit | None = None) -> Servi
         profile=PROFILE,
         fidelity=FIDELITY,
         fidelity_notes=FIDELITY_NOTES,
-        raw=RawRequests(s3, ACTIONS, strictness, admit).answer_raw,
+        raw=RawRequests(s3, ACTIONS, strictness, admit, before_policies_change).answer_raw,
         may_be_quick=may_be_quick,
         policy_of=s3.policy_of,
         key_of=functools.partial(find_key, s3),

@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse, Scope
-from headrace.aws.calls.operation import Action, Call, operation_name
+from headrace.aws.calls.operation import Action, Call, changes_policies, operation_name
 from headrace.aws.protocols import codec_moto
 from headrace.aws.protocols.owned_service import Strictness
 from headrace.aws.signatures.bucket_hosts import parse_bucket_host, parse_website_host
@@ -179,8 +179,10 @@ class RawRequests:
         actions: Sequence[Action],
         strictness: Strictness | None = None,
         admit: Admit | None = None,
+        before_policies_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`admit`: see `s3_api`."""
+        """`admit`, `before_policies_change`: see `s3_api`."""
+        self._before_policies_change = before_policies_change
         self._s3 = s3
         self._admit = admit
         self._strictness = strictness
@@ -340,9 +342,7 @@ class RawRequests:
         ask(self._s3, request.call, operation, params)
         if self._strictness is not None:
             self._strictness.check(operation, params)
-        output = action(
-            self._s3, msgspec.structs.replace(request.call, operation=operation), params
-        )
+        output = self._run(action, operation, request.call, params)
         response = codec_moto.serialize_output(
             "s3", operation, output or {}, request.call.request_id
         )
@@ -361,9 +361,16 @@ class RawRequests:
         self._check_ignored("PutBucketPolicy", target)
         params = {"Bucket": target.bucket, "Policy": request.body.decode("utf-8", "replace")}
         ask(self._s3, request.call, "PutBucketPolicy", params)
-        call = msgspec.structs.replace(request.call, operation="PutBucketPolicy")
-        self._actions["PutBucketPolicy"](self._s3, call, params)
+        operation = "PutBucketPolicy"
+        self._run(self._actions[operation], operation, request.call, params)
         return HttpResponse(204)
+
+    def _run(
+        self, action: Action, operation: str, call: Call, params: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        if changes_policies(operation):
+            self._before_policies_change()
+        return action(self._s3, msgspec.structs.replace(call, operation=operation), params)
 
 
 # Closed to new customers since 25 July 2024 (documented: the page of the operation). Their answer: assumed, from what

@@ -17,6 +17,7 @@ from typing import Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.values import BadMarker, page_of, parse_json
+from headrace.services.stepfunctions import redrives
 from headrace.services.stepfunctions.aliases import find_machine, refuse_missing
 
 # Documented for every list of the API.
@@ -245,24 +246,12 @@ def describe_whole(describe: Any) -> Any:
         execution = self.stepfunction_backend.describe_execution(answer.result["executionArn"])
         answer.result.update(inputDetails={"included": True}, **_qualifiers_of(execution))
         if not getattr(execution, "is_express", False):
-            answer.result.update(_redrive_of(execution))
+            answer.result.update(redrives.members_of(execution))
         if execution.status == "TIMED_OUT":
             answer.result["stopDate"] = execution.stop_date
         return answer
 
     return describe_execution
-
-
-def _redrive_of(execution: Any) -> dict[str, Any]:
-    # On AWS those that failed are REDRIVABLE; RedriveExecution is refused here. Of RUNNING, the sentence is assumed.
-    reason = f"Execution is {execution.status} and cannot be redriven"
-    if execution.status not in ("RUNNING", "SUCCEEDED"):
-        reason = "headrace does not redrive executions"
-    return {
-        "redriveCount": 0,
-        "redriveStatus": "NOT_REDRIVABLE",
-        "redriveStatusReason": reason,
-    }
 
 
 def refuse_type() -> AwsError:
@@ -306,7 +295,7 @@ def _row_of(execution: Any) -> dict[str, Any]:
         "startDate": execution.start_date,
         "stateMachineArn": execution.state_machine_arn,
         "status": execution.status,
-        "redriveCount": 0,
+        **redrives.count_of(execution),
         **ended,
         **_qualifiers_of(execution),
     }

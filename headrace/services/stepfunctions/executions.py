@@ -15,6 +15,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +23,16 @@ from headrace.aws.calls.errors import AwsError
 from headrace.deliveries.service_events import queue_service_event
 from headrace.moto.current_cloud import CURRENT, RunningExecutions
 from headrace.moto.storage.changes import CHANGES
-from headrace.services.stepfunctions import map_runs
+from headrace.services.stepfunctions import map_runs, redrives
 from headrace.services.stepfunctions.activities import Activities
 
 if TYPE_CHECKING:
-    from headrace.services.stepfunctions.interpreter.run import ExecutionInput, Outcome, Run
+    from headrace.services.stepfunctions.interpreter.run import (
+        ExecutionInput,
+        Outcome,
+        Redrive,
+        Run,
+    )
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +45,14 @@ _METRICS = {
     "FAILED": "ExecutionsFailed",
     "ABORTED": "ExecutionsAborted",
     "TIMED_OUT": "ExecutionsTimedOut",
+}
+# Those of a redriven one (documented with the others).
+_REDRIVEN_METRICS = {
+    "RUNNING": "ExecutionsRedriven",
+    "SUCCEEDED": "RedrivenExecutionsSucceeded",
+    "FAILED": "RedrivenExecutionsFailed",
+    "ABORTED": "RedrivenExecutionsAborted",
+    "TIMED_OUT": "RedrivenExecutionsTimedOut",
 }
 # An execution has one to three threads; AWS runs a million executions at a time.
 MOST_RUNNING = 100
@@ -64,14 +78,7 @@ class Executions:
 
         The caller holds moto's lock. Raises AwsError.
         """
-        with self._lock:
-            if self._is_stopping:
-                raise AwsError("ServiceUnavailable", "headrace is stopping", 503)
-            if len(self._runs) >= MOST_RUNNING:
-                raise AwsError(
-                    "ExecutionLimitExceeded",
-                    f"headrace runs {MOST_RUNNING} executions at a time: wait for one to end, or stop one.",
-                )
+        self._check_room()
         # moto's setting for the outcome of its simulated executions has no effect here.
         execution.status = "RUNNING"
         execution.is_express = machine.type == "EXPRESS"
@@ -87,11 +94,41 @@ class Executions:
         announce(execution)
         CHANGES.when_stored(functools.partial(self._launch, started))
 
-    def _launch(self, started: ExecutionInput) -> None:
+    def redrive(
+        self,
+        execution: Any,
+        place: dict[str, Any],
+        events: list[dict[str, Any]],
+        count: int,
+        date: datetime,
+    ) -> None:
+        """Run an execution on from a `place` of `redrives`, else as `start` does. Raises AwsError."""
+        from headrace.services.stepfunctions.interpreter.run import ExecutionInput, Redrive
+
+        self._check_room()
+        started = ExecutionInput(**{**place["started"], "start_date": execution.start_date})
+        redrive = Redrive(events, place["entered"], place["variables"], count, date)
+        execution.status, execution.stop_date = "RUNNING", None
+        execution.error = execution.cause = None
+        execution.redrives, execution.redrive_date = count, date
+        announce(execution)
+        CHANGES.when_stored(functools.partial(self._launch, started, redrive))
+
+    def _check_room(self) -> None:
+        with self._lock:
+            if self._is_stopping:
+                raise AwsError("ServiceUnavailable", "headrace is stopping", 503)
+            if len(self._runs) >= MOST_RUNNING:
+                raise AwsError(
+                    "ExecutionLimitExceeded",
+                    f"headrace runs {MOST_RUNNING} executions at a time: wait for one to end, or stop one.",
+                )
+
+    def _launch(self, started: ExecutionInput, redrive: Redrive | None = None) -> None:
         # The interpreter comes with the first execution: a cloud that starts needs none.
         from headrace.services.stepfunctions.interpreter.run import Run
 
-        run = Run(started, self.activities)
+        run = Run(started, self.activities, redrive=redrive)
         thread = threading.Thread(
             target=self._run, args=(run,), name=f"states-{started.name[:40]}", daemon=True
         )
@@ -143,9 +180,11 @@ class Executions:
         try:
             outcome, history, runs = run.run_and_record()
             # Made before moto's lock is taken: a history may have 25,000 events.
-            events = zlib.compress(history.encode(), 1)
+            events = zlib.compress(history.encode(), 1) if history != "[]" else None
+            is_final = outcome.status == "SUCCEEDED" or run.started.is_express
+            place = None if is_final else run.place()
             if not self._is_stopping:
-                self._store(lambda: self._finish(run.started, outcome, events, runs))
+                self._store(lambda: self._finish(run.started, outcome, events, runs, place))
         except Exception:
             # It no longer runs, and the next read shows that.
             if not self._is_stopping:
@@ -157,16 +196,22 @@ class Executions:
         self,
         started: ExecutionInput,
         outcome: Outcome,
-        events: bytes,
+        events: bytes | None,
         runs: list[dict[str, Any]],
+        place: dict[str, Any] | None,
     ) -> None:
         self._forget(started.arn)
         execution = _find(started)
         if execution is not None:
             if execution.status == "RUNNING":
                 end(execution, outcome)
+            if events is None:
+                return  # it did not begin; a redriven one keeps its history, and where it goes on
             execution.events = events
             map_runs.store(execution, runs)
+            if place is not None:
+                place["started"] = {**asdict(started), "start_date": None}
+            redrives.note_place(execution, place)
 
     def _forget(self, arn: str) -> None:
         with self._lock:
@@ -214,7 +259,13 @@ def announce(execution: Any) -> None:
     """
     if not getattr(execution, "is_express", False) and CURRENT.control is not None:
         _queue_event(execution)
-    CURRENT.handled.note(execution.state_machine_arn, _METRICS[execution.status])
+    metrics = [_METRICS[execution.status]]
+    if getattr(execution, "redrives", 0):
+        # The metric of its state stays with an end; a redrive is no start (assumed).
+        redriven = _REDRIVEN_METRICS[execution.status]
+        metrics = [redriven] if execution.status == "RUNNING" else [*metrics, redriven]
+    for metric in metrics:
+        CURRENT.handled.note(execution.state_machine_arn, metric)
 
 
 def _queue_event(execution: Any) -> None:

@@ -126,9 +126,15 @@ def describe(record: Any) -> dict[str, Any]:
 
 
 def store(execution: Any, map_runs: list[dict[str, Any]]) -> None:
-    """Keep an ended execution's Map Runs with moto's execution."""
+    """Keep an ended execution's Map Runs with moto's execution, after those before its redrive."""
     if map_runs:
-        execution.map_runs = zlib.compress(json.dumps(map_runs).encode(), 1)
+        rows = [*_stored_of(execution), *map_runs]
+        execution.map_runs = zlib.compress(json.dumps(rows).encode(), 1)
+
+
+def _stored_of(execution: Any) -> list[dict[str, Any]]:
+    stored = getattr(execution, "map_runs", None)
+    return cast("list[dict[str, Any]]", json.loads(zlib.decompress(stored))) if stored else []
 
 
 # --- the calls --------------------------------------------------------------------------------
@@ -233,10 +239,9 @@ def _run_of(execution: Any) -> Any:
 
 def _map_runs_of(execution: Any) -> list[dict[str, Any]]:
     """Return an execution's Map Runs in order, with times as datetimes."""
-    run, stored = _run_of(execution), getattr(execution, "map_runs", None)
-    rows: list[dict[str, Any]] = json.loads(zlib.decompress(stored)) if stored else []
+    run, rows = _run_of(execution), _stored_of(execution)
     if run is not None:
-        rows = cast("list[dict[str, Any]]", run.map_runs())
+        rows += cast("list[dict[str, Any]]", run.map_runs())
     for row in rows:
         for name in ("startDate", "stopDate"):
             if name in row:

@@ -22,6 +22,7 @@ from headrace.services.stepfunctions import (
     aliases,
     answers,
     map_runs,
+    redrives,
     starts,
     state_tests,
 )
@@ -62,6 +63,7 @@ def patch(responses: Any) -> None:
     response.describe_state_machine_for_execution = answers.with_update_date(
         response.describe_state_machine_for_execution
     )
+    response.redrive_execution = redrives.redrive_execution
     response.stop_execution = _stop_execution
     response.get_execution_history = _get_execution_history
     starts.patch(response, backend)

@@ -92,6 +92,30 @@ def test_a_path_of_no_operation_is_refused_by_its_name(
 
 
 @pytest.mark.parametrize(
+    ("service", "call", "params", "name"),
+    [
+        ("emr-containers", "list_job_templates", {}, "ListJobTemplates"),
+        (
+            "emr-containers",
+            "create_security_configuration",
+            {"name": "x", "securityConfigurationData": {}, "clientToken": "t"},
+            "CreateSecurityConfiguration",
+        ),
+        ("iot", "list_audit_suppressions", {}, "ListAuditSuppressions"),
+        ("batch", "get_job_queue_snapshot", {"jobQueue": "q"}, "GetJobQueueSnapshot"),
+    ],
+)
+def test_a_path_that_moto_lacks_is_refused_by_aws_s_name_of_the_operation(
+    cloud: InProcessCloud, service: str, call: str, params: dict[str, Any], name: str
+) -> None:
+    with pytest.raises(ClientError) as refused:
+        getattr(cloud.client(service), call)(**params)
+    error = refused.value.response["Error"]
+    assert error["Code"] == "UnknownOperationException"
+    assert error["Message"].endswith(f":{name}")
+
+
+@pytest.mark.parametrize(
     ("call", "params"),
     [
         ("create_ip_set", {"IPAddressVersion": "IPV4", "Addresses": []}),

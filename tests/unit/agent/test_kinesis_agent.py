@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from botocore.session import Session
 from click.testing import CliRunner
 
 from headrace.agent.kinesis_agent import AgentSettings, MetricsSettings, read_agent_json
+from headrace.agent.positions import PlainContent
 from headrace.agent.properties import ConfigurationError
 from headrace.agent.running import (
     TRIES_ONCE,
@@ -78,6 +80,37 @@ def test_lines_go_with_their_newlines_and_once(tmp_path: Path) -> None:
     assert run(settings, Sent()) == []
 
 
+def test_once_sends_a_last_line_without_its_newline(tmp_path: Path) -> None:
+    (tmp_path / "app.log").write_bytes(b"one\ntwo")
+    (tmp_path / "app.log.long").write_bytes(b"z" * 3_000_000)
+    settings = settings_of(tmp_path, flow(tmp_path))
+    sent = run(settings, Sent())
+    assert b"two" in sent
+    assert sum(record.count(b"z") for record in sent) == 3_000_000
+    assert run(settings, Sent()) == []
+
+
+def test_once_waits_for_no_file_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "app.log").write_bytes(b"one\ntwo")
+    settings = settings_of(tmp_path, flow(tmp_path))
+    read_at = PlainContent.read_at
+
+    class Breaks(Sent):
+        def send(self, records: Sequence[bytes]) -> None:
+            super().send(records)
+            monkeypatch.setattr(PlainContent, "read_at", refuse)
+
+    def refuse(*_: Any) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    assert run(settings, Breaks()) == [b"one\n"]
+    assert "cannot be read now: Input/output error" in caplog.text
+    monkeypatch.setattr(PlainContent, "read_at", read_at)
+    assert run(settings, Sent()) == [b"two"]
+
+
 def test_a_deleted_file_s_lines_that_were_not_sent_are_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -134,8 +167,8 @@ def test_records_of_several_lines_begin_where_the_pattern_matches(tmp_path: Path
         tmp_path,
         flow(tmp_path, multiLineStartPattern="A ", dataProcessingOptions=[{"optionName": "SINGLELINE"}]),
     )  # fmt: skip
-    # The last may go on: it waits for the next.
-    assert run(settings, Sent()) == [b"A 1at x\n", b"A 2at y\n"]
+    # The last may go on: it waits for the next, or until nothing was added for a while.
+    assert run(settings, Sent()) == [b"A 1at x\n", b"A 2at y\n", b"A 3\n"]
 
 
 def test_a_line_without_end_goes_in_parts_and_memory_stays_bounded(tmp_path: Path) -> None:

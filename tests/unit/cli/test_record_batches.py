@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.put import PRODUCER_OPTIONS, PutFailed, Putter, batches, put_all
+from headrace.cli.put import (
+    PRODUCER_OPTIONS,
+    NoKey,
+    PutFailed,
+    Putter,
+    batches,
+    put_all,
+    records_of,
+)
 from headrace.client import Producer
 from headrace.client.wire import NotSent, ServiceError, WireError
 from tests.support.fake_stream import FakeStream
@@ -166,3 +174,31 @@ def test_a_batch_ends_at_awss_limits_or_early() -> None:
     assert list(batches(not_text)) == [not_text]
     groups = list(batches([None, first, second, None, None, third]))
     assert [len(batch) for batch in groups] == [2, 1]
+
+
+def test_a_line_s_key_is_a_member_of_its_json() -> None:
+    lines = [b'{"id": "\xe8\x88\xb9", "n": 1}', b'{"id": 12345678901234567890.50}', b'{"id": true}']
+    taken = list(records_of(lines, None, "id"))
+    assert [record["PartitionKey"] for record in taken] == ["船", "12345678901234567890.50", "true"]
+    assert [record["Data"] for record in taken] == lines
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"", "line 2 is not JSON"),
+        (b"\xff", "line 2 is not JSON"),
+        (b"[" * 100_000, "line 2 is not JSON"),
+        (b"[1]", "line 2 has no text or number 'id' for its key"),
+        (b'{"id": null}', "line 2 has no text or number 'id' for its key"),
+        (b'{"id": ""}', "line 2 has no text or number 'id' for its key"),
+        (b'{"id": {"a": 1}}', "line 2 has no text or number 'id' for its key"),
+    ],
+)
+def test_a_line_without_its_key_is_refused_once_those_before_it_are_put(
+    line: bytes, reason: str
+) -> None:
+    groups = batches(records_of([b'{"id": 1}', line, b'{"id": 2}'], None, "id"))
+    assert [record["PartitionKey"] for record in next(groups)] == ["1"]
+    with pytest.raises(NoKey, match=reason):
+        next(groups)

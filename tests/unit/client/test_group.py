@@ -246,6 +246,37 @@ def test_a_batch_that_is_held_for_long_is_warned_of(
         wait_until(lambda: "A batch of shardId-000000000000 has been in process" in caplog.text)
 
 
+def test_a_worker_that_holds_a_batch_for_too_long_leaves_its_shards_until_it_is_done():
+    stream, store = FakeStream(2), MemoryLeaseStore()
+    put(stream, b"1")
+    with (
+        group_of(stream, store, worker_id="a", failover_s=0.3, hold_at_most_s=0.2) as stuck,
+        group_of(stream, store, worker_id="b", failover_s=0.3) as other,
+    ):
+        batch = stuck.next_batch(5)
+        assert batch is not None
+        other.start()
+        wait_until(lambda: len(other.metrics().shards) == 2, what="the stuck worker's shards")
+        again = other.next_batch(5)
+        assert again is not None
+        assert [record.data for record in again] == [b"1"]
+        assert not stuck.metrics().shards
+        # Nobody else's checkpoint is overwritten, and the worker takes its share again.
+        other.finish(again)
+        assert not batch.checkpoint()
+        stuck.finish(batch)
+        wait_until(lambda: len(stuck.metrics().shards) == 1, what="a share for who came back")
+        put(stream, b"2")
+        late: list[bytes] = []
+        while not late:
+            for group in (stuck, other):
+                got = group.next_batch(0.01)
+                if got is not None:
+                    late += [record.data for record in got]
+                    group.finish(got)
+        assert late == [b"2"]
+
+
 def test_not_all_of_many_shards_that_are_behind_is_held_in_memory():
     stream = FakeStream(100)
     for i in range(2000):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -143,6 +145,19 @@ def test_only_so_many_scrolls_are_open(lab: Lab, monkeypatch: pytest.MonkeyPatch
     assert "too many scroll contexts. Must be less than or equal to: [2]" in reason
     lab.ask("DELETE", f"/_search/scroll/{last['_scroll_id']}")
     assert numbers(started(lab)) == [0, 1]
+
+
+def test_a_refused_scroll_ends_its_search_before_its_snapshot(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    unraisable: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    monkeypatch.setattr(searches, "MOST_SCROLLS", 0)
+    put_numbers(lab, 3)
+    status, _, _ = lab.refused("POST", "/i/_search?scroll=1m", {"size": 2})
+    gc.collect()
+    assert status == 429
+    assert not unraisable
 
 
 # --- many searches ----------------------------------------------------------------------------

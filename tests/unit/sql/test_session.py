@@ -140,12 +140,16 @@ def test_values_are_put_as_a_record_of_their_stream() -> None:
     declared = """CREATE STREAM j (id VARCHAR KEY, n INT, at TIMESTAMP, l ARRAY<INT>) WITH (stream = 'j');
     CREATE STREAM c (id VARCHAR KEY, n DOUBLE) WITH (stream = 'c', format = 'DELIMITED');
     CREATE STREAM a (id VARCHAR KEY, n INT) WITH (stream = 'a', format = 'AVRO');
-    CREATE STREAM r (x VARCHAR) WITH (stream = 'r', format = 'RAW');"""
+    CREATE STREAM r (x VARCHAR) WITH (stream = 'r', format = 'RAW');
+    CREATE TABLE t (id VARCHAR PRIMARY KEY, d DECIMAL(3, 1)) WITH (stream = 't');"""
     list(session.answer(declared))
     values = """INSERT INTO j VALUES ('x', 1 + 1, '2013-01-01T05:10:00Z', ARRAY[1, NULL]);
     INSERT INTO j (n) VALUES (-3); INSERT INTO c VALUES ('a,"b', 2); INSERT INTO a VALUES ('x', NULL);
     INSERT INTO r VALUES (UCASE('raw'));"""
     assert list(session.answer(values)) == ["ok"] * 5
+    for fits in ("INSERT INTO t VALUES ('x', 7.0);", "INSERT INTO c VALUES ('x', 0.1);"):
+        assert list(session.answer(fits)) == ["ok"]
+        put.pop()
     assert put[:2] == [
         ("j", "x", b'{"id": "x", "n": 2, "at": "2013-01-01T05:10:00.000Z", "l": [1, null]}'),
         ("j", "-", b'{"id": null, "n": -3, "at": null, "l": null}'),
@@ -162,6 +166,12 @@ def test_values_are_put_as_a_record_of_their_stream() -> None:
         ("INSERT INTO j VALUES (1);", "j has 4 columns, and there are 1 values"),
         ("INSERT INTO j (m) VALUES (1);", "no column 'm' in j"),
         ("INSERT INTO j (n) VALUES ('x');", "line 1, column 27: j.n is INT, not STRING"),
+        ("INSERT INTO j (n) VALUES (99999999999);", "j.n is INT, which does not hold 99999999999"),
+        ("INSERT INTO j (n) VALUES (2.5);", "j.n is INT, which does not hold 2.5"),
+        ("INSERT INTO j (at) VALUES ('soon');", "j.at is TIMESTAMP, which does not hold soon"),
+        ("INSERT INTO t VALUES ('x', 7.15);", r"t.d is DECIMAL\(3, ?1\), which does not hold 7.15"),
+        ("INSERT INTO t (d) VALUES (7.1);", "a row of the table t needs its key, id"),
+        ("INSERT INTO t VALUES (NULL, 7.1);", "a row of the table t needs its key, id"),
         ("INSERT INTO j (n) VALUES (n);", "VALUES are constants, and n is a column"),
     ]:
         with pytest.raises(SqlError, match=message):

@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 MOST_EVENTS = 25_000
 # The texts in the histories of executions that run: of one, and of all together.
 HISTORIES = Ledger(one=64 * 1024 * 1024, all_together=192 * 1024 * 1024)
+_BEGINNINGS = ("ExecutionStarted", "ExecutionRedriven")
 # The most events that wait to be written; AWS delivers within seconds, and promises nothing.
 MOST_WAITING = 100
 
@@ -64,6 +65,26 @@ def note_start(environment: Any, input_text: str, role_arn: str) -> None:
     )
 
 
+def take_up(environment: Any, events: list[dict[str, Any]]) -> None:
+    """Begin a redriven execution's history with its earlier events. Raises RuntimeError when they are too large."""
+    manager, context = environment.event_manager, environment.event_history_context
+    for event in events:
+        details = {name: value for name, value in event.items() if isinstance(value, dict)}
+        note_event(manager.execution_arn, details)
+    manager._history_event_list.extend(events)
+    manager._event_id_gen._next_id = len(events) + 1
+    context.source_event_id = context.last_published_event_id = len(events)
+
+
+def note_redrive(environment: Any, count: int) -> None:
+    """Write the event of an execution's redrive."""
+    environment.event_manager.add_event(
+        context=environment.event_history_context,
+        event_type="ExecutionRedriven",
+        event_details={"executionRedrivenEventDetails": {"redriveCount": count}},
+    )
+
+
 def _mend_events(add: Callable[..., int]) -> Callable[..., int]:
     """Drop moto's own events of failed expressions: it writes them for some states only, and `failure` writes them.
 
@@ -92,7 +113,7 @@ def _mend_events(add: Callable[..., int]) -> Callable[..., int]:
 def _bound_event(publish: Callable[..., None]) -> Callable[..., None]:
     def publish_bounded(self: Any, *args: Any, **named: Any) -> None:
         kind = str(named.get("event_type")).rpartition(".")[2]
-        ends = kind.startswith("Execution") and kind != "ExecutionStarted"
+        ends = kind.startswith("Execution") and kind not in _BEGINNINGS
         if len(self._history_event_list) >= MOST_EVENTS and not ends:
             raise RuntimeError(
                 f"The execution reached the maximum number of history events ({MOST_EVENTS})."

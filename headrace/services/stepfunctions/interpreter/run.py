@@ -84,6 +84,22 @@ class Outcome:
     cause: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Redrive:
+    """Where a redriven execution goes on: its history so far, the event that entered the state, the variables then."""
+
+    events: list[dict[str, Any]]
+    entered: int
+    variables: Mapping[str, Any]
+    count: int
+    date: datetime
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """The name and the input of the state."""
+        return cast("Mapping[str, Any]", self.events[self.entered]["stateEnteredEventDetails"])
+
+
 class Run:
     """One execution. `run` is called once, on a thread of the caller; any thread may call the other methods."""
 
@@ -92,11 +108,15 @@ class Run:
         started: ExecutionInput,
         activities: Activities | None = None,
         inspection: Inspection | None = None,
+        redrive: Redrive | None = None,
     ) -> None:
-        """Take the execution's input, the queue of its activity tasks, and what TestState asks of it."""
+        """Take the execution's input, the queue of its activity tasks, what TestState asks of it, its redrive."""
         self.started = started
         self._activities = activities or Activities()
         self._inspection = inspection
+        self._redrive = redrive
+        # The number of events before the last state of the top level, and the variables then.
+        self._place: tuple[int, dict[str, Any]] | None = None
         self._log: history.ExecutionLog | None = None
         self._environment: Any = None
         self._lock = threading.Lock()
@@ -132,8 +152,12 @@ class Run:
             stop = self._stop
         if stop is not None:
             return Outcome("ABORTED", error=stop[0], cause=stop[1])
-        history.note_start(environment, self.started.input, self.started.role_arn)
         try:
+            if self._redrive is None:
+                history.note_start(environment, self.started.input, self.started.role_arn)
+            else:
+                _go_on(program, environment, self._redrive)
+            self._note_places(program, environment)
             program.eval(environment)
             outcome = _outcome_of(environment)
         except Exception as error:  # noqa: BLE001 - as above
@@ -162,6 +186,23 @@ class Run:
         if environment is None:
             return "[]"
         return json.dumps(environment.event_manager.get_event_history(), default=str)
+
+    def place(self) -> dict[str, Any] | None:
+        """Return the last state of the top level that was entered: the index of its event, and the variables then."""
+        place = self._place
+        if place is None or len(self._environment.event_manager._history_event_list) <= place[0]:
+            return None
+        return {"entered": place[0], "variables": place[1]}
+
+    def _note_places(self, program: Any, environment: Any) -> None:
+        get_state, events = program._get_state, environment.event_manager._history_event_list
+        variables = environment.variable_store._inner_scope
+
+        def get_and_note(state_name: str) -> Any:
+            self._place = len(events), dict(variables)
+            return get_state(state_name)
+
+        program._get_state = get_and_note
 
     def variables(self) -> dict[str, Any]:
         """Return the variables of the whole execution, as they are now."""
@@ -243,7 +284,7 @@ class Run:
         if started.is_express:
             own = program.timeout_seconds.timeout_seconds if program.timeout_seconds else None
             program.timeout_seconds = TimeoutSeconds(min(own or EXPRESS_LASTS_S, EXPRESS_LASTS_S))
-        start_time = started.start_date.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+        start_time = _text_of(started.start_date)
         context_of: Any = ContextObjectData
         execution_of: Any = ExecutionData  # without RedriveCount, which AWS has
         context: Any = context_of(
@@ -253,7 +294,7 @@ class Run:
                 Name=started.name,
                 RoleArn=started.role_arn,
                 StartTime=start_time,
-                RedriveCount=0,
+                **_redrive_of(self._redrive),
             ),
             StateMachine=StateMachineData(Id=started.machine_arn, Name=started.machine_name),
         )
@@ -276,6 +317,28 @@ class Run:
         manager.execution_arn = started.arn
         manager.inspection = self._inspection
         return program, environment
+
+
+def _text_of(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+
+
+def _redrive_of(redrive: Redrive | None) -> dict[str, Any]:
+    """Return the members of the context object; `RedriveTime` is there for a redriven execution only (documented)."""
+    if redrive is None:
+        return {"RedriveCount": 0}
+    return {"RedriveCount": redrive.count, "RedriveTime": _text_of(redrive.date)}
+
+
+def _go_on(program: Any, environment: Any, redrive: Redrive) -> None:
+    """Make the interpreter go on at the state that was not successful, with its input, variables and history."""
+    history.take_up(environment, redrive.events)
+    history.note_redrive(environment, redrive.count)
+    environment.states.reset(json.loads(redrive.state["input"]))
+    for name, value in redrive.variables.items():
+        environment.variable_store.set(name, value)
+    environment.variable_store.reset_tracing()
+    program.start_at.start_at_name = redrive.state["name"]
 
 
 def _words(error: Exception) -> str:
