@@ -113,7 +113,11 @@ def test_descriptions_with_moto_s_additions_are_those_that_moto_would_load(servi
     before = without_documentation(service_description(service))
     loaded = vars(moto.core.utils)["create_loader"]().load_service_model(service, "service-2")
     own = moto_loaders.create_loader().load_service_model(service, "service-2")
-    assert without_documentation(loaded) == without_documentation(own) != before
+    shown, expected = without_documentation(loaded), without_documentation(own)
+    for model in (shown, expected):
+        # headrace declares its status, once it is answered in this process.
+        model["shapes"].get("ResourceNotFoundException", {}).pop("error", None)
+    assert shown == expected != before
     assert without_documentation(service_description(service)) == before
 
 
