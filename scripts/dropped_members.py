@@ -134,7 +134,9 @@ def _files(service: str) -> list[Path]:
     module = _MODULES.get(service, service.replace("-", ""))
     patches = _HEADRACE / "moto" / "patches"
     room = _HEADRACE / "services"
-    own = [*room.glob(f"{module}.py"), *(room / module).rglob("*.py"), *patches.glob("*.py")]
+    # Of tokens, that file's names are those of its own few services.
+    shared = (path for path in patches.glob("*.py") if path.stem != "repeated_tokens")
+    own = [*room.glob(f"{module}.py"), *(room / module).rglob("*.py"), *shared]
     return [*(_MOTO / module).rglob("*.py"), *own]
 
 

@@ -30,6 +30,7 @@ from headrace.moto.patches import (
     known_names,
     not_run,
     rds,
+    repeated_tokens,
     s3,
     s3tables,
     sagemaker,
@@ -315,6 +316,7 @@ _OWN = Patches(
 _SHARED: tuple[tuple[tuple[str, ...], Patch], ...] = (
     (tuple(known_names.MODULES), known_names.refuse_known_names),
     (not_run.MODULES, not_run.refuse_runs),
+    (repeated_tokens.MODULES, repeated_tokens.answer_again),
     (without_effect.MODULES, without_effect.say_so),
     (discovery.MODULES, discovery.name_own_endpoint),
 )
