@@ -378,6 +378,11 @@ def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
         values, common_type = one_type(tuple(arguments), tuple(types))
         if STRING in types and common_type != STRING:
             arguments, types = [*values], [common_type] * len(types)
+    if function.name == "TRANSFORM" and len(types) != 1 + len(types[0].of or (NULL,)):
+        raise SqlError(
+            "TRANSFORM takes a function of an array's elements, or two of a map's keys and values",
+            call.location,
+        )
     check_time_pattern(function, arguments)
     check_constants(function.name, arguments)
     check_compared(function, types, call.location)
@@ -421,7 +426,7 @@ def _argument(
     resolved, type_ = resolve(argument, scope)
     if not fits(letter, type_):
         raise SqlError(
-            f"argument {index + 1} of {function.name} is {_LETTERS[letter]}, not {type_}",
+            f"argument {index + 1} of {function.name} is {_LETTERS.get(letter, 'a value')}, not {type_}",
             argument.location,
         )
     return resolved, type_
