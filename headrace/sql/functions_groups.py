@@ -170,8 +170,8 @@ GROUP_FUNCTIONS: tuple[Function, ...] = (
     # The later value of a key counts.
     Function("COLLECT_MAP", "M", first, f"map_from_entries(flatten(transform({_MAPS}, _m -> map_entries(_m))))",
              lambda v: {key: item for one in present(v) for key, item in one.items()}, "aggregate"),
-    Function("TOPK", "*I", _array_of_first, _TOP, lambda v, n: sorted(present(v), reverse=True)[:n], "aggregate"),
-    Function("TOPKDISTINCT", "*I", _array_of_first, _TOP_DISTINCT,
+    Function("TOPK", "*K", _array_of_first, _TOP, lambda v, n: sorted(present(v), reverse=True)[:n], "aggregate"),
+    Function("TOPKDISTINCT", "*K", _array_of_first, _TOP_DISTINCT,
              lambda v, n: sorted(unique(present(v)), reverse=True)[:n], "aggregate"),
     Function("HISTOGRAM", "*", map_of(STRING, BIGINT), _HISTOGRAM, _histogram, "aggregate"),
     Function("STDDEV_SAMP", "N", DOUBLE, "stddev_samp({0})", lambda v: _root(_spread(v, 1)), "aggregate"),

@@ -57,6 +57,7 @@ from headrace.sql.types import (
 )
 from headrace.sql.values import (
     check_compared,
+    check_constant,
     check_constants,
     check_escape,
     check_time_pattern,
@@ -421,8 +422,8 @@ def _argument(
         return _lambda(function, argument, before, scope)
     if letter in _WORDS:
         return _word(argument, _WORDS[letter]), STRING
-    if letter == "K" and not isinstance(argument, Literal):
-        raise SqlError(f"argument {index + 1} of {function.name} is a constant", argument.location)
+    if letter == "K":
+        check_constant(function.name, index, argument)
     resolved, type_ = resolve(argument, scope)
     if not fits(letter, type_):
         raise SqlError(

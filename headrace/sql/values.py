@@ -66,6 +66,22 @@ _EQUATING = frozenset({
     "ARRAY_CONTAINS", "ARRAY_DISTINCT", "ARRAY_EXCEPT", "ARRAY_INTERSECT", "ARRAY_REMOVE", "ARRAY_UNION", "ATTR",
     "COLLECT_SET", "COUNT_DISTINCT", "NULLIF",
 })  # fmt: skip
+# What the constants of functions are, in words, and whether a value is one.
+_COUNT = ("a number, 1 to 2147483647", lambda value: type(value) is int and 0 < value < 2**31)
+_BY_OFFSET = (
+    "a number of values, or a BOOLEAN",
+    lambda value: type(value) is bool or _COUNT[1](value),
+)
+_ORDER = (
+    "'ASC' or 'DESC'",
+    lambda value: str(value).upper() in ("ASC", "ASCENDING", "DESC", "DESCENDING"),
+)
+_BYTE_ORDER = ("'BIG_ENDIAN' or 'LITTLE_ENDIAN'", lambda value: isinstance(value, str))
+_CONSTANTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "TOPK": _COUNT, "TOPKDISTINCT": _COUNT, "LATEST_BY_OFFSET": _BY_OFFSET, "EARLIEST_BY_OFFSET": _BY_OFFSET,
+    "ARRAY_SORT": _ORDER, "INT_FROM_BYTES": _BYTE_ORDER, "BIGINT_FROM_BYTES": _BYTE_ORDER,
+    "DOUBLE_FROM_BYTES": _BYTE_ORDER,
+}  # fmt: skip
 _ORDERING = frozenset({
     "ARRAY_MAX", "ARRAY_MIN", "ARRAY_SORT", "GREATEST", "LEAST", "MAX", "MIN", "TOPK", "TOPKDISTINCT",
 })  # fmt: skip
@@ -85,6 +101,13 @@ def check_compared(function: Function, types: Sequence[SqlType], location: Locat
                 f"{function.name} compares values, and a {part.name} has no order", location
             )
         parts += part.of
+
+
+def check_constant(name: str, index: int, argument: Expression) -> None:
+    """Check the argument number `index` of a function, which a job has in its text; raises SqlError."""
+    what, is_one = _CONSTANTS.get(name, ("true or false", lambda value: isinstance(value, bool)))
+    if not isinstance(argument, Literal) or not is_one(argument.value):
+        raise SqlError(f"argument {index + 1} of {name} is a constant: {what}", argument.location)
 
 
 def check_constants(name: str, arguments: Sequence[Expression]) -> None:

@@ -155,7 +155,7 @@ CREATE PUMP q AS INSERT INTO out SELECT STREAM n FROM mid;"""
 def test_a_stream_in_the_application_that_nothing_writes_is_refused() -> None:
     text = """CREATE STREAM mid (n INT); CREATE STREAM out (n INT) WITH (stream = 'out');
 CREATE PUMP p AS INSERT INTO out SELECT STREAM n FROM mid;"""
-    with pytest.raises(SqlError, match=r"line 4, .*: no query writes into mid, which is read"):
+    with pytest.raises(SqlError, match=r"line 3, .*: no query writes into mid, which is read"):
         compile_script(read_script(RELATIONS + text, "kinesis-analytics"), "A test.")
 
 
