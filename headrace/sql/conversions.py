@@ -86,7 +86,7 @@ def text(value: Any) -> str:
     if isinstance(value, float):
         return _double_text(value)
     if isinstance(value, datetime):
-        written = value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+        written = value.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "seconds")
         return written + (f".{value.microsecond:06}".rstrip("0") if value.microsecond else "")
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
@@ -100,6 +100,9 @@ def _double_text(value: float) -> str:
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return format(Decimal(repr(value)), "f") if "e" in repr(value) else repr(value)
     mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
+    if len(mantissa.lstrip("-")) == 1:
+        # Of two digits Java writes the nearest ones, 4.9E-324.
+        mantissa, _, exponent = f"{value:.1E}".partition("E")
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
 
 

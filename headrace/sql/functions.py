@@ -16,7 +16,8 @@ from headrace.sql.functions_json import JSON_FUNCTIONS
 from headrace.sql.functions_numbers import NUMBER_FUNCTIONS
 from headrace.sql.functions_text import TEXT_FUNCTIONS, literal_split
 from headrace.sql.functions_times import TIME_FUNCTIONS
-from headrace.sql.operators import distinct
+from headrace.sql.operators import distinct, equal
+from headrace.sql.ordering import greatest, identity, in_order, least, unique
 from headrace.sql.statements import Call
 from headrace.sql.types import (
     BOOLEAN,
@@ -29,7 +30,6 @@ from headrace.sql.types import (
     first,
     map_of,
     present,
-    unique,
     widest,
 )
 
@@ -136,7 +136,7 @@ def _slice(values: list[Any], first: int, last: int) -> list[Any] | None:
 
 
 def _sort_values(values: Sequence[Any], order: str = "ASC") -> list[Any]:
-    items = sorted(present(values), reverse=order.upper().startswith("DESC"))
+    items = in_order(present(values), falling=order.upper().startswith("DESC"))
     return [*items, *[None] * (len(values) - len(items))]
 
 
@@ -147,6 +147,12 @@ def _spark_ordered(array: str, order: str = "'ASC'") -> str:
         "CASE WHEN b IS NULL THEN -1 WHEN a IS NULL OR a < b THEN 1 WHEN a > b THEN -1 ELSE 0 END"
     )
     return f"array_sort({array}, (a, b) -> {later})"
+
+
+def _parted(values: Sequence[Any], others: Sequence[Any], *, is_in: bool) -> list[Any]:
+    """Return each value once, of those that are, or are not, among others."""
+    known = set(map(identity, others))
+    return unique([value for value in values if (identity(value) in known) is is_in])
 
 
 _SPARK_ENTRIES = {
@@ -244,26 +250,28 @@ _TABLE: tuple[Function, ...] = (
              lambda s: s.strip(_SPACES)),
     Function("COALESCE", "**+", widest, lambda *a: f"coalesce({', '.join(a)})",
              lambda *a: next(iter(present(a)), None), takes_null=True),
-    Function("NULLIF", "**", first, "nullif({0}, {1})", lambda a, b: None if a == b else a, takes_null=True),
+    Function("NULLIF", "**", first, "nullif({0}, {1})",
+             lambda a, b: a if a is None or b is None or not equal(a, b) else None, takes_null=True),
     Function("IFNULL", "**", widest, "coalesce({0}, {1})", lambda a, b: b if a is None else a, takes_null=True),
     # Collections.
     # Spark does not know whether an array with a NULL has what is not beside it.
     Function("ARRAY_CONTAINS", "A*", BOOLEAN,
-             "if({0} IS NULL OR {1} IS NULL, NULL, coalesce(array_contains({0}, {1}), false))", lambda a, x: x in a),
+             "if({0} IS NULL OR {1} IS NULL, NULL, coalesce(array_contains({0}, {1}), false))",
+             lambda a, x: any(not distinct(x, y) for y in a)),
     Function("ARRAY_LENGTH", "A", INT, "coalesce(array_size({0}), 0)", lambda a: len(a or ()), takes_null=True),
     Function("ARRAY_DISTINCT", "A", first, "array_distinct({0})", unique),
     Function("ARRAY_EXCEPT", "AA", first, "array_except({0}, {1})",
-             lambda a, b: unique([x for x in a if x not in b])),
+             lambda a, b: _parted(a, b, is_in=False)),
     Function("ARRAY_INTERSECT", "AA", first, "array_intersect({0}, {1})",
-             lambda a, b: unique([x for x in a if x in b])),
+             lambda a, b: _parted(a, b, is_in=True)),
     Function("ARRAY_UNION", "AA", first, "array_union({0}, {1})", lambda a, b: unique([*a, *b])),
     Function("ARRAY_CONCAT", "AA", widest, "coalesce(concat({0}, {1}), {0}, {1})",
              lambda a, b: None if a is None and b is None else [*(a or ()), *(b or ())], takes_null=True),
     Function("ARRAY_JOIN", "AS?", STRING,
              lambda a, d="','": f"array_join(transform({a}, _x -> cast(_x AS STRING)), coalesce({d}, ''), 'null')",
              lambda a, d=",": (d or "").join("null" if x is None else text(x) for x in a), null_from=1),
-    Function("ARRAY_MAX", "A", element, "array_max({0})", lambda a: max(present(a), default=None)),
-    Function("ARRAY_MIN", "A", element, "array_min({0})", lambda a: min(present(a), default=None)),
+    Function("ARRAY_MAX", "A", element, "array_max({0})", lambda a: greatest(present(a))),
+    Function("ARRAY_MIN", "A", element, "array_min({0})", lambda a: least(present(a))),
     Function("ARRAY_REMOVE", "A*", first, "filter({0}, _x -> NOT (_x <=> {1}))",
              lambda a, x: [y for y in a if distinct(x, y)], null_from=1),
     Function("ARRAY_SORT", "AK?", first, _spark_ordered, _sort_values),

@@ -10,6 +10,7 @@ from decimal import ROUND_DOWN, ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
 from typing import Any
 
 from headrace.sql.conversions import MANY_DIGITS
+from headrace.sql.ordering import greatest, least
 from headrace.sql.types import BIGINT, DOUBLE, INT, Function, SqlType, first, present, widest
 
 
@@ -169,7 +170,7 @@ NUMBER_FUNCTIONS: tuple[Function, ...] = (
     Function("MOD", "NN", widest, "({0} % {1})",
              lambda x, y: math.fmod(x, y) if isinstance(x, float) else x - y * int(Decimal(x) / Decimal(y))),
     Function("GREATEST", "**+", widest, lambda *a: f"greatest({', '.join(a)})",
-             lambda *a: max(present(a), default=None), takes_null=True),
+             lambda *a: greatest(present(a)), takes_null=True),
     Function("LEAST", "**+", widest, lambda *a: f"least({', '.join(a)})",
-             lambda *a: min(present(a), default=None), takes_null=True),
+             lambda *a: least(present(a)), takes_null=True),
 )  # fmt: skip

@@ -270,15 +270,6 @@ def widest(types: Sequence[SqlType]) -> SqlType:
     return result
 
 
-def unique(items: Sequence[Any]) -> list[Any]:
-    """Return the items, each once, in their order."""
-    result: list[Any] = []
-    for item in items:
-        if item not in result:
-            result.append(item)
-    return result
-
-
 def present(values: Sequence[Any]) -> list[Any]:
     """Return the values that are not None."""
     return [value for value in values if value is not None]

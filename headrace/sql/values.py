@@ -38,7 +38,17 @@ from headrace.sql.statements import (
     Tick,
     walk,
 )
-from headrace.sql.types import BIGINT, DOUBLE, INT, NULL, Function, Location, SqlError, SqlType
+from headrace.sql.types import (
+    BIGINT,
+    DOUBLE,
+    INT,
+    NULL,
+    Function,
+    Location,
+    SqlError,
+    SqlType,
+    common,
+)
 
 # Of each function: the place of its pattern, and that of its group or its replacement.
 _PATTERNS = {
@@ -82,15 +92,30 @@ _CONSTANTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "ARRAY_SORT": _ORDER, "INT_FROM_BYTES": _BYTE_ORDER, "BIGINT_FROM_BYTES": _BYTE_ORDER,
     "DOUBLE_FROM_BYTES": _BYTE_ORDER,
 }  # fmt: skip
+_OF_AN_ELEMENT = frozenset({"ARRAY_CONTAINS", "ARRAY_REMOVE"})
+_COMPARING = _OF_AN_ELEMENT | {"ARRAY_EXCEPT", "ARRAY_INTERSECT", "ARRAY_UNION", "NULLIF"}
 _ORDERING = frozenset({
     "ARRAY_MAX", "ARRAY_MIN", "ARRAY_SORT", "GREATEST", "LEAST", "MAX", "MIN", "TOPK", "TOPKDISTINCT",
 })  # fmt: skip
+
+
+def _check_kinds(name: str, first: SqlType, second: SqlType, location: Location) -> None:
+    """Refuse values of two types that are not compared, which would end the job."""
+    of_first = first.of[0] if name in _OF_AN_ELEMENT and first.of else first
+    one, other = of_first, second
+    if one.name == other.name == "ARRAY":
+        one, other = one.of[0], other.of[0]
+    is_wider = one.is_number and other.is_number and (one == of_first or common(one, other) == one)
+    if NULL not in (one, other) and one != other and not is_wider:
+        raise SqlError(f"{name} compares values of one type, not {of_first} and {second}", location)
 
 
 def check_compared(function: Function, types: Sequence[SqlType], location: Location) -> None:
     """Refuse values that a function compares or adds, and Spark or the runner does not."""
     if function.name == "SUM_LIST" and types[0].of[0] not in (INT, BIGINT, DOUBLE, NULL):
         raise SqlError(f"SUM_LIST adds INT, BIGINT or DOUBLE, not {types[0].of[0]}", location)
+    if function.name in _COMPARING:
+        _check_kinds(function.name, types[0], types[1], location)
     if function.name not in _EQUATING | _ORDERING:
         return
     refused = ("MAP", "STRUCT") if function.name in _ORDERING else ("MAP",)

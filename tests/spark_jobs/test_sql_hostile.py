@@ -124,7 +124,7 @@ def test_functions_and_operators_of_hostile_values(
         text += f"CREATE STREAM q{part} AS SELECT id, {columns} FROM r;\n"
     script, records = read_script(text), _records(draw, 60)
     fold = fold_of(script, [records])
-    assert not fold.unreadable
+    assert "r" not in fold.unreadable
     read = run_job(script, [records], tmp_path, together=True)
     wrong: dict[str, Any] = {}
     for part, names in enumerate(_batched(list(named), 40)):
