@@ -163,6 +163,7 @@ def _whole(value: Any, bound: int) -> int | None:
 def decimal(value: Any, type_: SqlType) -> Decimal | None:
     """Return a number as a DECIMAL of that many digits; None if it has more."""
     precision, scale = type_.digits
+    value = int(value) if isinstance(value, bool) else value
     number = read_decimal(str(value).strip(BLANKS))
     if number is None:
         return None
@@ -172,7 +173,8 @@ def decimal(value: Any, type_: SqlType) -> Decimal | None:
         )
     except InvalidOperation:
         return None
-    return number if len(number.as_tuple().digits) <= precision else None
+    # A DECIMAL has one zero.
+    return (number or abs(number)) if len(number.as_tuple().digits) <= precision else None
 
 
 # As Spark casts a text: of a day's time what is not said is 0, and a zone may follow.

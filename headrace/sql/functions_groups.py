@@ -31,7 +31,11 @@ def _array_of_first(types: Sequence[SqlType]) -> SqlType:
 
 
 def _sum_type(types: Sequence[SqlType]) -> SqlType:
-    return types[0] if types[0].name in ("DOUBLE", "DECIMAL") else BIGINT
+    if types[0].name == "DECIMAL":
+        # As Spark, ten digits more.
+        precision, scale = types[0].digits
+        return SqlType("DECIMAL", digits=(min(precision + 10, 38), scale))
+    return DOUBLE if types[0].name == "DOUBLE" else BIGINT
 
 
 def _cube(values: Sequence[Any]) -> list[list[Any]]:

@@ -270,6 +270,15 @@ def widest(types: Sequence[SqlType]) -> SqlType:
     return result
 
 
+def as_int(number: str) -> str:
+    """Return Spark's text of a whole number as the INT that is nearest: of a BIGINT it would take the last 32 bits."""
+    if number.isdigit():
+        return number
+    most = 2**31 - 2
+    nearest = f"WHEN {number} > {most} THEN {most} WHEN {number} < -{most} THEN -{most}"
+    return f"cast(CASE {nearest} ELSE {number} END AS INT)"
+
+
 def present(values: Sequence[Any]) -> list[Any]:
     """Return the values that are not None."""
     return [value for value in values if value is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.sql.coercions import as_text, cast_struct, may_be_cast, one_type
@@ -63,6 +64,7 @@ from headrace.sql.values import (
     check_time_pattern,
 )
 
+_DIGITS = {"INT": (10, 0), "BIGINT": (19, 0)}
 _LETTERS = {
     "S": "text", "I": "a whole number", "N": "a number", "B": "a condition", "T": "a TIMESTAMP", "X": "BYTES",
     "A": "an ARRAY", "M": "a MAP", "C": "an ARRAY or a MAP", "D": "a DATE", "O": "a TIME",
@@ -321,9 +323,18 @@ def _arithmetic(expression: Operation, types: tuple[SqlType, ...]) -> tuple[Expr
             Cast(operand, DOUBLE, location=operand.location) for operand in expression.operands
         )
         return replace(expression, operands=operands), DOUBLE
+    if result.name == "DECIMAL" and len(types) == 2:
+        return expression, _sum_of_decimals(types)
     if operator == "/" and result.is_integer:
         return replace(expression, operator="DIV"), BIGINT
     return expression, result
+
+
+def _sum_of_decimals(types: Sequence[SqlType]) -> SqlType:
+    """Return the type that holds the sum of two numbers, one of them a DECIMAL, as in ksqlDB."""
+    digits = [one.digits or _DIGITS.get(one.name, (1, 0)) for one in types]
+    whole, scale = max(one[0] - one[1] for one in digits), max(one[1] for one in digits)
+    return SqlType("DECIMAL", digits=(min(whole + scale + 1, 38), scale))
 
 
 def _case(expression: Case, scope: Scope) -> tuple[Expression, SqlType]:

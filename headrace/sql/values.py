@@ -87,8 +87,13 @@ _ORDER = (
     lambda value: str(value).upper() in ("ASC", "ASCENDING", "DESC", "DESCENDING"),
 )
 _BYTE_ORDER = ("'BIG_ENDIAN' or 'LITTLE_ENDIAN'", lambda value: isinstance(value, str))
+_CHARACTER = (
+    "a character or NULL",
+    lambda value: value is None or (isinstance(value, str) and len(value) == 1),
+)
 _CONSTANTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "TOPK": _COUNT, "TOPKDISTINCT": _COUNT, "LATEST_BY_OFFSET": _BY_OFFSET, "EARLIEST_BY_OFFSET": _BY_OFFSET,
+    **dict.fromkeys(("MASK", "MASK_LEFT", "MASK_RIGHT", "MASK_KEEP_LEFT", "MASK_KEEP_RIGHT"), _CHARACTER),
     "ARRAY_SORT": _ORDER, "INT_FROM_BYTES": _BYTE_ORDER, "BIGINT_FROM_BYTES": _BYTE_ORDER,
     "DOUBLE_FROM_BYTES": _BYTE_ORDER,
 }  # fmt: skip
@@ -114,6 +119,12 @@ def check_compared(function: Function, types: Sequence[SqlType], location: Locat
     """Refuse values that a function compares or adds, and Spark or the runner does not."""
     if function.name == "SUM_LIST" and types[0].of[0] not in (INT, BIGINT, DOUBLE, NULL):
         raise SqlError(f"SUM_LIST adds INT, BIGINT or DOUBLE, not {types[0].of[0]}", location)
+    if function.name in ("LPAD", "RPAD") and NULL not in types and types[0] != types[2]:
+        raise SqlError(f"{function.name} pads text with text, and bytes with bytes", location)
+    if function.name == "JSON_ARRAY_CONTAINS" and types[1].of:
+        raise SqlError(
+            f"JSON_ARRAY_CONTAINS looks for a text, a number or a BOOLEAN, not {types[1]}", location
+        )
     if function.name in _COMPARING:
         _check_kinds(function.name, types[0], types[1], location)
     if function.name not in _EQUATING | _ORDERING:
