@@ -430,13 +430,18 @@ def detect_stack_resource_drift(
 def describe_stack_resource_drifts(
     cfn: CloudFormation, call: Call, request: shapes.DescribeStackResourceDriftsInput
 ) -> shapes.DescribeStackResourceDriftsOutput:
-    """Return a page of the results of the last detections. Source: API_DescribeStackResourceDrifts."""
+    """Return a page of the results of the last detections: of what was checked, as AWS does.
+
+    Source: API_DescribeStackResourceDrifts. The CDK CLI counts the others by their absence.
+    """
     stack = cfn.find_stack(call, request["StackName"])
     filters = get_list(request, "StackResourceDriftStatusFilters")
     rows = [
-        cast("DetectedDrift", resource.drift)
+        drift
         for resource in list(stack.resources.values())
-        if resource.drift and (not filters or resource.drift["StackResourceDriftStatus"] in filters)
+        if (drift := cast("DetectedDrift | None", resource.drift))
+        and (status := drift["StackResourceDriftStatus"]) != "NOT_CHECKED"
+        and (not filters or status in filters)
     ]
     start = start_of(request.get("NextToken"))
     end = start + (request.get("MaxResults") or PAGE_ITEMS)
