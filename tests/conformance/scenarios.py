@@ -4,7 +4,7 @@ A file is a JSON list of scenarios: `name`, `evidence` (a list of sentences or a
 takes long. The steps:
 
 - A call: `call` (an operation, as boto3 names its method), `params`, `service`, `account` (or an access key, with the
-  `token` of a session) and `region` where they are others, and its `answer`: `status` and every member that botocore
+  `token` of a session), `region` and `style` (of S3's addresses: `virtual`) where they are others, and its `answer`: `status` and every member that botocore
   reads of it, of an error `Error`. Only what differs between any two requests is left out (request ids). Without
   `answer` it prepares what the evidence does not show, and must succeed. `keep`, such as `{"arn 1": "Role.Arn"}`, keeps
   members of such an answer for later steps.
@@ -199,7 +199,7 @@ def _asked(step: dict[str, Any], world: World, known: dict[str, str]) -> dict[st
         step = {**step, "http": {**step["http"], "url": url}}
     if "http" in step:
         return _http_answer(step, world, known)
-    names = ("account", "region", "token")
+    names = ("account", "region", "token", "style")
     place = {name: parameters(step[name], known) for name in names if name in step}
     client = world.client(step.get("service", world.service), **place)
     return answer(client, step["call"], parameters(step.get("params", {}), known))
