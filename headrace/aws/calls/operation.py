@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ class Descriptions(botocore.loaders.Loader):
         try:
             # By the folder's listing: a file system may take another spelling, or a path, for a name.
             if not any(
-                service_name in (one.name for one in Path(folder).iterdir())
+                service_name in os.listdir(folder)  # noqa: PTH208 - a fifth of the time of paths
                 for folder in self.search_paths
                 if Path(folder).is_dir()
             ):
