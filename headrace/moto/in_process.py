@@ -19,10 +19,9 @@ from urllib.parse import urlencode
 import msgspec
 from botocore import handlers, parsers, serialize
 from botocore.compat import HTTPHeaders
-from botocore.hooks import EventAliaser, HierarchicalEmitter
 from botocore.model import OperationModel
 from botocore.response import StreamingBody
-from botocore.utils import percent_encode_sequence
+from botocore.utils import EVENT_ALIASES, percent_encode_sequence
 from botocore.validate import ParamValidator
 
 from headrace.aws.calls.errors import AwsError
@@ -35,8 +34,6 @@ from headrace.moto.current_cloud import ANSWERED
 from headrace.moto.requests.quick import QuickCall, QuickCalls
 from headrace.store.notes import answer_from, has_note
 
-# The events at which botocore's handlers change a call.
-_EVENTS = ("before-parameter-build", "before-call", "after-call")
 # These sign a URL for another region, which moto's services do not read.
 _SIGNING = (handlers.inject_presigned_url_ec2, handlers.inject_presigned_url_rds)
 
@@ -153,23 +150,22 @@ def _protocol(model: OperationModel) -> str:
 
 def _emit(event: str, model: OperationModel, **given: Any) -> None:
     """Let botocore's handlers of an event change what is given."""
-    name = f"{event}.{model.service_model.service_id.hyphenize()}.{model.name}"
-    _emitter().emit(name, model=model, context={}, **given)
+    for handle in _list_handlers(event, model.service_model.service_id.hyphenize(), model.name):
+        handle(model=model, context={}, **given)
 
 
-@functools.cache
-def _emitter() -> HierarchicalEmitter:
-    emitter = HierarchicalEmitter()
-    # Handlers are declared under services' older names too.
-    names = EventAliaser(emitter)
-    register = {
-        handlers.REGISTER_FIRST: names.register_first,
-        handlers.REGISTER_LAST: names.register_last,
-    }
-    for event, handler, *order in handlers.BUILTIN_HANDLERS:
-        if event.partition(".")[0] in _EVENTS and handler not in _SIGNING:
-            (register[order[0]] if order else names.register)(event, handler)
-    return emitter
+@functools.lru_cache(maxsize=10_000)
+def _list_handlers(event: str, service: str, operation: str) -> list[Callable[..., Any]]:
+    """Return botocore's handlers of an event and an operation; they do not depend on each other's order."""
+    found: list[Callable[..., Any]] = []
+    for name, handler, *_ in handlers.BUILTIN_HANDLERS:
+        of_event, *of = name.split(".")
+        # Some are declared under their service's older name.
+        meant = [EVENT_ALIASES.get(part, part) for part in of[:1]] + of[1:]
+        asked = zip(meant, (service, operation), strict=False)
+        if of_event == event and all(part in ("*", one) for part, one in asked):
+            found.append(handler)
+    return [handler for handler in found if handler not in _SIGNING]
 
 
 def _unsendable(service: str, operation: str, params: Mapping[str, Any]) -> AwsError | None:
