@@ -35,7 +35,6 @@ from headrace.core.workers import WorkerHandle
 from headrace.services.lambda_.errors import invalid_parameter
 from headrace.services.lambda_.names import build_layer_arn, format_lambda_time
 from headrace.services.lambda_.packages import CodeStore, Package, open_folder
-from headrace.services.lambda_.runtime.environment import build_sdk_compiler
 from headrace.services.lambda_.state import LayerDescription, LayerVersion
 from headrace.store.database import Database
 
@@ -53,8 +52,7 @@ class Bytecode:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: deque[Path | tuple[str, ...]] = deque()
-        self._tried = set[tuple[str, ...]]()
+        self._waiting: deque[Path] = deque()
         # The fingerprint of each folder when it was compiled; the files in a user's folder may change.
         self._done: dict[Path, str] = {}
         self._running: subprocess.Popen[bytes] | None = None
@@ -72,36 +70,21 @@ class Bytecode:
         if new and self.handle is not None:
             self.handle.wake()
 
-    def want_sdk(self) -> None:
-        """Schedule the compilation of the SDK for Node.js, unless it is compiled or this run has tried it."""
-        command = tuple(build_sdk_compiler() or ())
-        with self._lock:
-            new = bool(command) and command not in self._tried
-            if new:
-                self._tried.add(command)
-                self._waiting.append(command)
-        if new and self.handle is not None:
-            self.handle.wake()
-
     def step(self) -> float:
-        """Compile one folder, or run one compiler."""
+        """Compile one folder."""
         with self._lock:
             if self._stopped or not self._waiting:
                 return math.inf
-            order = self._waiting.popleft()
-        if isinstance(order, tuple):
-            if self._compile(order):
-                log.warning("this compiler failed: %s", " ".join(order))
-        elif _python_bytes(order) >= LEAST_BYTES:
-            # A file that cannot be compiled is not an error here; the function that imports it gets the error.
-            self._compile([sys.executable, "-I", "-m", "compileall", "-q", str(order)])
+            folder = self._waiting.popleft()
+        if _python_bytes(folder) >= LEAST_BYTES:
+            self._compile(folder)
         return 0.0
 
-    def _compile(self, arguments: Sequence[str]) -> bool:
-        """Run a compiler; return whether it failed."""
+    def _compile(self, folder: Path) -> None:
+        arguments = [sys.executable, "-I", "-m", "compileall", "-q", str(folder)]
         with self._lock:
             if self._stopped:
-                return False
+                return
             process = self._running = subprocess.Popen(
                 arguments,
                 stdin=subprocess.DEVNULL,
@@ -111,13 +94,12 @@ class Bytecode:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, process.pid, _LOWEST_PRIORITY)
         try:
-            # It is killed when the cloud stops.
-            return process.wait(_LONGEST_COMPILATION_S) > 0
+            # A file that cannot be compiled is not an error here; the function that imports it gets the error.
+            process.wait(_LONGEST_COMPILATION_S)
         except subprocess.TimeoutExpired:
-            log.warning("this took too long: %s", " ".join(arguments))
+            log.warning("compiling %s took too long", folder)
             process.kill()
             process.wait()
-            return False
 
     def stop(self) -> None:
         """Compile nothing more, and kill a running compiler."""

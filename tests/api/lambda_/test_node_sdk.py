@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from headrace.services.lambda_.runtime import environment, sdk_modules
+from headrace.services.lambda_.runtime import sdk_modules
 from tests.support.lambda_lab import LambdaLab, zipped
-from tests.support.server import wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
 
@@ -143,22 +142,3 @@ def test_clients_of_version_2_ask_the_cloud(lab: LambdaLab, file: str) -> None:
     config = call(lab, name, {})
     assert config["endpoint"].startswith("http://127.0.0.1:")
     assert config["s3ForcePathStyle"] is True
-
-
-def test_what_node_made_of_the_sdk_is_kept_for_later_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = tmp_path / "modules" / "@aws-sdk" / "client-one"
-    package.mkdir(parents=True)
-    (package / "package.json").write_text('{"name": "@aws-sdk/client-one", "main": "main.js"}')
-    (package / "main.js").write_text("exports.value = 1;")
-    monkeypatch.setenv(environment.NODE_PATH_VARIABLE, str(package.parents[1]))
-    monkeypatch.setenv(sdk_modules.FOLDER_VARIABLE, str(tmp_path / "cache"))
-    source = "exports.handler = async () => [require('@aws-sdk/client-one').value, !!process.env.HEADRACE_NODE_CODE];"
-    with LambdaLab(tmp_path / "lab") as lab:
-        for name in ("first", "second"):
-            code = {"ZipFile": zipped({"app.js": source})}
-            lab.create(name, "", Runtime="nodejs22.x", Code=code)
-        assert call(lab, "first", {})[0] == 1
-        wait_until(lambda: any((tmp_path / "cache" / ".compiled").glob("*")))
-        assert call(lab, "second", {}) == [1, True]

@@ -191,11 +191,9 @@ class Pools:
             return entry.pool
 
     def _compile(self, spec: SandboxSpec, fingerprint: str) -> None:
-        """Schedule the compilation of what a function's processes import and cannot write compiled themselves."""
+        """Schedule the compilation of a Python function if its processes cannot write the bytecode themselves."""
         if self._environments is not None:
             return
-        if spec.runtime.startswith("nodejs"):
-            self.bytecode.want_sdk()
         if spec.runtime.startswith("python") and not self._walls.are_missing:
             folders = [spec.code_dir, *([] if spec.opt_dir is None else [spec.opt_dir])]
             self.bytecode.want(folders, fingerprint)

@@ -23,7 +23,6 @@ from headrace.services.lambda_.errors import (
     RUNTIMES,
     invalid_parameter,
 )
-from headrace.services.lambda_.runtime import node_code
 from headrace.services.lambda_.runtime.sdk_modules import find_sdk_folder
 
 HERE = Path(__file__).parent
@@ -213,9 +212,7 @@ def build_command(spec: SandboxSpec, places: ProcessPaths) -> list[str]:
                 f"The runtime {spec.runtime} needs Node.js 20 or newer on this machine's PATH; install it."
             )
         trusting = [_OPENSSLS_OWN] if _is_trust_read_late(spec, places) else []
-        code = node_code.find_file(node, list_node_path())
-        shims = [*NODE_SHIMS, *([] if code is None else [node_code.PROGRAM])]
-        preloaded = [part for shim in shims for part in ("--require", str(shim))]
+        preloaded = [part for shim in NODE_SHIMS for part in ("--require", str(shim))]
         return [node, *trusting, *preloaded, str(NODE_CLIENT), spec.handler]
     return [str(_find_bootstrap(spec, places))]
 
@@ -273,12 +270,6 @@ def list_node_path() -> list[str]:
     return [str(path) for path in candidates if path.is_dir()]
 
 
-def build_sdk_compiler() -> list[str] | None:
-    """Return the command that compiles the SDK for Node.js functions; None when there is nothing to compile."""
-    node = find_node_program()
-    return None if node is None else node_code.build_command(node, list_node_path())
-
-
 def build_environment(
     spec: SandboxSpec,
     *,
@@ -314,9 +305,6 @@ def build_environment(
         environment["PWD"] = str(places.task)
     if spec.runtime.startswith("nodejs"):
         environment["HEADRACE_SDK_FOLDER"] = str(find_sdk_folder())
-        code = node_code.find_file(find_node_program() or "", list_node_path())
-        if code is not None:
-            environment[node_code.VARIABLE] = str(code)
     if _is_trust_read_late(spec, places):
         del environment[_NODE_TRUST]
     return environment
