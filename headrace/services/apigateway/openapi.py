@@ -185,8 +185,6 @@ _METHODS = frozenset({"get", "put", "post", "delete", "options", "head", "patch"
 ANY = "x-amazon-apigateway-any-method"
 INTEGRATION = "x-amazon-apigateway-integration"
 AUTHORIZER = "x-amazon-apigateway-authorizer"
-# The address by which an API's models refer to each other.
-MODELS = "https://apigateway.amazonaws.com/restapis/"
 _MOST_REFERENCES = 20
 
 

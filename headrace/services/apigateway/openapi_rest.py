@@ -18,9 +18,9 @@ from moto.apigateway.exceptions import ApiGatewayException, BadRequestException
 from moto.apigateway.models import validate
 
 from headrace.services.apigateway.documentation import import_parts
+from headrace.services.apigateway.invocation.validation import MODELS
 from headrace.services.apigateway.openapi import (
     AUTHORIZER,
-    MODELS,
     BadDefinition,
     Definition,
     Members,

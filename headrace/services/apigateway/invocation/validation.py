@@ -19,12 +19,13 @@ from headrace.core.patterns import MatchingBudget, MatchTooLong, PatternRefused
 from headrace.core.values import parse_json
 from headrace.services.apigateway.invocation.integrations import Refused
 from headrace.services.apigateway.invocation.mappings import RequestValues, members, read_parts
-from headrace.services.apigateway.openapi import MODELS
 
 log = logging.getLogger(__name__)
 
 _ANY_TYPE = "$default"
 _MOST_ERRORS = 20
+# The address by which an API's models refer to each other.
+MODELS = "https://apigateway.amazonaws.com/restapis/"
 # What an imported definition calls its schemas, which are the API's models.
 _SCHEMAS = ("#/definitions/", "#/components/schemas/")
 
