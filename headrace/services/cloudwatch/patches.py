@@ -334,7 +334,7 @@ def _of_one_unit(get: Any) -> Any:
             if len(found) > 1:
                 query = {**query, "MetricStat": {**stat, "Unit": found[0]}}
                 value = f"Multiple units returned: '[{', '.join(found)}]'"
-                messages[query["Id"]] = [{"code": "MultipleUnits", "value": value}]
+                messages[str(query["Id"])] = [{"code": "MultipleUnits", "value": value}]
             asked.append(query)
         results = get(self, asked, start_time, end_time, *args, **named)
         return [
