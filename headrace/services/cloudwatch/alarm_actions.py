@@ -13,7 +13,6 @@ import functools
 import json
 import logging
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
@@ -22,6 +21,7 @@ from botocore.loaders import create_loader
 from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.deliveries.service_events import queue_service_event
 from headrace.moto.current_cloud import CURRENT
+from headrace.services.cloudwatch.alarm_rules import time_text
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +62,8 @@ def _state(alarm: Any) -> dict[str, Any]:
         "value": alarm.state_value,
         "reason": alarm.state_reason,
         **({"reasonData": alarm.state_reason_data} if alarm.state_reason_data else {}),
-        "timestamp": _time(alarm.state_updated_timestamp),
+        "timestamp": time_text(alarm.state_updated_timestamp),
     }
-
-
-def _time(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}+0000"
 
 
 def _act(alarm: Any, before: dict[str, Any], account: str, region: str) -> None:
@@ -177,7 +173,7 @@ def _message(alarm: Any, before: dict[str, Any], account: str, region: str) -> d
         "AWSAccountId": account,
         "NewStateValue": alarm.state_value,
         "NewStateReason": alarm.state_reason,
-        "AlarmConfigurationUpdatedTimestamp": _time(alarm.configuration_updated_timestamp),
+        "AlarmConfigurationUpdatedTimestamp": time_text(alarm.configuration_updated_timestamp),
         "StateChangeTime": _state(alarm)["timestamp"],
         "Region": _region_names().get(region, region),
         "AlarmArn": alarm.alarm_arn,
