@@ -104,8 +104,25 @@ def patch_interpreter() -> None:
     tasks: list[Any] = [state_task.StateTask, state_task_activitiy.StateTaskActivity]
     for task in tasks:
         task._from_error = _named_for_heartbeat(task._from_error)
+    waiting: Any = callback.CallbackEndpoint
+    waiting.setup_heartbeat_endpoint = with_early_answer(waiting.setup_heartbeat_endpoint)
+    starting: Any = callback.ActivityTaskStartEndpoint
+    starting._outcome = None  # which moto reads when no worker has come
     of_activity: Any = state_task_activitiy.StateTaskActivity
     of_activity._eval_execution = _with_arn(of_activity._eval_execution)
+
+
+def with_early_answer(set_up: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a wait with heartbeats end at once if the task was answered before it began; moto would miss the answer."""
+
+    @functools.wraps(set_up)
+    def set_up_heartbeats(self: Any, *args: Any, **named: Any) -> Any:
+        heartbeats = set_up(self, *args, **named)
+        if self._notify_event.is_set():
+            heartbeats.notify()
+        return heartbeats
+
+    return set_up_heartbeats
 
 
 def _with_arn(run: Callable[..., None]) -> Callable[..., None]:
