@@ -1,6 +1,7 @@
-"""Runs one query in a process of its own, with limits of the kernel: `python -m headrace.services.athena.child`.
+"""Runs queries one after the other, each in a copy of this process (a fork) that has limits of the kernel.
 
-It reads lines of JSON from the standard input and answers in lines on the standard output:
+`python -m headrace.services.athena.child` ends with its input, or with a copy that dies. A copy reads lines of JSON
+from the standard input and answers in lines on the standard output:
 1. in: the query's text, its database, its parameters, a folder for its files, the bounds;
 2. out: `{"tables": [[database, name], ...]}` as often as it needs them; in: their descriptions, in order; or
    `{"catalogue": true}`; in: all databases, with the columns of their tables; or `{"object": uri}`; in: its file; or
@@ -15,6 +16,8 @@ DuckDB can open the tables' files and write to the folder; a query cannot name o
 from __future__ import annotations
 
 import dataclasses
+import gc
+import importlib
 import os
 import resource
 import sys
@@ -36,21 +39,66 @@ from headrace.services.athena.statements import (
 )
 
 _ROWS_AT_ONCE = 10_000
+# Each format's usual compression, and its others (documented: compression-support-hive.html).
 _COMPRESSIONS = {
     "PARQUET": (
-        "SNAPPY",
+        "GZIP",
         {"SNAPPY": "snappy", "GZIP": "gzip", "ZSTD": "zstd", "NONE": "uncompressed"},
+    ),
+    "ORC": (
+        "ZLIB",
+        {"ZLIB": "zlib", "SNAPPY": "snappy", "LZ4": "lz4", "ZSTD": "zstd", "NONE": "uncompressed"},
     ),
     "JSON": ("GZIP", {"GZIP": "gzip", "ZSTD": "zstd", "NONE": "none"}),
     "TEXTFILE": ("GZIP", {"GZIP": "gzip", "ZSTD": "zstd", "NONE": "none"}),
 }
 _SUFFIXES = {"gzip": ".gz", "zstd": ".zst"}
+# What only some queries need: when a copy has imported it, this process does so for those that follow. None may start
+# a thread here, which copies would lack: `processes.py` has variables against that.
+HEAVY = (
+    "duckdb",
+    "headrace.services.athena.iceberg",
+    "headrace.services.athena.results",
+    "headrace.services.athena.tables",
+    "sqlglot.dialects.athena",
+    "sqlglot.dialects.duckdb",
+)
+_RAN = 64
 
 
 def main() -> None:
-    """Run the query that the standard input has."""
-    pipe = Pipe()
+    """Have copies run queries until the standard input ends."""
+    while True:
+        # Copies share what they do not change.
+        gc.freeze()
+        copy = os.fork()
+        if copy == 0:
+            os._exit(_run_one())
+        _, status = os.waitpid(copy, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code < _RAN:
+            return
+        for place, name in enumerate(HEAVY):
+            if code & 1 << place:
+                importlib.import_module(name)
+
+
+def _run_one() -> int:
+    """Run the query that the standard input has next; return the exit code: what of `HEAVY` it has imported."""
+    try:
+        _run(Pipe())
+    except SystemExit:
+        return 1
+    except BaseException:  # noqa: BLE001 - the log gets where it was
+        traceback.print_exc()
+        return 1
+    return _RAN | sum(1 << place for place, name in enumerate(HEAVY) if name in sys.modules)
+
+
+def _run(pipe: Pipe) -> None:
     request = pipe.hear()
+    os.chdir(request["folder"])
+    os.dup2(os.open("errors", os.O_WRONLY | os.O_APPEND), sys.stderr.fileno())
     _bound(request)
     try:
         statement = parse(request["query"], request["database"], request["parameters"])
@@ -218,15 +266,15 @@ def _shape(
 ) -> dict[str, Any]:
     if form not in _COMPRESSIONS:
         raise StatementRefused(
-            f"NOT_SUPPORTED: headrace does not write {form} in Athena: PARQUET, JSON and TEXTFILE it does"
+            f"NOT_SUPPORTED: headrace does not write {form} in Athena: it writes {', '.join(_COMPRESSIONS)}"
         )
     usual, known = _COMPRESSIONS[form]
-    name = str(compression or usual).upper()
+    name = str(compression or usual).upper().replace("UNCOMPRESSED", "NONE")
     if name not in known:
         raise StatementRefused(
             f"NOT_SUPPORTED: headrace does not write {form} with the compression {name}"
         )
-    suffix = "" if form == "PARQUET" else _SUFFIXES.get(known[name], "")
+    suffix = "" if form in ("PARQUET", "ORC") else _SUFFIXES.get(known[name], "")
     return {
         "format": form, "columns": columns, "keys": keys, "codec": known[name], "suffix": suffix,
         "delimiter": str(delimiter or "\x01"),
@@ -237,6 +285,7 @@ def _copy(query: Query, shape: Mapping[str, Any]) -> int:
     form, codec = shape["format"], shape["codec"]
     options = {
         "PARQUET": f"FORMAT parquet, COMPRESSION '{codec}'",
+        "ORC": "FORMAT parquet, COMPRESSION 'snappy'",  # which DuckDB has, and becomes ORC below
         "JSON": f"FORMAT json, COMPRESSION '{codec}'",
         "TEXTFILE": (
             f"FORMAT csv, DELIMITER {literal(shape['delimiter'])}, QUOTE '', ESCAPE '', HEADER false, "
@@ -252,7 +301,30 @@ def _copy(query: Query, shape: Mapping[str, Any]) -> int:
     copied = query.connection.execute(
         f"COPY ({aliased}) TO '{query.folder}/written' ({options})"
     ).fetchone()
+    if form == "ORC":
+        _convert_to_orc(query.folder / "written", shape)
     return int(copied[0]) if copied else 0
+
+
+def _convert_to_orc(folder: Path, shape: Mapping[str, Any]) -> None:
+    """Write each file of Parquet again as ORC, some rows at a time."""
+    import pyarrow as pa
+    from pyarrow import orc, parquet
+
+    from headrace.services.athena.hive_types import parse_type
+
+    kinds = {name: parse_type(kind).to_arrow() for name, kind in shape["columns"]}
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        stored = parquet.ParquetFile(path)
+        schema = pa.schema([(name, kinds[name]) for name in stored.schema_arrow.names])
+        # Behind a dot, which no file of DuckDB's begins with.
+        made = path.with_name(f".{path.name}")
+        with orc.ORCWriter(made, compression=shape["codec"]) as writer:
+            writer.write(schema.empty_table())
+            for batch in stored.iter_batches(_ROWS_AT_ONCE):
+                writer.write(pa.Table.from_batches([batch]).cast(schema))
+        stored.close()
+        made.replace(path)
 
 
 # Changes of Iceberg tables, each of which is committed here as one snapshot
