@@ -159,15 +159,16 @@ class _Compiler:
                     query.location,
                 )
         pumps = [
-            self._names.of("query", q.name) for q in self._script.queries if q.target == relation
+            f"{self._names.of('query', q.name)}(spark, arguments)"
+            for q in self._script.queries
+            if q.target == relation
         ]
         if not pumps:
             raise SqlError(
                 f"no query writes into {relation.name}, which is read: a stream of Kinesis has WITH (stream = '..')",
                 relation.location,
             )
-        parts = [f"{pump}(spark, arguments)" for pump in pumps]
-        union = parts[0] + "".join(f".unionByName({part})" for part in parts[1:])
+        union = pumps[0] + "".join(f".unionByName({pump})" for pump in pumps[1:])
         columns = ", ".join(literal(name(column.name)) for column in relation.columns)
         return (
             f"def {self._names.of('read', relation.name)}(spark, arguments):\n"

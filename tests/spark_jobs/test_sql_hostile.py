@@ -24,7 +24,7 @@ DOUBLES = [
 ]  # fmt: skip
 TEXTS = [
     "", " ", "ß", "İ", "ﬀ", "a\u0301", "👍🏽é", "\u202eabc", "\x00", "\ud83d", "NaN", "-0", "1e400", "12", " 7 ", "true", "%_\\",
-    "a,b", '{"a": [1, {"b": "c"}]}', "[1, null]", "2026-02-29", "0001-01-01T00:00:00Z", "9999-12-31", "25:00", "YQ==", "xyz" * 50, "a%20b," * 500, "[" * 3000,
+    "a,b", '{"a": [1, {"b": "c"}]}', "[1, null]", "2026-02-29", "0001-01-01T00:00:00Z", "9999-12-31", "25:00", "YQ==", "xyz" * 50, "a%20b," * 150, "[" * 1200,
     "ǅ ungla", "Σας", "http://ü:p@[::1]:99999/a%zz?q=1&q=#f",
 ]  # fmt: skip
 VALUES: dict[str, list[Any]] = {
@@ -109,20 +109,20 @@ def _batched(names: list[str], size: int) -> list[list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_functions_and_operators_of_hostile_values(
     seed: int, spark: SparkSession, sql_settings: None, tmp_path: Path
 ) -> None:
     draw = random.Random(seed)
     scalars = [one for one in FUNCTIONS.values() if one.kind == "scalar"]
-    expressions = [call for one in scalars for call in _calls(draw, one, 5, "")]
+    expressions = [call for one in scalars for call in _calls(draw, one, 3, "")]
     expressions += [one for one in OPERATORS if _is_sql(one, "")]
     named = {f"c{number}": one for number, one in enumerate(expressions)}
     text = RELATION
     for part, names in enumerate(_batched(list(named), 40)):
         columns = ", ".join(f"{named[name]} AS {name}" for name in names)
         text += f"CREATE STREAM q{part} AS SELECT id, {columns} FROM r;\n"
-    script, records = read_script(text), _records(draw, 60)
+    script, records = read_script(text), _records(draw, 40)
     fold = fold_of(script, [records])
     assert "r" not in fold.unreadable
     read = run_job(script, [records], tmp_path, together=True)
@@ -148,7 +148,7 @@ def test_functions_and_operators_of_hostile_values(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_groups_of_hostile_values(
     seed: int, spark: SparkSession, sql_settings: None, tmp_path: Path
 ) -> None:
@@ -160,7 +160,7 @@ def test_groups_of_hostile_values(
     text = f"{RELATION}CREATE TABLE groups AS SELECT g, {columns} FROM r GROUP BY g;\n"
     for column in "idbmtyf":
         text += f"CREATE TABLE by_{column} AS SELECT {column}, COUNT(*) AS n FROM r GROUP BY {column};\n"
-    script, records = read_script(text), _records(draw, 60)
+    script, records = read_script(text), _records(draw, 40)
     fold = fold_of(script, [records])
     read = run_job(script, [records], tmp_path)
     of_job = {row["g"]: row for row in read("groups")}
