@@ -164,10 +164,10 @@ class _Compiler:
             if q.target == relation
         ]
         if not pumps:
-            raise SqlError(
-                f"no query writes into {relation.name}, which is read: a stream of Kinesis has WITH (stream = '..')",
-                relation.location,
+            unwritten = (
+                f"no query writes into {relation.name}, which is read: is it WITH (stream = '..')?"
             )
+            raise SqlError(unwritten, relation.location)
         union = pumps[0] + "".join(f".unionByName({pump})" for pump in pumps[1:])
         columns = ", ".join(literal(name(column.name)) for column in relation.columns)
         return (
