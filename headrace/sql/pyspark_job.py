@@ -164,10 +164,8 @@ class _Compiler:
             if q.target == relation
         ]
         if not pumps:
-            unwritten = (
-                f"no query writes into {relation.name}, which is read: is it WITH (stream = '..')?"
-            )
-            raise SqlError(unwritten, relation.location)
+            problem = f"no query writes into {relation.name}, which is read: WITH (stream = '..')?"
+            raise SqlError(problem, relation.location)
         union = pumps[0] + "".join(f".unionByName({pump})" for pump in pumps[1:])
         columns = ", ".join(literal(name(column.name)) for column in relation.columns)
         return (
