@@ -204,8 +204,10 @@ class Gateway:
             refusal = self._refusal(owned, request, call)
             if refusal is not None:
                 return refusal
-        if self.permissions is not None:
-            call.permit = self.permissions.permit_of(scope.access_key, scope.token, call.account)
+        permissions, key = self.permissions, scope.access_key
+        # The account's own keys need a permit only where denied requests are refused.
+        if permissions is not None and (key[:1] == "A" or permissions.enforces):
+            call.permit = permissions.permit_of(key, scope.token, call.account)
         if self.faults.rules and self.faults.concerns(service):
             answer = answer_with_faults(
                 self.faults,
