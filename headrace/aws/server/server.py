@@ -21,10 +21,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from headrace.aws.calls.http import DROPPED, Answer, FileSlice, Handler, HttpRequest, HttpResponse
+from headrace.aws.calls.http import (
+    DROPPED,
+    Answer,
+    FileSlice,
+    Handler,
+    HttpRequest,
+    HttpResponse,
+    answer_in_memory,
+)
 from headrace.aws.calls.operation import SharedWrite
 from headrace.aws.server.answers import (
-    answer_in_memory,
     body_not_stored,
     busy,
     file_parts,
