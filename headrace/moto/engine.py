@@ -51,6 +51,7 @@ from headrace.moto.requests.quick import (
 )
 from headrace.moto.requests.refusals import error_response, find_missing_action, model_of, refusal
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, DeliveryRows
+from headrace.moto.storage.pickles import note_held
 from headrace.moto.storage.storage import Entry, MotoStorage
 from headrace.store.database import Database
 
@@ -140,9 +141,10 @@ class MotoEngine:
     ) -> None:
         self._load_quick_calls = quick if check_strictly is None else None
         # Of moto without state nothing is answered quickly.
-        self._quick = QuickCalls(())
+        self._quick = QuickCalls(waits_for_disk=database.fsync)
+        # See `headrace.aws.gateway.dispatch.MotoServices.may_be_quick`.
+        self.may_be_quick = self._quick.may_be_at_once
         self._ids = ids
-        self._waits_for_disk = database.fsync
         self._kept = MotoStorage(database, always=[outbox])
         self._clock, self._patches, self._outbox = clock, patches, outbox
         self._endpoint_host, self._sessions = endpoint_host, sessions
@@ -166,7 +168,7 @@ class MotoEngine:
 
         return InProcessCalls(
             self._answer, self._ids, self._clock, self._endpoint_host,
-            quick=lambda: self._quick, answer_quickly=self._answer_quickly,
+            quick=self._quick, answer_quickly=self._answer_quickly,
         )  # fmt: skip
 
     def connect(self, connections: Connections) -> None:
@@ -239,7 +241,7 @@ class MotoEngine:
         _Owner.engine = None
         start_empty(self._patches())
         if self._load_quick_calls is not None:
-            self._quick = QuickCalls(self._load_quick_calls())
+            self._quick.load(self._load_quick_calls())
         CURRENT.enter(self._clock, self._sessions, self._connections.guard)
         self._outbox.clear()
         CHANGES.take()
@@ -319,10 +321,6 @@ class MotoEngine:
         except AwsError as error:
             return error_response(service_of(request, service), request, error)
 
-    def may_be_quick(self, request: HttpRequest) -> bool:
-        """See `headrace.aws.gateway.dispatch.MotoServices.may_be_quick`."""
-        return not self._waits_for_disk and self._quick.find(request) is not None
-
     def _answer_quickly(self, request: HttpRequest, quick: QuickCall | None) -> HttpResponse | None:
         """Answer a plain request of a quick call; None for another one.
 
@@ -350,6 +348,8 @@ class MotoEngine:
         try:
             backend = find_state(quick, call)
             body = quick.answer(QuickRequest(call, request.body, backend, request_id, self._ids))
+            # What changed is stored before this leaves.
+            return response_of(quick, body, request_id, call.now_ms)
         except NotPlain:
             return None
         except AwsError:
@@ -361,7 +361,6 @@ class MotoEngine:
             made = CHANGES.new_backends
             entry = self._preparation.entry_of(request, quick.service) if made else None
             self._save(entry, frees=quick.frees)
-        return response_of(quick, body, request_id, call.now_ms)
 
     def _require(self) -> None:
         """Warm up. Raises AwsError, whatever the reason, so that the caller gets it as a message."""
@@ -441,12 +440,15 @@ class MotoEngine:
         return run_entry(entry, self._endpoint_host())
 
     def _save(self, entry: Entry | None, package: str = "", *, frees: bool = False) -> None:
-        """Store what was touched: rows, and all of a package if one is named.
+        """Store what was touched since the last time: rows, and all of a package if one is named.
 
         Raises AwsError when the disk refuses it; then the change is undone.
         """
+        if package and package not in CHANGES.held:
+            note_held(package)
+        taken = CHANGES.take(package)
         try:
-            acts = self._kept.save(entry, package, frees=frees)
+            acts = self._kept.save(entry, taken, frees=frees)
         except (sqlite3.Error, OSError) as error:
             raise AwsError(
                 "InternalFailure", f"The change is undone, for it could not be stored: {error}", 500

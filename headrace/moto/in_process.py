@@ -43,7 +43,7 @@ class InProcessCalls:
         clock: Clock,
         endpoint_host: Callable[[], str],
         *,
-        quick: Callable[[], QuickCalls],
+        quick: QuickCalls,
         answer_quickly: Callable[[HttpRequest, QuickCall], HttpResponse | None],
     ) -> None:
         """`handle` answers a request to a service; `answer_quickly` one of the calls of `quick` in its plain form."""
@@ -59,7 +59,7 @@ class InProcessCalls:
         """Return an operation's output. Raises AwsError."""
         if not has_note():
             call = Call(account, region, self._ids.uuid(), self._clock.now_ms(), service)
-            plain = self._quick().request_of(service, operation, params, call)
+            plain = self._quick.request_of(service, operation, params, call)
             answer = None if plain is None else self._answer_quickly(*plain)
             if answer is not None:
                 return cast("dict[str, Any]", msgspec.json.decode(cast("bytes", answer.body)))

@@ -120,9 +120,15 @@ class QuickCall:
 
 
 class QuickCalls:
-    """Finds the quick call for a request. Thread-safe."""
+    """Finds the quick call for a request; there are none until they are loaded. Thread-safe."""
 
-    def __init__(self, calls: Sequence[QuickCall]) -> None:
+    def __init__(self, *, waits_for_disk: bool) -> None:
+        """`waits_for_disk`: what a call changes is on the disk before it is answered."""
+        self._waits_for_disk = waits_for_disk
+        self.load(())
+
+    def load(self, calls: Sequence[QuickCall]) -> None:
+        """Take the quick calls."""
         self._targets = {call.name: call for call in calls if "=" not in call.name}
         self._fields = {call.name.encode(): call for call in calls if "=" in call.name}
         self._own = {(one.service, one.name.partition(".")[2]): one for one in calls if one.is_own}
@@ -142,6 +148,10 @@ class QuickCalls:
             "authorization": f"{SIGV4} Credential={scope}, SignedHeaders=host, Signature=0",
         }
         return HttpRequest("POST", "/", headers=headers, body=body, call=call), quick
+
+    def may_be_at_once(self, request: HttpRequest) -> bool:
+        """Whether a request may be answered on the event loop's thread."""
+        return not self._waits_for_disk and self.find(request) is not None
 
     def find(self, request: HttpRequest) -> QuickCall | None:
         """Return the quick call of a request that may be plain, by its head and the start of its body."""
