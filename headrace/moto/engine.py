@@ -142,7 +142,7 @@ class MotoEngine:
         self._load_quick_calls = quick if check_strictly is None else None
         # Of moto without state nothing is answered quickly.
         self._quick = QuickCalls(waits_for_disk=database.fsync)
-        # See `headrace.aws.gateway.dispatch.MotoServices.may_be_quick`.
+        # See `headrace.aws.gateway.control_plane.MotoServices.may_be_quick`.
         self.may_be_quick = self._quick.may_be_at_once
         self._ids = ids
         self._kept = MotoStorage(database, always=[outbox])
@@ -270,19 +270,19 @@ class MotoEngine:
 
     # --- requests -----------------------------------------------------------------------------
 
-    # See `headrace.aws.gateway.dispatch.MotoServices.profiles`.
+    # See `headrace.aws.gateway.control_plane.MotoServices.profiles`.
     profiles: Mapping[str, Profile] = PROFILES
 
     def service_of(self, request: HttpRequest, service: str) -> str:
-        """See `headrace.aws.gateway.dispatch.MotoServices.service_of`."""
+        """See `headrace.aws.gateway.control_plane.MotoServices.service_of`."""
         return model_of(service_of(request, service), request)
 
     def account_of(self, access_key: str) -> str | None:
-        """See `headrace.aws.gateway.dispatch.MotoServices.account_of`."""
+        """See `headrace.aws.gateway.control_plane.MotoServices.account_of`."""
         return account_of(access_key) if self._ready.is_set() else None
 
     def handle(self, request: HttpRequest, service: str) -> HttpResponse:
-        """See `headrace.aws.gateway.dispatch.MotoServices.handle`; never raises."""
+        """See `headrace.aws.gateway.control_plane.MotoServices.handle`; never raises."""
         token = ANSWERS_CLIENT.set(True)
         try:
             return self._answer(request, service, is_from_outside=True)
@@ -293,7 +293,7 @@ class MotoEngine:
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str,
         is_for_client: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
-        """See `headrace.aws.gateway.dispatch.MotoServices.call`."""
+        """See `headrace.aws.gateway.control_plane.MotoServices.call`."""
         if is_for_client:
             check_required(service, operation, params)
         token = ANSWERS_CLIENT.set(is_for_client)
