@@ -190,7 +190,6 @@ class Server:
         self._complained_s: dict[str, float] = {}
         self._looking: asyncio.TimerHandle | None = None
         self._looked_s = 0.0
-
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._done: deque[tuple[HttpResponse, Callable[[HttpResponse], None]]] = deque()
