@@ -39,6 +39,7 @@ from headrace.moto.requests.preparation import (
     PreparedRequest,
     method_for,
     operation_of,
+    seed_random,
     service_of,
 )
 from headrace.moto.requests.quick import (
@@ -75,7 +76,6 @@ def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
 
     Raises AwsError, and what moto raises.
     """
-    from moto.moto_api._internal import mock_random
     from werkzeug.exceptions import HTTPException
 
     url, _, query = entry.url.partition("?")
@@ -86,7 +86,7 @@ def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
     request = moto_request(
         entry.method, endpoint_host, f"/{path}", query, entry.headers, entry.body
     )
-    mock_random.seed(entry.seed)
+    seed_random(entry.seed)
     try:
         status, headers, body = method[1](request, request.raw_url, request.headers)
     except HTTPException as error:
@@ -344,23 +344,31 @@ class MotoEngine:
         assert call is not None
         if _Owner.engine is not self or self._kept.journalled:
             return None
-        request_id = new_request_id()
+        request_id, package, entry = new_request_id(), "", None
         try:
             backend = find_state(quick, call)
+            if quick.is_whole:
+                package, entry = quick.service, self._preparation.entry_of(request, quick.service)
+                seed_random(entry.seed)
+                CHANGES.is_watching = True
             body = quick.answer(QuickRequest(call, request.body, backend, request_id, self._ids))
             # What changed is stored before this leaves.
             return response_of(quick, body, request_id, call.now_ms)
         except NotPlain:
+            package = ""
             return None
         except AwsError:
             raise
         except Exception as error:
             raise refusal(quick.service, operation_of(request), request, error) from error
         finally:
-            # New backends are stored as a whole; a service that cannot be stored needs its request.
-            made = CHANGES.new_backends
-            entry = self._preparation.entry_of(request, quick.service) if made else None
-            self._save(entry, frees=quick.frees)
+            if quick.is_whole:
+                CHANGES.is_watching = False
+            if entry is None and CHANGES.new_backends:
+                # They are stored as a whole; a service that cannot be stored needs its request.
+                entry = self._preparation.entry_of(request, quick.service)
+            self._save(entry, package, frees=quick.frees)
+            self._tell(package)
 
     def _require(self) -> None:
         """Warm up. Raises AwsError, whatever the reason, so that the caller gets it as a message."""

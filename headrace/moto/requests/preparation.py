@@ -102,6 +102,13 @@ _OPENSEARCH_PATH = "/2021-01-01/"
 GLOBAL_HOSTS = frozenset({"budgets", "cloudfront", "iam", "route53"})
 
 
+def seed_random(seed: int) -> None:
+    """Make moto's next random numbers those of a request's seed."""
+    from moto.moto_api._internal import mock_random
+
+    mock_random.seed(seed)
+
+
 def service_of(request: HttpRequest, service: str) -> str:
     """Return botocore's name of the service that a request is for; `service` is only the name in its signature."""
     if service == "es" and request.path.startswith(_OPENSEARCH_PATH):

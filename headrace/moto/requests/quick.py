@@ -100,23 +100,28 @@ class QuickCall:
         service: botocore's name of the service, and moto's package.
         answer: returns the body of an answer, or raises NotPlain. It waits for nothing, and notes the rows that it
             changes. Its caller holds `MOTO_LOCK`.
+        is_whole: it changes more of the service's state than rows. To store that takes long: never on the event loop's
+            thread.
         frees: it frees disk space.
         has_checksum: its answers have a checksum.
         content_type: of its answers; empty for none.
         is_motos: moto would answer it, and add headers.
         is_own: the cloud's own calls go this way, too: all members are texts, numbers, lists and structures.
         uses_state: it acts on the service's state, which moto makes at its first use.
+        signed_as: the service's name in signatures; empty where it is the same.
     """
 
     name: str
     service: str
     answer: Answer
+    is_whole: bool = False
     frees: bool = False
     has_checksum: bool = False
     content_type: str = "application/x-amz-json-1.0"
     is_motos: bool = True
     is_own: bool = False
     uses_state: bool = True
+    signed_as: str = ""
 
 
 class QuickCalls:
@@ -151,7 +156,8 @@ class QuickCalls:
 
     def may_be_at_once(self, request: HttpRequest) -> bool:
         """Whether a request may be answered on the event loop's thread."""
-        return not self._waits_for_disk and self.find(request) is not None
+        quick = None if self._waits_for_disk else self.find(request)
+        return quick is not None and not quick.is_whole
 
     def find(self, request: HttpRequest) -> QuickCall | None:
         """Return the quick call of a request that may be plain, by its head and the start of its body."""
@@ -176,7 +182,7 @@ class QuickCalls:
             return None
         scope = scope_of(request)
         is_signed = scope.algorithm == SIGV4 and not scope.is_query
-        return call if is_signed and scope.service == call.service else None
+        return call if is_signed and scope.service == (call.signed_as or call.service) else None
 
 
 def find_state(quick: QuickCall, call: Call) -> Any:

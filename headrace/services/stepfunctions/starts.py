@@ -10,10 +10,14 @@ import math
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.values import parse_json
 from headrace.moto.current_cloud import CURRENT
+from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest, reader_of
 from headrace.services.stepfunctions import aliases, answers
 from headrace.services.stepfunctions.executions import build_input, settle
 from headrace.services.stepfunctions.interpreter.run import Run
@@ -51,6 +55,38 @@ def _start(create: Any) -> Any:
         return execution
 
     return start_execution
+
+
+class _StartExecution(msgspec.Struct, forbid_unknown_fields=True):
+    stateMachineArn: Annotated[str, msgspec.Meta(max_length=256)]
+    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,80}\Z")] | None = None
+    input: str = "{}"
+
+
+def _start_quickly(request: QuickRequest, asked: _StartExecution) -> bytes:
+    """Start an execution of a machine that is there, under a new name."""
+    backend, name = request.backend, asked.name
+    machine = aliases.find_machine(backend, asked.stateMachineArn)
+    if machine is None or any(started.name == name for started in machine.executions):
+        raise NotPlain
+    try:
+        parse_json(asked.input)
+    except ValueError:
+        raise NotPlain from None
+    started = backend.start_execution(machine.arn, name, asked.input)
+    begun_s = started.start_date.replace(tzinfo=UTC).timestamp()
+    return msgspec.json.encode({"executionArn": started.execution_arn, "startDate": begun_s})
+
+
+QUICK_CALLS = (
+    QuickCall(
+        "AWSStepFunctions.StartExecution",
+        "stepfunctions",
+        reader_of(_start_quickly, _StartExecution),
+        is_whole=True,
+        signed_as="states",
+    ),
+)
 
 
 def _express(machine: Any, create: Callable[[], Any]) -> Any:
