@@ -19,6 +19,7 @@ from headrace.aws.shapes.s3 import (
     GetBucketVersioningOutput,
     PutBucketVersioningInput,
 )
+from headrace.core.arn import s3_path_of
 from headrace.core.system_tags import are_set_now, is_refused, is_system
 from headrace.services.s3 import (
     encryption,
@@ -392,6 +393,12 @@ def get_bucket_versioning(
     """Return the versioning status; it is empty if versioning was never enabled. Source: API_GetBucketVersioning."""
     kept = s3.bucket(request["Bucket"]).configurations.get("BucketVersioning")
     return cast("GetBucketVersioningOutput", kept or {})
+
+
+def policy_of(s3: S3, arn: str) -> str | None:
+    """Return the JSON policy of the bucket in a bucket's or an object's ARN, or None when there is none."""
+    name = s3_path_of(arn).partition("/")[0]
+    return s3.bucket(name).configurations.get("BucketPolicy") if s3.has_bucket(name) else None
 
 
 @operation("GetBucketPolicyStatus")
