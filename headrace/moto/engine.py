@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import sqlite3
 import threading
+import zlib
 from collections.abc import Callable, Generator, Mapping, Sequence
+from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
 from headrace.aws.calls.errors import AwsError
@@ -48,7 +49,6 @@ from headrace.moto.requests.quick import (
     QuickCalls,
     QuickRequest,
     find_state,
-    response_of,
 )
 from headrace.moto.requests.refusals import error_response, find_missing_action, model_of, refusal
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, DeliveryRows
@@ -58,8 +58,6 @@ from headrace.store.database import Database
 
 if TYPE_CHECKING:
     from headrace.moto.in_process import InProcessCalls
-
-log = logging.getLogger(__name__)
 
 # How long a call waits for loading, or for another call, before it gets a retryable error.
 LONGEST_WAIT_S = 50.0
@@ -109,6 +107,23 @@ def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
         list(kept.items()),
         without_controls(body.encode() if isinstance(body, str) else bytes(body or b""), kind),
     )
+
+
+def _response_of(call: QuickCall, body: bytes, request_id: str, now_ms: int) -> HttpResponse:
+    """Return an answer with the headers that it gets the long way."""
+    headers = [("Content-Type", call.content_type)] if call.content_type else []
+    if call.is_motos:
+        headers.append(("server", "amazon.com"))
+        headers.append(("date", _date_of(now_ms // 1000)))
+        headers.append(("x-amzn-requestid", request_id))
+    if call.has_checksum:
+        headers.append(("x-amz-crc32", str(zlib.crc32(body))))
+    return HttpResponse(200, headers, body)
+
+
+@functools.lru_cache(4)
+def _date_of(now_s: int) -> str:
+    return formatdate(now_s, usegmt=True)
 
 
 class MotoEngine:
@@ -219,23 +234,6 @@ class MotoEngine:
                 self._failure = f"{type(error).__name__}: {error}"
                 raise
             self._failure = ""
-
-    def warm_up_in_background(
-        self, then: Callable[[], None] | None, *, is_stopping: Callable[[], bool]
-    ) -> None:
-        """Warm up on another thread, and call `then` there; log a failure, unless the cloud is stopping."""
-
-        def run() -> None:
-            try:
-                self.warm_up()
-                if then is not None:
-                    then()
-            except Exception:
-                # A stopping cloud's files are closed.
-                if not is_stopping():
-                    log.exception("moto did not start")
-
-        threading.Thread(target=run, name="moto", daemon=True).start()
 
     def _load(self) -> None:
         _Owner.engine = None
@@ -353,7 +351,7 @@ class MotoEngine:
                 CHANGES.is_watching = True
             body = quick.answer(QuickRequest(call, request.body, backend, request_id, self._ids))
             # What changed is stored before this leaves.
-            return response_of(quick, body, request_id, call.now_ms)
+            return _response_of(quick, body, request_id, call.now_ms)
         except NotPlain:
             package = ""
             return None

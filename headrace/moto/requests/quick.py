@@ -11,16 +11,14 @@ functions, and leaves everything else, such as every refusal, to moto. Property 
 from __future__ import annotations
 
 import functools
-import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from email.utils import formatdate
 from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest
 from headrace.aws.calls.operation import Call
 from headrace.aws.signatures.credential_scopes import SIGV4, scope_of
 from headrace.core.ids import Ids
@@ -210,20 +208,3 @@ def _backends_of(service: str) -> Any:
     import moto.backends
 
     return moto.backends.get_backend(cast("Any", service))
-
-
-def response_of(call: QuickCall, body: bytes, request_id: str, now_ms: int) -> HttpResponse:
-    """Return an answer with the headers that it gets the long way."""
-    headers = [("Content-Type", call.content_type)] if call.content_type else []
-    if call.is_motos:
-        headers.append(("server", "amazon.com"))
-        headers.append(("date", _date_of(now_ms // 1000)))
-        headers.append(("x-amzn-requestid", request_id))
-    if call.has_checksum:
-        headers.append(("x-amz-crc32", str(zlib.crc32(body))))
-    return HttpResponse(200, headers, body)
-
-
-@functools.lru_cache(4)
-def _date_of(now_s: int) -> str:
-    return formatdate(now_s, usegmt=True)
