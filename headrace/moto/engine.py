@@ -40,7 +40,6 @@ from headrace.moto.requests.preparation import (
     PreparedRequest,
     method_for,
     operation_of,
-    seed_random,
     service_of,
 )
 from headrace.moto.requests.quick import (
@@ -74,6 +73,7 @@ def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
 
     Raises AwsError, and what moto raises.
     """
+    from moto.moto_api._internal import mock_random
     from werkzeug.exceptions import HTTPException
 
     url, _, query = entry.url.partition("?")
@@ -84,7 +84,7 @@ def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
     request = moto_request(
         entry.method, endpoint_host, f"/{path}", query, entry.headers, entry.body
     )
-    seed_random(entry.seed)
+    mock_random.seed(entry.seed)
     try:
         status, headers, body = method[1](request, request.raw_url, request.headers)
     except HTTPException as error:
@@ -342,14 +342,14 @@ class MotoEngine:
         assert call is not None
         if _Owner.engine is not self or self._kept.journalled:
             return None
-        request_id, package, entry = new_request_id(), "", None
+        request_id, package, seed = new_request_id(), "", 0
+        if quick.is_whole:
+            package, seed = quick.service, self._ids.seed()
+            CHANGES.is_watching = True
         try:
             backend = find_state(quick, call)
-            if quick.is_whole:
-                package, entry = quick.service, self._preparation.entry_of(request, quick.service)
-                seed_random(entry.seed)
-                CHANGES.is_watching = True
-            body = quick.answer(QuickRequest(call, request.body, backend, request_id, self._ids))
+            asked = QuickRequest(call, request.body, backend, request_id, self._ids, seed)
+            body = quick.answer(asked)
             # What changed is stored before this leaves.
             return _response_of(quick, body, request_id, call.now_ms)
         except NotPlain:
@@ -362,9 +362,8 @@ class MotoEngine:
         finally:
             if quick.is_whole:
                 CHANGES.is_watching = False
-            if entry is None and CHANGES.new_backends:
-                # They are stored as a whole; a service that cannot be stored needs its request.
-                entry = self._preparation.entry_of(request, quick.service)
+            # New backends are stored as a whole, too; a service that cannot be stored needs its request.
+            entry = functools.partial(self._preparation.entry_of, request, quick.service, seed)
             self._save(entry, package, frees=quick.frees)
             self._tell(package)
 
@@ -390,7 +389,7 @@ class MotoEngine:
             elif kind.waits:
                 answer = self._run_entry(entry)
                 with self._alone():
-                    self._save(entry, package)
+                    self._save(lambda: entry, package)
             else:
                 answer = self._write(entry, package, kind)
         except AwsError:
@@ -417,7 +416,7 @@ class MotoEngine:
                     return ANSWERED.response
                 finally:
                     CHANGES.is_watching = False
-                    self._save(entry, "" if rows_only else package, frees=kind.frees)
+                    self._save(lambda: entry, "" if rows_only else package, frees=kind.frees)
                     if not rows_only:
                         self._tell(package)
         finally:
@@ -445,7 +444,9 @@ class MotoEngine:
     def _run_entry(self, entry: Entry) -> HttpResponse:
         return run_entry(entry, self._endpoint_host())
 
-    def _save(self, entry: Entry | None, package: str = "", *, frees: bool = False) -> None:
+    def _save(
+        self, entry: Callable[[], Entry] | None, package: str = "", *, frees: bool = False
+    ) -> None:
         """Store what was touched since the last time: rows, and all of a package if one is named.
 
         Raises AwsError when the disk refuses it; then the change is undone.

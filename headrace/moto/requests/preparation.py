@@ -102,13 +102,6 @@ _OPENSEARCH_PATH = "/2021-01-01/"
 GLOBAL_HOSTS = frozenset({"budgets", "cloudfront", "iam", "route53"})
 
 
-def seed_random(seed: int) -> None:
-    """Make moto's next random numbers those of a request's seed."""
-    from moto.moto_api._internal import mock_random
-
-    mock_random.seed(seed)
-
-
 def service_of(request: HttpRequest, service: str) -> str:
     """Return botocore's name of the service that a request is for; `service` is only the name in its signature."""
     if service == "es" and request.path.startswith(_OPENSEARCH_PATH):
@@ -334,8 +327,8 @@ class Preparation:
                 make_private_key(codec_moto.operation_of(service, request)[1])
         return PreparedRequest(request, service, package, operation, kind, entry, answer)
 
-    def entry_of(self, request: HttpRequest, service: str) -> Entry:
-        """Return a request to botocore's service as moto takes it and the journal stores it, with a new seed."""
+    def entry_of(self, request: HttpRequest, service: str, seed: int = 0) -> Entry:
+        """Return a request to botocore's service as moto takes it and the journal stores it; 0 makes a new seed."""
         call = request.call
         assert call is not None
         # By AWS's host name moto finds the service; it puts this cloud's into URLs.
@@ -350,5 +343,5 @@ class Preparation:
                 "x-moto-account-id": call.account,
             },
             body=request.body,
-            seed=self._ids.seed(),
+            seed=seed or self._ids.seed(),
         )

@@ -42,6 +42,7 @@ class QuickRequest(NamedTuple):
         backend: moto's state of the service, for the caller's account and region; None for a call that uses none.
         request_id: the answer's.
         ids: what seeds come from.
+        seed: of the request's random numbers, for a call that `is_whole`.
     """
 
     call: Call
@@ -49,6 +50,7 @@ class QuickRequest(NamedTuple):
     backend: Any
     request_id: str
     ids: Ids
+    seed: int = 0
 
     def fields(self, names: Collection[str]) -> dict[str, str]:
         """Return the parameters of a form, without what names its operation.

@@ -18,7 +18,7 @@ import logging
 import sqlite3
 import sys
 import zlib
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -207,10 +207,12 @@ class MotoStorage:
 
     # --- saving -----------------------------------------------------------------------------------
 
-    def save(self, entry: Entry | None, taken: Taken, *, frees: bool = False) -> list[Act]:
+    def save(
+        self, entry: Callable[[], Entry] | None, taken: Taken, *, frees: bool = False
+    ) -> list[Act]:
         """Write what `CHANGES` had; durable on return. Return what is to be called then.
 
-        `entry` is the request that changed it, for journalled services. `frees` marks a change that
+        `entry` returns the request that changed it, for journalled services. `frees` marks a change that
         frees disk space, which is also written on a full disk. When this raises, the changes are undone: memory equals
         the database, or `must_load_again` says that everything has to be loaded anew.
         """
@@ -231,7 +233,7 @@ class MotoStorage:
                     statements += _statements_of(backend, keys)
             with self._database.transaction(frees=frees):
                 if unable and entry is not None:
-                    self.journal.append(entry, unable)
+                    self.journal.append(entry(), unable)
                 for sql, arguments in statements:
                     self._database.execute_many(sql, arguments)
         except BaseException:

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 import msgspec
 
 from headrace.aws.calls.errors import AwsError
-from headrace.core.values import parse_json
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest, reader_of
 from headrace.services.stepfunctions import aliases, answers
@@ -39,7 +38,8 @@ def _start(create: Any) -> Any:
         if machine is None:
             return create(self, arn, name, execution_input)  # which refuses it
         for started in machine.executions:
-            settle(started, CURRENT.executions)
+            if started.status == "RUNNING":
+                settle(started, CURRENT.executions)
         known = len(machine.executions)
         create_it = functools.partial(create, self, machine.arn, name, execution_input)
         execution = create_it() if machine.type != "EXPRESS" else _express(machine, create_it)
@@ -64,16 +64,14 @@ class _StartExecution(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _start_quickly(request: QuickRequest, asked: _StartExecution) -> bytes:
-    """Start an execution of a machine that is there, under a new name."""
-    backend, name = request.backend, asked.name
-    machine = aliases.find_machine(backend, asked.stateMachineArn)
-    if machine is None or any(started.name == name for started in machine.executions):
-        raise NotPlain
+    from moto.moto_api._internal import mock_random
+
+    mock_random.seed(request.seed)
     try:
-        parse_json(asked.input)
-    except ValueError:
-        raise NotPlain from None
-    started = backend.start_execution(machine.arn, name, asked.input)
+        started = request.backend.start_execution(asked.stateMachineArn, asked.name, asked.input)
+    except Exception as refused:
+        # What is refused changes nothing.
+        raise NotPlain from refused
     begun_s = started.start_date.replace(tzinfo=UTC).timestamp()
     return msgspec.json.encode({"executionArn": started.execution_arn, "startDate": begun_s})
 
