@@ -86,9 +86,9 @@ class ControlPlaneCalls:
         account, region, permit = account or self._account, region or self._region, None
         if acting is not None and acting.arn and self.permissions is not None:
             permit = self.permissions.permit_as(acting)
+        if permit is not None:
+            permit.ask(service, operation, params, account=account, region=region)
         if owned is None:
-            if permit is not None:
-                permit.ask(service, operation, params, account=account, region=region)
             return self._moto.call(
                 service, operation, params,
                 account=account, region=region, is_for_client=acting is not None,
@@ -100,7 +100,7 @@ class ControlPlaneCalls:
         )
         made = Call(account, region, request_id, now_ms, service, operation, account, {})
         made.permit, made.acting = permit, acting
-        output = owned.operations.run(operation, params, made)
+        output = owned.operations.run(operation, params, made, is_permitted=True)
         for wait in made.waits:
             wait.result()
         return output
