@@ -4,10 +4,10 @@ A file is a JSON list of scenarios: `name`, `evidence` (a list of sentences or a
 takes long. The steps:
 
 - A call: `call` (an operation, as boto3 names its method), `params`, `service`, `account` (or an access key, with the
-  `token` of a session) and `region` where they are others, and its `answer`: `status` and every member that botocore
-  reads of it, of an error `Error`. Only what differs between any two requests is left out (request ids). Without
-  `answer` it prepares what the evidence does not show, and must succeed. `keep`, such as `{"arn 1": "Role.Arn"}`, keeps
-  members of such an answer for later steps.
+  `token` of a session), `region` and `style` (of S3's addresses: `virtual`) where they are others, and its `answer`:
+  `status` and every member that botocore reads of it, of an error `Error`. Only what differs between any two requests
+  is left out (request ids). Without `answer` it prepares what the evidence does not show, and must succeed. `keep`,
+  such as `{"arn 1": "Role.Arn"}`, keeps members of such an answer for later steps.
 - A call with `until`, a part of an answer: it is made again while time goes on until its answer has that part; then
   `answer`, if there is one, is compared. `every_s`: time goes on by so much each time, not by a second.
 - A call with `part`, where only a part of the answer was recorded: that part is compared; `{"among": item}` is a list
@@ -199,7 +199,7 @@ def _asked(step: dict[str, Any], world: World, known: dict[str, str]) -> dict[st
         step = {**step, "http": {**step["http"], "url": url}}
     if "http" in step:
         return _http_answer(step, world, known)
-    names = ("account", "region", "token")
+    names = ("account", "region", "token", "style")
     place = {name: parameters(step[name], known) for name in names if name in step}
     client = world.client(step.get("service", world.service), **place)
     return answer(client, step["call"], parameters(step.get("params", {}), known))
@@ -449,7 +449,9 @@ def _differing_text(wanted: str, got: Any, known: dict[str, str], path: str) -> 
     if wanted == "<time>":
         return [] if _is_time(got) else different
     matches = list(_PLACEHOLDER.finditer(wanted))
-    pieces = _PLACEHOLDER.sub("\0", wanted).split("\0")
+    ends = [0, *(match.end() for match in matches)]
+    starts = [*(match.start() for match in matches), len(wanted)]
+    pieces = [wanted[end:start] for end, start in zip(ends, starts, strict=True)]
     pattern = re.escape(pieces[0])
     for match, piece in zip(matches, pieces[1:], strict=True):
         pattern += f"({_KINDS[match[1]]})" + re.escape(piece)

@@ -49,7 +49,12 @@ def test_answers_are_awss(shared: tuple[S3Lab, Any], tmp_path: Path, scenario: S
     lab, client = shared
     lab.clock = FakeClock()
     lab.move(tmp_path)
-    world = World("s3", lambda _: client, lab.clock.advance, lab.handle)
+    world = World(
+        "s3",
+        lambda _, **style: lab.client(**style) if style else client,
+        lab.clock.advance,
+        lab.handle,
+    )
     assert play(scenario, world) == []
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import base64
 import binascii
 import functools
-import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -29,6 +28,7 @@ from botocore.model import ListShape, MapShape, Shape, StructureShape
 
 from headrace.aws.calls.errors import AwsError, serialization_error
 from headrace.aws.calls.operation import operation_model, protocol_of
+from headrace.aws.protocols.jackson import explain
 
 Convert = Callable[[Any], Any]
 
@@ -394,23 +394,10 @@ def _unreadable(service: str, body: bytes, error: AwsError) -> AwsError:
     if service != "lambda":
         return error
     # Source: API_CreateFunction names the code (documented); the sentence is Invoke's for its payload (recorded).
-    text = body.decode("utf-8", "replace")
-    try:
-        json.loads(text)
-        at, why = 0, "an object was expected"
-    except json.JSONDecodeError as wrong:
-        at = wrong.pos
-        character = text[at : at + 1]
-        why = (
-            f"Unexpected character ('{character}' (code {ord(character)}))"
-            if character
-            else "Unexpected end-of-input"
-        )
-    except (RecursionError, ValueError):  # more levels, or more digits, than Python allows
-        at, why = 0, "too deep a value, or too long a number"
+    why = explain(body, "an object was expected")
     return AwsError(
         "InvalidRequestContentException",
-        f"Could not parse request body into json: {why}\n at [Source: (byte[]); line: 1, column: {at + 1}]",
+        f"Could not parse request body into json: {why}",
     )
 
 

@@ -16,7 +16,7 @@ from headrace.services.cloudformation.changes.live_state import differences
 from headrace.services.cloudformation.resources.reading import as_wanted
 from tests.api.cloudformation.test_declared import detect, drifts
 from tests.api.cloudformation.test_declared import refused as why
-from tests.api.cloudformation.test_stacks import create, physical, refused
+from tests.api.cloudformation.test_stacks import create, physical, refused, update
 from tests.support.cloud import InProcessCloud
 
 
@@ -126,8 +126,8 @@ def test_what_was_changed_or_deleted_by_other_hands_is_found(cloud: InProcessClo
         "Bucket": "MODIFIED",
         "Key": "IN_SYNC",
         "Table": "MODIFIED",
-        "Permission": "NOT_CHECKED",
-    }
+    }  # nothing of Permission, which cannot be read (documented: such resources are not included)
+    assert drifts(cfn, "s", "NOT_CHECKED") == {}
     (recovery,) = found["Table"]["PropertyDifferences"]
     assert recovery["PropertyPath"].endswith("/PointInTimeRecoveryEnabled")
     assert found["Queue"]["PropertyDifferences"] == [
@@ -172,6 +172,8 @@ def _made_and_served() -> dict[str, Any]:
     method = {"HttpMethod": "GET", "AuthorizationType": "NONE", "Integration": {"Type": "MOCK"}}
     root = {"Fn::GetAtt": ["Api", "RootResourceId"]}
     setting = {"HttpMethod": "*", "ResourcePath": "/*", "ThrottlingBurstLimit": 5}
+    # The same method in two items, as AWS Solutions Constructs write their usage of `addPropertyOverride`.
+    level = {"HttpMethod": "*", "ResourcePath": "/*", "LoggingLevel": "INFO"}
     properties = {
         ("F", "Lambda::Function"): {
             "Runtime": "python3.12", "Handler": "index.f", "Role": role, "Code": {"ZipFile": "def f(*_): 0"},
@@ -184,7 +186,7 @@ def _made_and_served() -> dict[str, Any]:
         ("Deployed", "ApiGateway::Deployment"): {"RestApiId": api},
         ("Stage", "ApiGateway::Stage"): {
             "RestApiId": api, "StageName": "prod", "DeploymentId": {"Ref": "Deployed"}, "Description": "made",
-            "Variables": {"a": "1"}, "MethodSettings": [setting], "Tags": [{"Key": "k", "Value": "v"}],
+            "Variables": {"a": "1"}, "MethodSettings": [setting, level], "Tags": [{"Key": "k", "Value": "v"}],
         },
     }  # fmt: skip
     made = {
@@ -213,6 +215,80 @@ def test_stages_and_urls_are_read_back(cloud: InProcessCloud, cfn: Any):
         for name, drift in drifts(cfn, "served", "MODIFIED").items()
     }
     assert changed == {"Url": [("/AuthType", "NONE")], "Stage": [("/Variables/a", "2")]}
+
+
+DEFINITION = "openapi: 3.0.1\ninfo: {title: api, version: 2020-01-01}\npaths: {}\n"
+
+
+def test_what_a_service_writes_in_another_form_is_no_drift(cloud: InProcessCloud, cfn: Any):
+    """A metric ALL, a backup's configuration, dates, an API's name beside a definition in YAML."""
+    s3, role = cloud.client("s3"), "arn:aws:iam::000000000000:role/any"
+    s3.create_bucket(Bucket="definitions")
+    s3.put_object(Bucket="definitions", Key="api.yaml", Body=DEFINITION)
+    bucket = {"BucketARN": "arn:aws:s3:::definitions", "RoleARN": role}
+    target = {"Arn": "arn:aws:sqs:us-east-1:000000000000:q", "RoleArn": role}
+    properties: dict[str, tuple[str, dict[str, Any]]] = {
+        "Stream": ("Kinesis::Stream", {"ShardCount": 1, "DesiredShardLevelMetrics": ["ALL"]}),
+        "Delivery": (
+            "KinesisFirehose::DeliveryStream",
+            {
+                "ExtendedS3DestinationConfiguration": {
+                    **bucket, "S3BackupMode": "Enabled",
+                    "S3BackupConfiguration": {**bucket, "Prefix": "all/"},
+                }
+            },
+        ),
+        "Schedule": (
+            "Scheduler::Schedule",
+            {
+                "ScheduleExpression": "rate(1 hour)", "FlexibleTimeWindow": {"Mode": "OFF"}, "Target": target,
+                "StartDate": "2050-01-01T00:00:00.000Z", "EndDate": "2050-02-01T01:00:00+01:00",
+            },
+        ),
+        "Api": (
+            "ApiGateway::RestApi",
+            {"Name": "mine", "BodyS3Location": {"Bucket": "definitions", "Key": "api.yaml"}},
+        ),
+    }  # fmt: skip
+    made = {
+        name: {"Type": f"AWS::{kind}", "Properties": p} for name, (kind, p) in properties.items()
+    }
+    assert create(cfn, {"Resources": made}, "forms") == "CREATE_COMPLETE"
+    detect(cfn, "forms")
+    assert drifts(cfn, "forms", "MODIFIED", "DELETED") == {}
+    assert drifts(cfn, "forms", "IN_SYNC").keys() == made.keys()
+
+    cloud.client("kinesis").disable_enhanced_monitoring(
+        StreamName=physical(cfn, "Stream", "forms"), ShardLevelMetrics=["IncomingBytes"]
+    )
+    cloud.client("scheduler").update_schedule(
+        Name=physical(cfn, "Schedule", "forms"), ScheduleExpression="rate(1 hour)",
+        FlexibleTimeWindow={"Mode": "OFF"}, Target={"Arn": target["Arn"], "RoleArn": role},
+        StartDate="2050-01-01T00:00:00Z", EndDate="2050-03-01T00:00:00Z",
+    )  # fmt: skip
+    detect(cfn, "forms")
+    found = drifts(cfn, "forms", "MODIFIED")
+    assert found.keys() == {"Stream", "Schedule"}
+    (date,) = found["Schedule"]["PropertyDifferences"]
+    assert (date["PropertyPath"], date["ActualValue"]) == ("/EndDate", "2050-03-01T00:00:00.000Z")
+
+
+def test_all_metrics_of_a_stream_become_one(cloud: InProcessCloud, cfn: Any):
+    def body(*names: str) -> str:
+        stream = {"ShardCount": 1, "DesiredShardLevelMetrics": names}
+        return json.dumps(
+            {"Resources": {"S": {"Type": "AWS::Kinesis::Stream", "Properties": stream}}}
+        )
+
+    def metrics() -> list[str]:
+        stream = {"StreamName": physical(cfn, "S", "metrics")}
+        summary = cloud.client("kinesis").describe_stream_summary(**stream)
+        return summary["StreamDescriptionSummary"]["EnhancedMonitoring"][0]["ShardLevelMetrics"]
+
+    assert create(cfn, json.loads(body("ALL")), "metrics") == "CREATE_COMPLETE"
+    assert len(metrics()) == 7
+    assert update(cfn, json.loads(body("IncomingBytes")), "metrics") == "UPDATE_COMPLETE"
+    assert metrics() == ["IncomingBytes"]
 
 
 def test_what_cannot_be_checked_is_refused(cfn: Any):

@@ -430,13 +430,18 @@ def detect_stack_resource_drift(
 def describe_stack_resource_drifts(
     cfn: CloudFormation, call: Call, request: shapes.DescribeStackResourceDriftsInput
 ) -> shapes.DescribeStackResourceDriftsOutput:
-    """Return a page of the results of the last detections. Source: API_DescribeStackResourceDrifts."""
+    """Return a page of the results of the last detections. Source: API_DescribeStackResourceDrifts.
+
+    It has no resource whose drift cannot be detected (documented): the CDK counts what is missing as unchecked.
+    """
     stack = cfn.find_stack(call, request["StackName"])
     filters = get_list(request, "StackResourceDriftStatusFilters")
     rows = [
         cast("DetectedDrift", resource.drift)
         for resource in list(stack.resources.values())
-        if resource.drift and (not filters or resource.drift["StackResourceDriftStatus"] in filters)
+        if (status := (resource.drift or {}).get("StackResourceDriftStatus", "NOT_CHECKED"))
+        != "NOT_CHECKED"
+        and (not filters or status in filters)
     ]
     start = start_of(request.get("NextToken"))
     end = start + (request.get("MaxResults") or PAGE_ITEMS)

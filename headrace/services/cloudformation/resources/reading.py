@@ -6,15 +6,17 @@ by name without regard to case, and only those that the template names are compa
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import unquote
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import operation_model
-from headrace.core.values import parse_json
+from headrace.core.values import iso_of, parse_json
 from headrace.services.cloudformation.resources.base import (
     Context,
     Properties,
@@ -291,6 +293,9 @@ def as_wanted(expected: Any, value: Any, shape: Any = None, *, partly: bool = Fa
         shape: botocore's shape of `value`, which tells maps from structures.
         partly: whether the service may omit members of an object; those are taken from `expected`.
     """
+    if isinstance(value, datetime):
+        seconds = value.timestamp()
+        return expected if moment_of(expected) == seconds else iso_of(round(seconds * 1000))
     if isinstance(expected, dict) and isinstance(value, str):
         return _document(cast("dict[str, Any]", expected), value)
     if isinstance(expected, dict) and isinstance(value, Mapping):
@@ -312,6 +317,18 @@ def as_wanted(expected: Any, value: Any, shape: Any = None, *, partly: bool = Fa
     if _text(expected) == _text(value) or _same_document(expected, value):
         return expected
     return _in_the_type_of(expected, value)
+
+
+def moment_of(value: Any) -> Any:
+    """Return a time in seconds from any form, in UTC unless it names a zone; what is no time is returned unchanged."""
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return float(value)
+        with contextlib.suppress(ValueError):
+            value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    return value
 
 
 def _items_of(value: Any) -> list[Any]:

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.aws.protocols.jackson import explain
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import (
@@ -390,7 +391,8 @@ def _check_json(payload: bytes) -> None:
     try:
         msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise invalid_request_content(f"Could not parse request body into json: {error}") from None
+        why = f"Could not parse payload into json: {explain(payload, str(error))}"
+        raise invalid_request_content(f"Could not parse request body into json: {why}") from error
 
 
 def _decode_client_context(encoded: str) -> str:

@@ -301,6 +301,8 @@ def build_environment(
         "AWS_LAMBDA_RUNTIME_API": runtime_api,
     }
     _add_folders(environment, places, layers)
+    if not spec.runtime.startswith("provided"):
+        environment["PWD"] = str(places.task)
     if spec.runtime.startswith("nodejs"):
         environment["HEADRACE_SDK_FOLDER"] = str(find_sdk_folder())
     if _is_trust_read_late(spec, places):
@@ -314,20 +316,21 @@ def _list_function_variables(spec: SandboxSpec) -> dict[str, str]:
         "AWS_REGION": spec.region,
         "AWS_DEFAULT_REGION": spec.region,
         "AWS_ENDPOINT_URL": spec.endpoint_url,
-        "AWS_EXECUTION_ENV": f"AWS_Lambda_{spec.runtime}",
         "AWS_LAMBDA_FUNCTION_NAME": spec.name,
         "AWS_LAMBDA_FUNCTION_VERSION": spec.version,
         "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(spec.memory_mib),
         "AWS_LAMBDA_INITIALIZATION_TYPE": spec.initialization_type,
         "AWS_LAMBDA_LOG_GROUP_NAME": spec.log_group,
-        "AWS_LAMBDA_LOG_FORMAT": spec.log_format,
         "AWS_XRAY_CONTEXT_MISSING": "LOG_ERROR",
         # The user's own AWS profile must not affect a function.
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "AWS_EC2_METADATA_DISABLED": "true",
     }
+    if not spec.runtime.startswith("provided"):  # that of a custom runtime has no name (recorded)
+        variables["AWS_EXECUTION_ENV"] = f"AWS_Lambda_{spec.runtime}"
     if spec.log_format == "JSON":
+        variables["AWS_LAMBDA_LOG_FORMAT"] = spec.log_format
         variables["AWS_LAMBDA_LOG_LEVEL"] = spec.application_log_level
     return variables
 

@@ -173,17 +173,20 @@ def _method_key(setting: Mapping[str, Any]) -> str:
 def live_method_settings(values: Values) -> list[dict[str, Any]]:
     """Return a stage's settings by method as a template lists them, under the paths that the template writes."""
     live: dict[str, dict[str, Any]] = values.answer.get("methodSettings") or {}
-    written = {_method_key(setting): setting for setting in values.items("MethodSettings")}
+    written: dict[str, list[Any]] = {}
+    for setting in values.items("MethodSettings"):
+        written.setdefault(_method_key(setting), []).append(setting)
     listed: list[dict[str, Any]] = []
-    for key, settings in live.items():
-        path, _, method = key.rpartition("/")
-        template = {n: v for n, v in written.get(key, {}).items() if v is not None}
-        place: dict[str, Any] = {"ResourcePath": f"/{path}", "HttpMethod": method}
-        place.update({name: template[name] for name in place if name in template})
+    for key, answered in live.items():
+        settings, (path, _, method) = dict(answered), key.rpartition("/")
         rate = settings.get("throttlingRateLimit")
         if isinstance(rate, float) and rate.is_integer():
-            place["throttlingRateLimit"] = int(rate)  # as templates write it
-        listed.append({**settings, **place})
+            settings["throttlingRateLimit"] = int(rate)  # as templates write it
+        # A template may set one method by several items (the CDK's escape hatches add some).
+        for item in written.get(key, [{}]):
+            place: dict[str, Any] = {"ResourcePath": f"/{path}", "HttpMethod": method}
+            place.update({name: item[name] for name in place if item.get(name) is not None})
+            listed.append({**settings, **place})
     return listed
 
 

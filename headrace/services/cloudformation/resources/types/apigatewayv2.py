@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
+
+import yaml
 
 from headrace.core.arn import partition_of
+from headrace.core.values import as_mapping, parse_json
+from headrace.moto.bounds import safe_load
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
@@ -63,7 +67,7 @@ def rest_body(values: Values) -> str:
     kinds: list[str] = definition.get(f"{_PREFIX}binary-media-types") or []
     more: list[str] = values.get("BinaryMediaTypes") or []
     definition[f"{_PREFIX}binary-media-types"] = list(dict.fromkeys([*kinds, *more]))
-    return json.dumps({**definition, "info": info})
+    return json.dumps({**definition, "info": info}, default=str)  # dates in YAML
 
 
 @declare_sources("Mode")
@@ -86,11 +90,11 @@ def _text(values: Values) -> str:
 
 
 def _members(text: str) -> dict[str, Any]:
-    """Return the members of a definition in JSON; YAML, which only API Gateway reads, has none here."""
+    """Return the members of a definition in JSON or YAML; none of a text that API Gateway refuses."""
     with suppress(ValueError):
-        value: Any = json.loads(text)
-        if isinstance(value, dict):
-            return cast("dict[str, Any]", value)
+        return as_mapping(parse_json(text))
+    with suppress(yaml.YAMLError):
+        return as_mapping(safe_load(text))
     return {}
 
 

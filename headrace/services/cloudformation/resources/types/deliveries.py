@@ -17,6 +17,7 @@ from headrace.services.cloudformation.resources.base import (
     stored,
     tag_list,
     tag_map,
+    value_at,
     without,
 )
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
@@ -337,6 +338,15 @@ TYPES = [
 ]
 
 
+def _extended_s3(described: Any) -> Any:
+    """Return an S3 destination with its backup's bucket under the template's name."""
+    destination = value_at(described, "Destinations.0.ExtendedS3DestinationDescription")
+    if not isinstance(destination, dict):
+        return None
+    members = cast("dict[str, Any]", destination)
+    return {**members, "S3BackupConfiguration": members.get("S3BackupDescription")}
+
+
 READINGS = (
     ReadingRules(
         "AWS::KinesisFirehose::DeliveryStream",
@@ -348,7 +358,7 @@ READINGS = (
                 "DeliveryStreamDescription",
                 same(
                     "DeliveryStreamName DeliveryStreamType",
-                    ExtendedS3DestinationConfiguration="Destinations.0.ExtendedS3DestinationDescription",
+                    ExtendedS3DestinationConfiguration=_extended_s3,
                     S3DestinationConfiguration="Destinations.0.S3DestinationDescription",
                     KinesisStreamSourceConfiguration="Source.KinesisStreamSourceDescription",
                 ),

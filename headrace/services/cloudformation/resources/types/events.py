@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from datetime import datetime
 from typing import Any, cast
 
 from headrace.core.values import get_list
@@ -20,7 +18,12 @@ from headrace.services.cloudformation.resources.declaration import (
     Values,
     declare_sources,
 )
-from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
+from headrace.services.cloudformation.resources.reading import (
+    ReadCall,
+    ReadingRules,
+    moment_of,
+    same,
+)
 
 
 @declare_sources("State")
@@ -32,19 +35,6 @@ _GROUP = {"Name": "@id", "GroupName": "GroupName"}
 
 
 _BEGINNING = ("StartingPosition", "StartingPositionTimestamp")
-
-
-def _moment(value: Any) -> Any:
-    """Return a time in seconds from any form; a value that is no time is returned unchanged."""
-    if isinstance(value, datetime):
-        return value.timestamp()
-    if not isinstance(value, str):
-        return None if value is None else float(value)
-    with contextlib.suppress(ValueError):
-        return float(value)
-    with contextlib.suppress(ValueError):
-        return datetime.fromisoformat(value).timestamp()
-    return value
 
 
 @declare_sources("SourceParameters")
@@ -61,7 +51,7 @@ def _source_parameters(values: Values) -> dict[str, Any]:
             continue
         own = cast("dict[str, Any]", parameters)
         for name in _BEGINNING:
-            if _moment(own.get(name)) != _moment(value_at(before, f"{source}.{name}")):
+            if moment_of(own.get(name)) != moment_of(value_at(before, f"{source}.{name}")):
                 raise ResourceFailed(
                     f"The {name} of a pipe cannot change: give the pipe another Name, which makes another pipe"
                 )

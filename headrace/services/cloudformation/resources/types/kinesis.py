@@ -6,7 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.core.values import get_list, get_mapping
+from headrace.aws.calls.operation import operation_model
+from headrace.core.values import get_mapping
 from headrace.services.cloudformation.resources.base import (
     Context,
     Properties,
@@ -31,6 +32,14 @@ from headrace.services.cloudformation.resources.reading import ReadCall, Reading
 GONE = "ResourceNotFoundException"
 CHECK_EVERY_S = 0.1
 _ACTIVE_WITHIN_S = 600.0
+
+
+def _metrics(names: Any) -> set[str]:
+    """Return the metrics that a list of a stream's shard-level metrics names; `ALL` names every one."""
+    listed: Any = operation_model("kinesis", "EnableEnhancedMonitoring").input_shape
+    every = {*listed.members["ShardLevelMetrics"].member.enum} - {"ALL"}
+    named = set(names or ())
+    return every if "ALL" in named else named
 
 
 def _mode(properties: Properties) -> str:
@@ -104,8 +113,7 @@ def _configure(context: Context, name: str, old: Properties, new: Properties) ->
         params = {"EncryptionType": key["EncryptionType"], "KeyId": key["KeyId"]}
         context.call("kinesis", f"{verb}StreamEncryption", {"StreamName": name, **params})
         _wait_for_stream(context, name)
-    desired = set(get_list(new, "DesiredShardLevelMetrics"))
-    present = set(get_list(old, "DesiredShardLevelMetrics"))
+    desired, present = (_metrics(one.get("DesiredShardLevelMetrics")) for one in (new, old))
     for verb, metrics in (("Enable", desired - present), ("Disable", present - desired)):
         if metrics:
             context.call(
@@ -350,6 +358,11 @@ READINGS = (
                     DesiredShardLevelMetrics="EnhancedMonitoring.0.ShardLevelMetrics",
                     WarmThroughputMiBps="WarmThroughput.TargetMiBps",
                 ),
+                alike={
+                    "DesiredShardLevelMetrics": lambda written, live: (
+                        _metrics(written) == _metrics(live)
+                    )
+                },
             ),
         ),
         {"Arn": "StreamARN"},
