@@ -365,7 +365,8 @@ class MotoEngine:
             # New backends are stored as a whole, too; a service that cannot be stored needs its request.
             entry = functools.partial(self._preparation.entry_of, request, quick.service, seed)
             self._save(entry, package, frees=quick.frees)
-            self._tell(package)
+            if package:
+                self._tell(package)
 
     def _require(self) -> None:
         """Warm up. Raises AwsError, whatever the reason, so that the caller gets it as a message."""

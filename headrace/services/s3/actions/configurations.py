@@ -397,8 +397,10 @@ def get_bucket_versioning(
 
 def policy_of(s3: S3, arn: str) -> str | None:
     """Return the JSON policy of the bucket in a bucket's or an object's ARN, or None when there is none."""
-    name = s3_path_of(arn).partition("/")[0]
-    return s3.bucket(name).configurations.get("BucketPolicy") if s3.has_bucket(name) else None
+    try:
+        return s3.bucket(s3_path_of(arn).partition("/")[0]).configurations.get("BucketPolicy")
+    except BucketNotFound:
+        return None
 
 
 @operation("GetBucketPolicyStatus")
