@@ -20,6 +20,7 @@ from headrace.aws.shapes.s3 import (
     PutBucketVersioningInput,
 )
 from headrace.core.arn import s3_path_of
+from headrace.core.ports import BucketNotFound
 from headrace.core.system_tags import are_set_now, is_refused, is_system
 from headrace.services.s3 import (
     encryption,
