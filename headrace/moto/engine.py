@@ -182,7 +182,7 @@ class MotoEngine:
         from headrace.moto.in_process import InProcessCalls
 
         return InProcessCalls(
-            self._answer, self._ids, self._clock, self._endpoint_host,
+            self._answer, self._ids, self._clock,
             quick=self._quick, answer_quickly=self._answer_quickly,
         )  # fmt: skip
 
