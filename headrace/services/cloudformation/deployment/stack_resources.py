@@ -176,7 +176,7 @@ class Provisioner:
             lambda name: self._apply_one(template, name, depends_on[name]),
             stop=self._states.stop,
             keep_going=False,
-            pool=self._states.ports.executor(),
+            executor=self._states.ports.executor,
         )
         if failed:
             return self._states.describe_failures(failed)
