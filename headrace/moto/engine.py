@@ -164,8 +164,7 @@ class MotoEngine:
         self._kept = MotoStorage(database, always=[outbox])
         self._clock, self._patches, self._outbox = clock, patches, outbox
         self._endpoint_host, self._sessions = endpoint_host, sessions
-        self._ready = threading.Event()
-        self._failure = ""
+        self._ready, self._failure = threading.Event(), ""
         self._preparation = Preparation(
             ids=ids,
             endpoint_host=endpoint_host,
