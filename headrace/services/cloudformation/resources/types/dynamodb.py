@@ -124,6 +124,7 @@ def encryption(specification: Properties) -> Properties:
     return {**without(specification, "SSEEnabled"), **turned}
 
 
+_INSIGHTS = "ContributorInsightsSpecification"
 _NUMBERS = frozenset({"ReadCapacityUnits", "WriteCapacityUnits"})
 
 
@@ -133,8 +134,20 @@ def _convert_types(value: Any, name: str = "") -> Any:
             key: _convert_types(item, key) for key, item in cast("dict[str, Any]", value).items()
         }
     if isinstance(value, list):
-        return [_convert_types(item) for item in cast("list[Any]", value)]
+        # An index's insights are no member of it in the API; a table's are ignored, too.
+        return [
+            without(_convert_types(item), _INSIGHTS)
+            if isinstance(item, dict)
+            else _convert_types(item)
+            for item in cast("list[Any]", value)
+        ]
     return int(value) if name in _NUMBERS else value
+
+
+def _dropped(properties: Properties) -> list[str]:
+    indexes = _read_list(properties, "GlobalSecondaryIndexes")
+    has_insights = any(_INSIGHTS in index for index in indexes)
+    return [f"GlobalSecondaryIndexes.{_INSIGHTS}"] if has_insights else []
 
 
 def _create(context: Context, properties: Properties) -> ResourceResult:
@@ -367,7 +380,7 @@ TYPES = [
                 "TableClass",
             ),
             # Insights, and capacities that nothing is measured against.
-            **ignored("ContributorInsightsSpecification", "OnDemandThroughput", "WarmThroughput"),
+            **ignored(_INSIGHTS, "OnDemandThroughput", "WarmThroughput"),
         },
         _create,
         _delete,
@@ -376,6 +389,7 @@ TYPES = [
         replace_on=frozenset({"TableName", "KeySchema", "LocalSecondaryIndexes"}),
         may_replace=frozenset({"AttributeDefinitions"}),
         replaced_if=edits_an_attribute,
+        dropped=_dropped,
     ),
     ResourceType(
         "AWS::DynamoDB::GlobalTable",
