@@ -86,8 +86,9 @@ def unread(
     `unique` are nowhere but in these calls: an answer that has one shows it, by whatever name.
     """
     missing: dict[str, set[str]] = {}
+    answers_of: dict[str, Any] = {}
     for call in filter(is_write, calls):
-        reads = list(_reads(gateway, call, others or calls))
+        reads = list(_reads(gateway, call, others or calls, answers_of))
         answers = [_without_own_tags(one) for one in (call.answer, *reads)]
         params = _without_own_tags(call.params)
         lines = differences(Case(call.operation, []), params, answers, tables.get(call.service, {}))
@@ -119,8 +120,13 @@ def _are_in(value: Any, texts: str) -> bool:
     )
 
 
-def _reads(gateway: Any, call: Recorded, calls: list[Recorded]) -> Iterator[Any]:
-    """Yield what each fitting read answers, and what it was asked: a read by a name finds what has that name."""
+def _reads(
+    gateway: Any, call: Recorded, calls: list[Recorded], answers_of: dict[str, Any]
+) -> Iterator[Any]:
+    """Yield what each fitting read answers, and what it was asked: a read by a name finds what has that name.
+
+    `answers_of` has the answers of earlier reads, which nothing has changed since; None of those that failed.
+    """
     nouns = _nouns(call.operation)
     others = [one for one in calls if one.service == call.service]
     known = [*_strings(call.answer), *_strings(call.params)]
@@ -137,21 +143,28 @@ def _reads(gateway: Any, call: Recorded, calls: list[Recorded]) -> Iterator[Any]
         params = _fill(shape, known, elsewhere, call)
         if params is None:
             continue
-        try:
-            answer = gateway.call(call.service, name, params)
-        except (
-            AwsError,
-            NotImplementedError,
-            KeyError,
-            TypeError,
-            ValueError,
-            AttributeError,
-        ) as no:
-            # A read that does not know this resource shows nothing of it; one that is not built never does.
-            if getattr(no, "code", "") == "UnknownOperationException":
-                _NOT_BUILT.add((call.service, name))
-            continue
-        yield {"asked": params, "answer": answer}
+        asked = json.dumps([call.service, name, params], default=str)
+        if asked not in answers_of:
+            answers_of[asked] = _answer(gateway, call.service, name, params)
+        if (answer := answers_of[asked]) is not None:
+            yield {"asked": params, "answer": answer}
+
+
+def _answer(gateway: Any, service: str, name: str, params: dict[str, Any]) -> Any:
+    """Return what a read answers; None where it does not know this resource, or is not built."""
+    try:
+        return gateway.call(service, name, params)
+    except (
+        AwsError,
+        NotImplementedError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as no:
+        if getattr(no, "code", "") == "UnknownOperationException":
+            _NOT_BUILT.add((service, name))
+        return None
 
 
 def _nouns(operation: str) -> list[str]:

@@ -1,6 +1,7 @@
-"""Runs one query in a process of its own, with limits of the kernel: `python -m headrace.services.athena.child`.
+"""Runs queries one after the other, each in a copy of this process (a fork) that has limits of the kernel.
 
-It reads lines of JSON from the standard input and answers in lines on the standard output:
+`python -m headrace.services.athena.child` ends with its input, or with a copy that dies. A copy reads lines of JSON
+from the standard input and answers in lines on the standard output:
 1. in: the query's text, its database, its parameters, a folder for its files, the bounds;
 2. out: `{"tables": [[database, name], ...]}` as often as it needs them; in: their descriptions, in order; or
    `{"catalogue": true}`; in: all databases, with the columns of their tables; or `{"object": uri}`; in: its file; or
@@ -15,6 +16,8 @@ DuckDB can open the tables' files and write to the folder; a query cannot name o
 from __future__ import annotations
 
 import dataclasses
+import gc
+import importlib
 import os
 import resource
 import sys
@@ -45,12 +48,52 @@ _COMPRESSIONS = {
     "TEXTFILE": ("GZIP", {"GZIP": "gzip", "ZSTD": "zstd", "NONE": "none"}),
 }
 _SUFFIXES = {"gzip": ".gz", "zstd": ".zst"}
+# What only some queries need: when a copy has imported it, this process does so for those that follow. None may start
+# a thread here, which copies would lack: `processes.py` has variables against that.
+HEAVY = (
+    "duckdb",
+    "headrace.services.athena.iceberg",
+    "headrace.services.athena.results",
+    "headrace.services.athena.tables",
+    "sqlglot.dialects.athena",
+    "sqlglot.dialects.duckdb",
+)
+_RAN = 64
 
 
 def main() -> None:
-    """Run the query that the standard input has."""
-    pipe = Pipe()
+    """Have copies run queries until the standard input ends."""
+    while True:
+        # Copies share what they do not change.
+        gc.freeze()
+        copy = os.fork()
+        if copy == 0:
+            os._exit(_run_one())
+        _, status = os.waitpid(copy, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code < _RAN:
+            return
+        for place, name in enumerate(HEAVY):
+            if code & 1 << place:
+                importlib.import_module(name)
+
+
+def _run_one() -> int:
+    """Run the query that the standard input has next; return the exit code: what of `HEAVY` it has imported."""
+    try:
+        _run(Pipe())
+    except SystemExit:
+        return 1
+    except BaseException:  # noqa: BLE001 - the log gets where it was
+        traceback.print_exc()
+        return 1
+    return _RAN | sum(1 << place for place, name in enumerate(HEAVY) if name in sys.modules)
+
+
+def _run(pipe: Pipe) -> None:
     request = pipe.hear()
+    os.chdir(request["folder"])
+    os.dup2(os.open("errors", os.O_WRONLY | os.O_APPEND), sys.stderr.fileno())
     _bound(request)
     try:
         statement = parse(request["query"], request["database"], request["parameters"])

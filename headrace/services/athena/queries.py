@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import logging
-import os
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -36,6 +32,7 @@ from headrace.services.athena.catalog import Catalog
 from headrace.services.athena.catalog_statements import CatalogStatements
 from headrace.services.athena.hive_types import CatalogRefused, split_location
 from headrace.services.athena.iceberg_tables import IcebergTables
+from headrace.services.athena.processes import Processes, end, kill
 from headrace.services.athena.results import read_lines, read_rows
 
 log = logging.getLogger(__name__)
@@ -127,7 +124,7 @@ class Queries:
         self._control, self._objects, self._clock = control, objects, clock
         self._guard = guard
         self._store, self._begin, self._finish = store, begin, finish
-        self._temp_dir = temp_dir
+        self._temp_dir, self._processes = temp_dir, Processes(temp_dir)
         self._lock = threading.Lock()
         self._waiting: deque[Query] = deque()
         self._running: dict[str, _Run] = {}
@@ -216,6 +213,7 @@ class Queries:
         until = time.monotonic() + JOIN_S
         for run in runs:
             run.thread.join(max(0.0, until - time.monotonic()))
+        self._processes.close()
 
     def _fill(self) -> None:
         with self._lock:
@@ -234,6 +232,7 @@ class Queries:
                     ),
                     self._clock,
                     self._temp_dir,
+                    self._processes,
                 )
                 run.thread = threading.Thread(
                     target=self._run, args=(run,), name=f"athena-{query.id[:8]}", daemon=True
@@ -266,12 +265,13 @@ class _Run:
         catalog: Catalog,
         clock: Clock,
         temp_dir: Path,
+        processes: Processes,
     ) -> None:
         self.query = query
         self.thread = threading.current_thread()
         self.is_killed = False
         self._catalog, self._clock = catalog, clock
-        self._temp_dir = temp_dir
+        self._temp_dir, self._processes = temp_dir, processes
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
 
@@ -279,8 +279,12 @@ class _Run:
         """End the query's process."""
         with self._lock:
             self.is_killed = True
+        self._kill_process()
+
+    def _kill_process(self) -> None:
+        with self._lock:
             if self._process is not None:
-                _kill(self._process)
+                kill(self._process)
 
     def run(self) -> Outcome:
         """Run the query; return how it ended."""
@@ -311,43 +315,35 @@ class _Run:
     def _ask(self, folder: Path) -> Outcome:
         process = self._start(folder)
         # Only a kill ends a process that waits; time that the processor gives to others counts, too, as on AWS.
-        watch = threading.Timer(TIMEOUT_S, _kill, (process,))
+        watch = threading.Timer(TIMEOUT_S, self._kill_process)
         watch.daemon = True
         watch.start()
+        is_free = False
         try:
-            return self._talk(process, folder)
+            message = self._talk(process, folder)
+            is_free = message is not None
+            return self._settle(message, folder) if message is not None else self._fail(folder)
         finally:
             watch.cancel()
-            _kill(process)
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(OSError):
-                        pipe.close()
-            process.wait()
+            with self._lock:
+                # What is killed from now on is no process of this query.
+                self._process = None
+                is_free = is_free and not self.is_killed
+            if is_free:
+                self._processes.give(process)
+            else:
+                end(process)
 
     def _start(self, folder: Path) -> subprocess.Popen[str]:
-        # The packages of this process are found where it finds them; nothing else of its environment is there.
-        environment = {
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            "LC_ALL": "C.UTF-8",
-        }
         with self._lock:
             if self.is_killed:
                 raise CatalogRefused(STOPPED_REASON)
-            self._process = process = subprocess.Popen(
-                [sys.executable, "-m", "headrace.services.athena.child"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=(folder / "errors").open("wb"),
-                env=environment,
-                cwd=folder,
-                text=True,
-                encoding="utf-8",
-                start_new_session=True,
-            )
+            (folder / "errors").touch()
+            self._process = process = self._processes.take(folder / "errors")
         return process
 
-    def _talk(self, process: subprocess.Popen[str], folder: Path) -> Outcome:
+    def _talk(self, process: subprocess.Popen[str], folder: Path) -> Mapping[str, Any] | None:
+        """Answer what a query's process asks for; return what it says at last, None when it ends without."""
         assert process.stdin is not None
         assert process.stdout is not None
 
@@ -369,13 +365,16 @@ class _Run:
                 message = json.loads(line)
                 answer = self._answer(message)
                 if answer is None:
-                    return self._settle(message, folder)
+                    return message
                 say(answer)
         except BrokenPipeError:
             pass  # the process has ended: what it wrote to its errors says why
+        return None
+
+    def _fail(self, folder: Path) -> Outcome:
         errors = (folder / "errors").read_text("utf-8", "replace").strip().splitlines()
         if errors:
-            log.warning("athena %s: %s", query.id, "\n".join(errors[-20:]))
+            log.warning("athena %s: %s", self.query.id, "\n".join(errors[-20:]))
         return Outcome("FAILED", f"EXCEEDED_RESOURCE_LIMIT: {_ENDED}", 2)
 
     def _answer(self, message: Mapping[str, Any]) -> Any:
@@ -446,8 +445,3 @@ class _Run:
         bucket, prefix = split_location(self.query.output)
         self._catalog.put(bucket, f"{prefix}{name}", file)
         return f"s3://{bucket}/{prefix}{name}"
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)

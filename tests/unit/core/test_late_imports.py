@@ -6,6 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.fresh_python import CLOUD, run_after
+
+# As `headrace up` imports them.
+COMMAND = "import sys, headrace.cli.run, headrace.cloud\n"
+
 
 def run(program: str, *arguments: Path) -> None:
     """Run a program in a process of its own; it must not fail."""
@@ -13,15 +18,17 @@ def run(program: str, *arguments: Path) -> None:
 
 
 def test_a_cloud_starts_without_an_http_client() -> None:
-    run(
+    run_after(
+        CLOUD,
         "import sys, headrace.cloud\n"
         "unwanted = {'urllib3.connection', 'urllib3.poolmanager', 'botocore.httpsession'}\n"
-        "assert not unwanted & set(sys.modules), unwanted & set(sys.modules)\n"
+        "assert not unwanted & set(sys.modules), unwanted & set(sys.modules)\n",
     )
 
 
 def test_clients_that_are_imported_afterwards_work() -> None:
-    run(
+    run_after(
+        CLOUD,
         "import headrace.cloud, botocore.utils, urllib3, boto3\n"
         "from botocore.awsrequest import HeadersDict\n"
         "from botocore.exceptions import EndpointConnectionError\n"
@@ -33,21 +40,26 @@ def test_clients_that_are_imported_afterwards_work() -> None:
         "    aws_access_key_id='a', aws_secret_access_key='b')\n"
         "try: client.get_caller_identity()\n"
         "except EndpointConnectionError: pass\n"
-        "else: raise AssertionError\n"
+        "else: raise AssertionError\n",
     )
 
 
 def test_late_modules_are_what_tests_may_replace_and_describe() -> None:
-    run(
+    run_after(
+        CLOUD,
         "import headrace.cloud, urllib3\n"
         "urllib3.PoolManager = mine = object()\n"
-        "assert urllib3.HTTPResponse and urllib3.PoolManager is mine\n"
+        "assert urllib3.HTTPResponse and urllib3.PoolManager is mine\n",
     )
-    run("import headrace.cloud, urllib3\nassert {'PoolManager', 'request'} <= set(dir(urllib3))\n")
-    run(
+    run_after(
+        CLOUD,
+        "import headrace.cloud, urllib3\nassert {'PoolManager', 'request'} <= set(dir(urllib3))\n",
+    )
+    run_after(
+        CLOUD,
         "import headrace.cloud, urllib3\n"
         "from unittest import mock\n"
-        "assert mock.create_autospec(urllib3).request\n"
+        "assert mock.create_autospec(urllib3).request\n",
     )
 
 
@@ -94,8 +106,9 @@ def test_a_late_module_that_fails_fails_again(tmp_path: Path) -> None:
 
 
 def test_encryption_comes_with_the_first_connection_that_is_encrypted(tmp_path: Path) -> None:
-    run(
-        "import sys, headrace.cli.run, headrace.cloud, asyncio, socket\n"
+    run_after(
+        COMMAND,
+        "import asyncio, socket\n"
         "from pathlib import Path\n"
         "from headrace.aws.server.tls import Tls\n"
         "async def echo(reader, writer):\n"
@@ -146,18 +159,19 @@ def test_a_stand_in_has_the_instances_of_its_class(tmp_path: Path) -> None:
 
 
 def test_idle_services_leave_encryption_documents_and_patterns_alone() -> None:
-    run(
-        "import sys, headrace.cli.run, headrace.cloud\n"
+    run_after(
+        COMMAND,
         "from headrace.composition.foundation import load_patches\n"
         "from headrace.moto.patching import start_empty\n"
         "start_empty(load_patches())\n"
         "unwanted = {'_ssl', 'urllib3.util', 're2', '_yaml', 'yaml.loader'} & set(sys.modules)\n"
-        "assert not unwanted, unwanted\n"
+        "assert not unwanted, unwanted\n",
     )
 
 
 def test_the_late_code_of_requests_need_not_run_for_its_warnings_to_be_silent() -> None:
-    run(
+    run_after(
+        CLOUD,
         "import warnings\n"
         "from headrace.composition.foundation import load_patches\n"
         "from headrace.moto.patching import start_empty\n"
@@ -165,5 +179,5 @@ def test_the_late_code_of_requests_need_not_run_for_its_warnings_to_be_silent() 
         "with warnings.catch_warnings(record=True) as said:\n"
         "    warnings.simplefilter('always')\n"
         "    import requests.adapters\n"
-        "assert not [one for one in said if 'SOCKS' in str(one.message)], said\n"
+        "assert not [one for one in said if 'SOCKS' in str(one.message)], said\n",
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +9,14 @@ import moto.core.loaders as moto_loaders
 import pytest
 
 from tests.support.cloud import InProcessCloud
+from tests.support.fresh_python import run_after
 
 PATCHED = """
 from headrace.composition.foundation import load_patches
 from headrace.moto.patching import start_empty
 start_empty(load_patches())
 """
+TESTING = "import boto3\nfrom headrace.testing import cloud\n"
 # What moto's tables and its regions say, as text.
 TABLES = """
 import json, sys
@@ -39,21 +39,14 @@ print(json.dumps({
 """
 
 
-def run(program: str) -> str:
-    """Return what a program prints in a process of its own; it must not fail."""
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
-    return done.stdout.decode()
-
-
 def test_tables_that_load_late_are_those_of_moto() -> None:
-    assert run(PATCHED + TABLES) == run(TABLES)
+    assert run_after(PATCHED, TABLES) == run_after("", TABLES)
 
 
 def test_the_first_requests_load_no_table_and_no_library_that_they_do_not_need() -> None:
-    run(
+    run_after(
+        TESTING,
         "import json, sys\n"
-        "from headrace.testing import cloud\n"
-        "import boto3\n"
         "with cloud():\n"
         "    boto3.client('sqs').list_queues()\n"
         "    import moto.utilities.utils as utils\n"
@@ -68,7 +61,7 @@ def test_the_first_requests_load_no_table_and_no_library_that_they_do_not_need()
         "    ec2.run_instances(ImageId='ami-12c6146b', MinCount=1, MaxCount=1, InstanceType='t3.nano')\n"
         "    assert ec2.describe_instance_type_offerings()['InstanceTypeOfferings']\n"
         "    (region,) = [name for name in loaded if 'instance_type' in name]\n"
-        "    assert region.endswith('offerings/region/us-east-1.json'), region\n"
+        "    assert region.endswith('offerings/region/us-east-1.json'), region\n",
     )
 
 
@@ -86,13 +79,12 @@ def test_key_pairs_are_read_by_the_library_that_comes_late(tmp_path: Path) -> No
 
 
 def test_a_service_s_first_request_makes_no_other_account_s_state() -> None:
-    run(
-        "import boto3\n"
-        "from headrace.testing import cloud\n"
+    run_after(
+        TESTING,
         "with cloud():\n"
         "    boto3.client('ec2').describe_vpcs()\n"
         "    from moto.ec2.models import ec2_backends\n"
-        "    assert list(ec2_backends) == ['000000000000'], list(ec2_backends)\n"
+        "    assert list(ec2_backends) == ['000000000000'], list(ec2_backends)\n",
     )
 
 
@@ -118,8 +110,8 @@ def test_descriptions_with_moto_s_additions_are_those_that_moto_would_load(servi
 
 
 def test_names_of_xml_are_checked_once_and_refused_as_before() -> None:
-    run(
-        f"{PATCHED}"
+    run_after(
+        PATCHED,
         "import xmltodict\n"
         "for _ in range(2):\n"
         "    text = xmltodict.unparse({'a': {'b': ['1', '2']}}, full_document=False)\n"
@@ -128,5 +120,5 @@ def test_names_of_xml_are_checked_once_and_refused_as_before() -> None:
         "for _ in range(2):\n"
         "    try: xmltodict.unparse({'a': {'b c': '1'}})\n"
         "    except ValueError as error: assert 'whitespace' in str(error)\n"
-        "    else: raise AssertionError\n"
+        "    else: raise AssertionError\n",
     )

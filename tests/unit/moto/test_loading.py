@@ -22,6 +22,7 @@ from headrace.moto.requests import preparation
 from headrace.moto.storage.storage import MotoStorage
 from tests.api.kinesis.live import LiveCloud
 from tests.support.cloud import InProcessCloud
+from tests.support.fresh_python import CLOUD, run_after
 from tests.support.moto_lab import MotoLab
 from tests.support.server import wait_until
 from tests.unit.moto.test_storage import old_data_directory
@@ -170,12 +171,7 @@ def test_who_imports_a_service_holds_the_order_of_requests_first(
 
 def test_building_a_cloud_does_not_import_moto() -> None:
     """moto takes a second to import: a cloud answers for its own services before."""
-    program = (
-        "import sys\n"
-        "import headrace.cloud\n"
-        "assert not [name for name in sys.modules if name.split('.')[0] == 'moto']\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
+    run_after(CLOUD, "assert not [name for name in sys.modules if name.split('.')[0] == 'moto']\n")
 
 
 def _run_in_empty_moto(program: str) -> None:
@@ -190,7 +186,7 @@ def _run_in_empty_moto(program: str) -> None:
         "from headrace.moto.patching import start_empty\n"
         "start_empty(load_patches())\n"
     )
-    subprocess.run([sys.executable, "-c", start + program], check=True)
+    run_after(start, program)
 
 
 def test_a_large_library_comes_with_its_first_use() -> None:
