@@ -457,9 +457,8 @@ def _send_to_subscriber(
 
 def _put_record(group: Any, key: str, service: str, arn: str, role: str, packed: bytes) -> None:
     """Put what a log stream sends into a stream of Kinesis or Firehose, soon; a warning says that it is neither."""
-    parts = arn.split(":", 5)
+    parts, params = arn.split(":", 5), dict[str, Any]()
     name = parts[5].partition("/")[2]
-    params: dict[str, Any]
     if service == "kinesis":
         params = {"StreamName": name, "PartitionKey": key, "Data": packed}
     elif service == "firehose":

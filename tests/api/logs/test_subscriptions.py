@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,7 +35,7 @@ def test_events_are_distributed_by_log_stream_or_at_random(
     shown = logs.describe_subscription_filters(logGroupName=name)["subscriptionFilters"]
     assert [one["distribution"] for one in shown] == [chosen]
 
-    now_ms = int(time.time() * 1000)
+    now_ms = cloud.cloud.clock.now_ms()
     for number in range(3):
         event = {"timestamp": now_ms, "message": str(number)}
         logs.put_log_events(logGroupName=name, logStreamName="of-one-host", logEvents=[event])

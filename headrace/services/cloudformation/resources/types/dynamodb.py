@@ -130,24 +130,11 @@ _NUMBERS = frozenset({"ReadCapacityUnits", "WriteCapacityUnits"})
 
 def _convert_types(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
-        return {
-            key: _convert_types(item, key) for key, item in cast("dict[str, Any]", value).items()
-        }
+        items = cast("dict[str, Any]", value).items()
+        return {key: _convert_types(item, key) for key, item in items if key != _INSIGHTS}
     if isinstance(value, list):
-        # An index's insights are no member of it in the API; a table's are ignored, too.
-        return [
-            without(_convert_types(item), _INSIGHTS)
-            if isinstance(item, dict)
-            else _convert_types(item)
-            for item in cast("list[Any]", value)
-        ]
+        return [_convert_types(item) for item in cast("list[Any]", value)]
     return int(value) if name in _NUMBERS else value
-
-
-def _dropped(properties: Properties) -> list[str]:
-    indexes = _read_list(properties, "GlobalSecondaryIndexes")
-    has_insights = any(_INSIGHTS in index for index in indexes)
-    return [f"GlobalSecondaryIndexes.{_INSIGHTS}"] if has_insights else []
 
 
 def _create(context: Context, properties: Properties) -> ResourceResult:
@@ -171,8 +158,7 @@ def _create(context: Context, properties: Properties) -> ResourceResult:
         params["StreamSpecification"] = {"StreamEnabled": True, "StreamViewType": view}
     if sse := section(properties, "SSESpecification"):
         params["SSESpecification"] = encryption(sse)
-    tags = tag_list(properties, context)
-    if tags:
+    if tags := tag_list(properties, context):
         params["Tags"] = tags
     context.call("dynamodb", "CreateTable", params)
     context.note_made(name)
@@ -389,7 +375,9 @@ TYPES = [
         replace_on=frozenset({"TableName", "KeySchema", "LocalSecondaryIndexes"}),
         may_replace=frozenset({"AttributeDefinitions"}),
         replaced_if=edits_an_attribute,
-        dropped=_dropped,
+        dropped=lambda table: (
+            [f"GlobalSecondaryIndexes.{_INSIGHTS}"] * (_INSIGHTS in str(_indexes(table)))
+        ),
     ),
     ResourceType(
         "AWS::DynamoDB::GlobalTable",
