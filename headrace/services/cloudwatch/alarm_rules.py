@@ -1,15 +1,25 @@
-"""Decides the rules of CloudWatch's composite alarms, from the states of the alarms that they name. Pure functions."""
+"""Decides the rules of CloudWatch's composite alarms, from the states of the alarms that they name. Pure functions.
+
+The reasons are recorded (LocalStack's test_composite_alarm_creation, 16-07-2024) and documented
+(cloudwatch-and-eventbridge.html).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
 MOST_RULE_CHARACTERS = 10_240
 _MOST_LEVELS = 100
 _STATES = ("ALARM", "OK", "INSUFFICIENT_DATA")
 _AT_LEAST = "AT_LEAST"
+_MOST_DIGITS = 9
 
 _RULE_TOKEN = re.compile(r'\s*(?:([()])|"([^"]*)"|([^\s()"]+))')
 
@@ -39,16 +49,12 @@ def decide_rule(rule: str, state_of: Callable[[str], str | None]) -> bool:
     return holds
 
 
-def names_in(rule: str) -> set[str]:
-    """Return the names of the alarms that a composite alarm's rule asks for, up to what cannot be read."""
-    names: set[str] = set()
-
-    def note(name: str) -> None:
-        names.add(name.rsplit(":alarm:", 1)[-1])
-
+def names_in(rule: str) -> list[str]:
+    """Return the names of the alarms that a composite alarm's rule asks for, in its order, up to what is unreadable."""
+    names: list[str] = []
     with contextlib.suppress(RuleRefused):
-        decide_rule(rule, note)
-    return names
+        decide_rule(rule, names.append)
+    return list(dict.fromkeys(name.rsplit(":alarm:", 1)[-1] for name in names))
 
 
 def _words(tokens: Sequence[tuple[str, str, str]]) -> list[str]:
@@ -64,6 +70,55 @@ def _words(tokens: Sequence[tuple[str, str, str]]) -> list[str]:
         parts = re.split("(,)", word) if at_least else [word]
         words += [quoted] if quoted else [part for part in (bracket, *parts) if part]
     return words
+
+
+def in_order(composites: Sequence[Any]) -> list[Any]:
+    """Return composite alarms so that each comes after those that it names; those of a circle last."""
+    by_name = {alarm.name: alarm for alarm in composites}
+    named_by: dict[str, list[str]] = defaultdict(list)
+    waits_for: dict[str, int] = {}
+    for alarm in composites:
+        names = by_name.keys() & names_in(str(alarm.rule))
+        waits_for[alarm.name] = len(names)
+        for name in names:
+            named_by[name].append(alarm.name)
+    order = [name for name, count in waits_for.items() if not count]
+    for name in order:  # which grows
+        for other in named_by[name]:
+            waits_for[other] -= 1
+            if not waits_for[other]:
+                order.append(other)
+    return [by_name[name] for name in dict.fromkeys([*order, *by_name])]
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """An alarm that a rule names: its ARN, its state, and when it came to it."""
+
+    arn: str
+    state: str
+    since: datetime
+
+
+def explain(arn: str, state: str, children: Sequence[Child], *, is_new: bool) -> tuple[str, str]:
+    """Return why a composite alarm has another state, as a sentence and as JSON. `is_new`: it is its first."""
+    if is_new or not children:
+        reason, told = f"{arn} was created and its alarm rule evaluates to {state}", children
+    else:
+        last = max(children, key=lambda child: child.since)
+        at = last.since.astimezone(UTC)
+        reason = f"{last.arn} transitioned to {last.state} at {at:%A %d %B, %Y %H:%M:%S} UTC"
+        told = [child for child in children if child.since == last.since]
+    alarms = [
+        {"arn": child.arn, "state": {"value": child.state, "timestamp": time_text(child.since)}}
+        for child in told
+    ]
+    return reason, json.dumps({"triggeringAlarms": alarms}, separators=(",", ":"))
+
+
+def time_text(moment: datetime) -> str:
+    """Return a time as CloudWatch's alarms write it."""
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}+0000"
 
 
 _States = Callable[[str], str | None]
@@ -116,8 +171,8 @@ def _at_least(words: Sequence[str], at: int, state_of: _States) -> tuple[bool, i
             threshold, first, state, wanted = "", end, "", True
     names, between = words[first:end:2], words[first + 1 : end : 2]
     number = threshold.removesuffix("%")
-    is_read = number.isascii() and number.isdecimal() and len(names) == len(between) + 1
-    if not is_read or "," in names or {*between} - {","}:
+    is_number = number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS
+    if not is_number or len(names) != len(between) + 1 or "," in names or {*between} - {","}:
         raise RuleRefused("AlarmRule has an AT_LEAST that cannot be read")
     met = sum((state_of(name) == state) is wanted for name in names)
     enough = met * 100 >= int(number) * len(names) if "%" in threshold else met >= int(number)
