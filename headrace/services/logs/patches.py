@@ -27,6 +27,7 @@ from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.logs import checks, groups, metric_filters
+from headrace.services.logs.filter_events import filter_log_events
 
 
 @dataclass(slots=True)
@@ -56,6 +57,7 @@ MOST_STREAMS = 1_000
 def patch() -> None:
     """Replace moto's methods, once."""
     import moto.logs.models as models
+    from moto.logs import responses
 
     use_clock(models)
     module: Any = models
@@ -71,7 +73,8 @@ def patch() -> None:
     checks.run_insights()
     backend.put_subscription_filter = _to_own_services(backend.put_subscription_filter)
     backend.put_destination = _to_present_target(backend.put_destination)
-    backend.filter_log_events = _without_searched(backend.filter_log_events)
+    handler: Any = responses.LogsResponse
+    handler.filter_log_events = filter_log_events
     backend._find_log_group = _find_group
     metric_filters.patch()
     groups.patch()
@@ -98,17 +101,6 @@ def _find_group(
     ):
         raise ResourceNotFoundException()
     return group
-
-
-def _without_searched(filter_log_events: Any) -> Any:
-    """Name no streams that were searched: since May 2020 the list is empty (documented: API_FilterLogEvents)."""
-
-    @functools.wraps(filter_log_events)
-    def filter_and_hide(self: Any, *args: Any, **named: Any) -> tuple[Any, Any, list[Any]]:
-        events, next_token, _ = filter_log_events(self, *args, **named)
-        return events, next_token, []
-
-    return filter_and_hide
 
 
 class LogEvent:
