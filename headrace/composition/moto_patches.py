@@ -28,6 +28,7 @@ from headrace.moto.patches import (
     kms,
     kms_uses,
     known_names,
+    left_out,
     not_run,
     rds,
     repeated_tokens,
@@ -186,7 +187,12 @@ _OWN = Patches(
         "moto.ec2.models.spot_requests": [bound_loops],
         "moto.ecr.models": [ecr.match_by_wildcards],
         "moto.ecr.responses": [ecr.refuse_login],
-        "moto.ecs.models": [ecs.read_arns, ecs.find_own_clusters, bound_loops],
+        "moto.ecs.models": [
+            ecs.read_arns,
+            ecs.find_own_clusters,
+            ecs.show_fargate,
+            bound_loops,
+        ],
         "moto.ecs.responses": [ecs.refuse_others],
         "moto.elasticache.models": [elasticache.show_groups, bound_loops],
         "moto.elasticache.responses": [elasticache.allow_deletions, elasticache.allow_updates],
@@ -258,7 +264,7 @@ _OWN = Patches(
             rds.store_no_classes,
             rds.replace_automatic_snapshots,
         ],
-        "moto.rds.responses": [rds.lower_engines],
+        "moto.rds.responses": [rds.lower_engines, rds.list_option_groups],
         "moto.redshift.models": [redshift_patches.patch],
         "moto.resourcegroups.models": [system_tags.allow_on_groups],
         "moto.s3.models": [s3.find_own_buckets],
@@ -315,6 +321,7 @@ _OWN = Patches(
 # For many modules each: what one mechanism changes.
 _SHARED: tuple[tuple[tuple[str, ...], Patch], ...] = (
     (tuple(known_names.MODULES), known_names.refuse_known_names),
+    (left_out.MODULES, left_out.fill_in),
     (not_run.MODULES, not_run.refuse_runs),
     (repeated_tokens.MODULES, repeated_tokens.answer_again),
     (without_effect.MODULES, without_effect.say_so),
