@@ -143,6 +143,7 @@ def _parameter_group(kind: str, **attributes: Source) -> DeclaredType:
         ],
         id=name,
         read=Call(f"Describe{kind}s", {name: "@id"}),
+        read_as={"Family": f"@answer.{kind}s.0.DBParameterGroupFamily"},
         update=[_set_parameters(kind)],
         tag=(*_TAGS, f"@answer.{kind}s.0.{kind}Arn"),
         delete=[Call(f"Delete{kind}", {name: "@id"})],
@@ -315,6 +316,13 @@ DECLARED = [
         name_length=40,
         name_lower=True,
         read=Call("DescribeReplicationGroups", {"ReplicationGroupId": "@id"}),
+        read_as={
+            "AutomaticFailoverEnabled": lambda v: (
+                v.answer["ReplicationGroups"][0].get("AutomaticFailover") in ("enabled", "enabling")
+            ),
+            "NumCacheClusters": lambda v: len(v.answer["ReplicationGroups"][0]["MemberClusters"]),
+            "ReplicationGroupDescription": "@answer.ReplicationGroups.0.Description",
+        },
         delete=[Call("DeleteReplicationGroup", {"ReplicationGroupId": "@id"})],
         attributes={
             f"{part}.{name}": f"@answer.ReplicationGroups.0.NodeGroups.0.{member}.{name}"
