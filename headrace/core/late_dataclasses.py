@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
+import sys
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, cast
@@ -34,6 +35,18 @@ _OWN = frozenset(
 )
 _NO_FIELDS = ("ClassVar", "InitVar", "KW_ONLY")
 _PACKAGES = ("headrace.", "moto.")
+# What the text of `__init__` names beside the fields.
+_OWN_NAMES = frozenset({"self", "_factory", "_set"})
+
+
+class _Factory:
+    """What `__init__` takes for a value that it makes; described as the standard library's."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_FACTORY = _Factory()
 
 
 @contextlib.contextmanager
@@ -92,6 +105,10 @@ def late(
 
     def compile_functions(wanted: Sequence[str]) -> dict[str, Any]:
         init = "__init__" in wanted
+        if wanted == ("__init__",):
+            function = _usual_init(cls, kept, frozen=frozen, kw_only=kw_only)
+            if function is not None:
+                return {"__init__": function}
         body = twin(init=init, repr=not init, eq=not init, frozen=frozen).__dict__
         return {name: body[name] for name in wanted}
 
@@ -118,6 +135,50 @@ def late(
     else:
         made.__hash__ = None  # pyrefly: ignore[bad-assignment]
     return made
+
+
+def _usual_init(cls: type[Any], kept: dict[str, Any], *, frozen: bool, kw_only: bool) -> Any | None:
+    """Return the `__init__` that the standard library makes, in a fifth of the time; None when a field is unusual."""
+    if not _OWN_NAMES.isdisjoint(kept["__annotations__"]):
+        return None
+    names: dict[str, Any] = {"_factory": _FACTORY, "_set": object.__setattr__}
+    given: dict[bool, list[str]] = {False: [], True: []}
+    steps: list[str] = []
+    for name in kept["__annotations__"]:
+        field = kept.get(name, dataclasses.MISSING)
+        if not isinstance(field, dataclasses.Field):
+            if getattr(type(field), "__hash__", None) is None:
+                return None  # the standard library refuses such a default
+            field = dataclasses.field(default=field)
+        field = cast("Any", field)
+        by_name = kw_only if field.kw_only is dataclasses.MISSING else field.kw_only
+        if not field.init:
+            return None
+        default, value = f"_dflt_{name}", name
+        if field.default_factory is not dataclasses.MISSING:
+            names[default] = field.default_factory
+            given[by_name].append(f"{name}=_factory")
+            value = f"{default}() if {name} is _factory else {name}"
+        elif field.default is not dataclasses.MISSING:
+            names[default] = field.default
+            given[by_name].append(f"{name}={default}")
+        elif not by_name and any("=" in one for one in given[False]):
+            return None  # the standard library refuses it after one with a default
+        else:
+            given[by_name].append(name)
+        steps.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+    if "__post_init__" in kept:
+        steps.append("self.__post_init__()")
+    by_name = ["*", *given[True]] if given[True] else []
+    head = f"def __init__({', '.join(['self', *given[False], *by_name])}):"
+    made: dict[str, Any] = {}
+    text = "\n  ".join([head, *(steps or ["pass"])]).replace("\n", "\n ")
+    outer = f"def make({', '.join(names)}):\n {text}\n return __init__"
+    exec(outer, sys.modules[cls.__module__].__dict__, made)
+    function = made["make"](**names)
+    function.__qualname__ = f"{cls.__qualname__}.__init__"
+    function.__annotations__ = {**kept["__annotations__"], "return": None}
+    return function
 
 
 def _with_slots(cls: type[Any], fields: tuple[str, ...]) -> type[Any]:

@@ -14,13 +14,25 @@ _T = TypeVar("_T")
 def parse_json(text: str | bytes, **options: Any) -> Any:
     """Return the value of a JSON text; `options` are those of `json.loads`.
 
-    Raises ValueError, also for a text that is nested more deeply than Python reads: a client's text that is well formed
-    ends nothing but its own request.
+    Raises ValueError, also for NaN and Infinity, which are no JSON, and for a text that is nested more deeply than
+    Python reads: a client's text that is well formed ends nothing but its own request.
     """
     try:
-        return json.loads(text, **options)
+        if options:
+            return json.loads(text, parse_constant=_refuse_constant, **options)
+        if not isinstance(text, str):
+            text = text.decode(json.detect_encoding(text), "surrogatepass")
+        return _DECODER.decode(text)
     except RecursionError:
         raise ValueError("the JSON text is nested too deeply") from None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+# Made once, as the standard library makes its own.
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def get_list(mapping: Mapping[str, Any], name: str) -> list[Any]:

@@ -33,6 +33,7 @@ from headrace.moto.patches.core import new_request_id
 from headrace.moto.patching import Patches, start_empty
 from headrace.moto.requests.checks import AnswerWithoutMoto, CheckStrictly, check_required
 from headrace.moto.requests.kinds import Kind
+from headrace.moto.requests.models import model_of
 from headrace.moto.requests.preparation import (
     PROFILES,
     Preparation,
@@ -49,7 +50,7 @@ from headrace.moto.requests.quick import (
     find_state,
     response_of,
 )
-from headrace.moto.requests.refusals import error_response, find_missing_action, model_of, refusal
+from headrace.moto.requests.refusals import error_response, find_missing_action, refusal
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, DeliveryRows
 from headrace.moto.storage.storage import Entry, MotoStorage
 from headrace.store.database import Database
@@ -165,7 +166,7 @@ class MotoEngine:
         from headrace.moto.in_process import InProcessCalls
 
         return InProcessCalls(
-            self._answer, self._ids, self._clock, self._endpoint_host,
+            self._answer, self._ids, self._clock,
             quick=lambda: self._quick, answer_quickly=self._answer_quickly,
         )  # fmt: skip
 

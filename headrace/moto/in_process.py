@@ -1,6 +1,9 @@
-"""Calls operations of moto's services inside the process, through botocore's clients without a socket.
+"""Calls operations of moto's services inside the process, without a socket and without a client.
 
-Imported with the first call: botocore's clients are a tenth of what a cloud imports.
+What a client of botocore's does is done here by botocore's own parts: the handlers that change parameters, requests and
+answers, the serializer and the parser. A client takes 20 ms to make, of each service, account and region.
+
+Imported with the first call.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
@@ -9,22 +12,21 @@ from __future__ import annotations
 
 import functools
 import io
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, cast
+from urllib.parse import urlencode
 
-import botocore
-import botocore.session
 import msgspec
-from botocore import parsers
-from botocore.awsrequest import AWSResponse
-from botocore.config import Config as BotocoreConfig
-from botocore.exceptions import ClientError
+from botocore import handlers, parsers, serialize
+from botocore.compat import HTTPHeaders
+from botocore.model import OperationModel
+from botocore.response import StreamingBody
+from botocore.utils import EVENT_ALIASES, percent_encode_sequence
 from botocore.validate import ParamValidator
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.calls.operation import Call, loader, service_model
+from headrace.aws.calls.operation import Call, operation_model, service_model
 from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
@@ -32,16 +34,18 @@ from headrace.moto.current_cloud import ANSWERED
 from headrace.moto.requests.quick import QuickCall, QuickCalls
 from headrace.store.notes import answer_from, has_note
 
+# These sign a URL for another region, which moto's services do not read.
+_SIGNING = (handlers.inject_presigned_url_ec2, handlers.inject_presigned_url_rds)
+
 
 class InProcessCalls:
-    """The clients for each service, account and region, created on first use. Thread-safe."""
+    """Calls of operations by their names and parameters. Thread-safe."""
 
     def __init__(
         self,
         handle: Callable[[HttpRequest, str], HttpResponse],
         ids: Ids,
         clock: Clock,
-        endpoint_host: Callable[[], str],
         *,
         quick: Callable[[], QuickCalls],
         answer_quickly: Callable[[HttpRequest, QuickCall], HttpResponse | None],
@@ -51,7 +55,6 @@ class InProcessCalls:
         self._quick, self._answer_quickly = quick, answer_quickly
         self._ids = ids
         self._clock = clock
-        self._endpoint_host = endpoint_host
 
     def call(
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
@@ -63,36 +66,106 @@ class InProcessCalls:
             answer = None if plain is None else self._answer_quickly(*plain)
             if answer is not None:
                 return cast("dict[str, Any]", msgspec.json.decode(cast("bytes", answer.body)))
-        client = _client(service, account, region, self._endpoint_host())
-        method = _client_methods(service).get(operation)
-        if method is None:
+        if operation not in service_model(service).operation_names:
             raise AwsError("UnknownOperationException", f"{service} has no operation {operation}")
-        outer, _CALLING.send = _CALLING.send, self._send
         try:
             if has_note():
                 with answer_from(functools.partial(_answer_so_far, service, operation)):
-                    output = getattr(client, method)(**params)
-            else:
-                output = getattr(client, method)(**params)
+                    return self._ask(service, operation, params, account, region)
+            return self._ask(service, operation, params, account, region)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise _unsendable(service, operation, params) or error from error
-        except ClientError as error:
-            details = cast("dict[str, Any]", error.response)
-            raise AwsError(
-                details["Error"].get("Code", "InternalFailure"),
-                details["Error"].get("Message", ""),
-                details.get("ResponseMetadata", {}).get("HTTPStatusCode", 400),
-            ) from error
-        finally:
-            _CALLING.send = outer
-        output.pop("ResponseMetadata", None)
-        return cast("dict[str, Any]", output)
 
-    def _send(self, request: Any, service: str, account: str, region: str) -> AWSResponse:
-        http_request = http_request_of(request)
+    def _ask(
+        self, service: str, operation: str, params: Mapping[str, Any], account: str, region: str
+    ) -> dict[str, Any]:
+        model = operation_model(service, operation)
+        http_request = _request(model, params, account, region)
         http_request.call = Call(account, region, self._ids.uuid(), self._clock.now_ms(), service)
         response = self._handle(http_request, scope_of(http_request).service or service)
-        return aws_response(request.url, response)
+        output = _read(model, response)
+        if response.status >= 300:
+            error = cast("dict[str, Any]", output["Error"])
+            raise AwsError(
+                error.get("Code", "InternalFailure"), error.get("Message", ""), response.status
+            )
+        return output
+
+
+def _request(
+    model: OperationModel, params: Mapping[str, Any], account: str, region: str
+) -> HttpRequest:
+    """Return the request that a client of botocore's would send.
+
+    Nothing verifies its signature, which names the account and the service.
+    """
+    given = dict(params)
+    _emit("before-parameter-build", model, params=given)
+    serializer = serialize.create_serializer(_protocol(model), include_validation=False)
+    made = cast("dict[str, Any]", serializer.serialize_to_request(given, model))
+    _emit("before-call", model, params=made)
+    path, _, query = str(made["url_path"]).partition("?")
+    more = percent_encode_sequence(made["query_string"]) if made["query_string"] else ""
+    body = made["body"]
+    if isinstance(body, dict):
+        body = urlencode(body, doseq=True)
+    if not isinstance(body, str | bytes | bytearray):
+        body = body.read()
+    data = body.encode() if isinstance(body, str) else bytes(body)
+    signed = f"{account}/20231114/{region}/{model.service_model.signing_name}/aws4_request"
+    written = [
+        *((str(name), str(value)) for name, value in made["headers"].items()),
+        ("User-Agent", "headrace"),
+        ("Authorization", f"AWS4-HMAC-SHA256 Credential={signed}, SignedHeaders=host, Signature=0"),
+    ]
+    if made["method"] not in ("GET", "HEAD", "OPTIONS"):
+        written.append(("Content-Length", str(len(data))))
+    headers = {name.lower(): value for name, value in written}
+    query = "&".join(part for part in (query, more) if part)
+    return HttpRequest(made["method"], path, query, headers, data, head=written)
+
+
+def _read(model: OperationModel, response: HttpResponse) -> dict[str, Any]:
+    """Return an answer as botocore reads it; that of a refusal has `Error`."""
+    # A client reads the first of two headers with one name.
+    headers = HTTPHeaders.from_dict(dict(reversed(response.headers)))
+    body = cast("bytes", response.body)
+    streams = response.status < 300 and model.has_streaming_output
+    raw = {
+        "status_code": response.status,
+        "headers": headers,
+        "body": StreamingBody(io.BytesIO(body), len(body)) if streams else body,
+        "context": {"operation_name": model.name},
+    }
+    parser: Any = parsers.create_parser(_protocol(model))
+    output = parser.parse(raw, model.output_shape)
+    _emit("after-call", model, parsed=output, http_response=None)
+    output.pop("ResponseMetadata", None)
+    return cast("dict[str, Any]", output)
+
+
+def _protocol(model: OperationModel) -> str:
+    return str(model.service_model.resolved_protocol)
+
+
+def _emit(event: str, model: OperationModel, **given: Any) -> None:
+    """Let botocore's handlers of an event change what is given."""
+    for handle in _list_handlers(event, model.service_model.service_id.hyphenize(), model.name):
+        handle(model=model, context={}, **given)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _list_handlers(event: str, service: str, operation: str) -> list[Callable[..., Any]]:
+    """Return botocore's handlers of an event and an operation; they do not depend on each other's order."""
+    found: list[Callable[..., Any]] = []
+    for name, handler, *_ in handlers.BUILTIN_HANDLERS:
+        of_event, *of = name.split(".")
+        # Some are declared under their service's older name.
+        meant = [EVENT_ALIASES.get(part, part) for part in of[:1]] + of[1:]
+        asked = zip(meant, (service, operation), strict=False)
+        if of_event == event and all(part in ("*", one) for part, one in asked):
+            found.append(handler)
+    return [handler for handler in found if handler not in _SIGNING]
 
 
 def _unsendable(service: str, operation: str, params: Mapping[str, Any]) -> AwsError | None:
@@ -105,135 +178,9 @@ def _unsendable(service: str, operation: str, params: Mapping[str, Any]) -> AwsE
     return AwsError("ValidationException", f"Parameter validation failed: {sentence}")
 
 
-class _Calling(threading.local):
-    """The call that this thread's client is sending; calls nest."""
-
-    send: Callable[..., AWSResponse] | None = None
-
-
-_CALLING = _Calling()
-_MAKING = threading.Lock()
-
-
-def _client(service: str, account: str, region: str, host: str) -> Any:
-    """Return a client that all clouds of this process share: creating one takes as long as three calls."""
-    with _MAKING:
-        return _make_client(service, account, region, host)
-
-
-# A test run has an account for each test.
-@functools.lru_cache(maxsize=100)
-def _make_client(service: str, account: str, region: str, host: str) -> Any:
-    client = _session().create_client(
-        service,
-        region_name=region,
-        aws_access_key_id=account,
-        aws_secret_access_key="headrace",
-        endpoint_url=f"http://{host}",
-        config=BotocoreConfig(
-            retries={"total_max_attempts": 1},
-            parameter_validation=False,
-            # On AWS some operations have their own hosts, such as StartSyncExecution; here there is one host.
-            inject_host_prefix=False,
-            # botocore's own user agent would take a tenth of each request's time.
-            user_agent="headrace",
-        ),
-    )
-
-    def send(request: Any, **_: Any) -> AWSResponse:
-        assert _CALLING.send is not None
-        return _CALLING.send(request, service=service, account=account, region=region)
-
-    def sign(request: Any, signing_name: str, region_name: str, **_: Any) -> None:
-        name = request.context.get("signing", {}).get("signing_name", signing_name)
-        request.headers["Authorization"] = (
-            f"AWS4-HMAC-SHA256 Credential={account}/20231114/{region_name}/{name}/aws4_request,"
-            " SignedHeaders=host, Signature=0"
-        )
-
-    # Nothing verifies this signature: it names the account and the service, and computing one would double the time.
-    client.meta.events.register_first("choose-signer.*", _choose_none)
-    client.meta.events.register_first("before-sign.*", sign)
-    client.meta.events.register_first("before-send.*", send)
-    return client
-
-
-def _choose_none(**_: Any) -> Any:
-    return botocore.UNSIGNED
-
-
 def _answer_so_far(service: str, operation: str) -> dict[str, Any] | None:
     """Return moto's answer to this thread's request as botocore parses it; None for a refusal."""
-    from headrace.aws.calls.operation import service_model
-
     response = ANSWERED.response
     if response is None or response.status >= 300:
         return None
-    model = service_model(service)
-    raw = {
-        "status_code": response.status,
-        "headers": {name.lower(): value for name, value in response.headers},
-        "body": response.body,
-    }
-    parser: Any = parsers.create_parser(str(model.resolved_protocol))
-    read = parser.parse(raw, model.operation_model(operation).output_shape)
-    read.pop("ResponseMetadata", None)
-    return cast("dict[str, Any]", read)
-
-
-@functools.cache
-def _session() -> Any:
-    session: Any = botocore.session.Session()
-    session.register_component("data_loader", loader())
-    return session
-
-
-@functools.cache
-def _client_methods(service: str) -> dict[str, str]:
-    from botocore import xform_name
-
-    from headrace.aws.calls.operation import service_model
-
-    return {name: xform_name(name) for name in service_model(service).operation_names}
-
-
-def http_request_of(request: Any) -> HttpRequest:
-    """Convert botocore's prepared request to headrace's."""
-    path, _, query = request.url.split("://", 1)[1].partition("/")[2].partition("?")
-    written = [
-        (str(key), value.decode("latin-1") if isinstance(value, bytes) else str(value))
-        for key, value in request.headers.items()
-    ]
-    headers = {name.lower(): value for name, value in written}
-    body = request.body
-    if body is None:
-        body = b""
-    elif isinstance(body, str):
-        body = body.encode()
-    elif not isinstance(body, bytes | bytearray):
-        body = body.read()
-    return HttpRequest(request.method, f"/{path}", query, headers, bytes(body), head=written)
-
-
-class _Raw:
-    """A response body with the interface that botocore reads."""
-
-    def __init__(self, body: bytes) -> None:
-        self._file = io.BytesIO(body)
-
-    def stream(self, amt: int = 65536, **_: Any) -> Any:
-        while chunk := self._file.read(amt):
-            yield chunk
-
-    def read(self, amt: int | None = None, **_: Any) -> bytes:
-        return self._file.read(-1 if amt is None else amt)
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def aws_response(url: str, response: HttpResponse) -> AWSResponse:
-    """Convert headrace's response to botocore's; the body must be bytes."""
-    raw = cast("Any", _Raw(cast("bytes", response.body)))
-    # A client reads the first of two headers with one name.
-    return AWSResponse(url, response.status, cast("Any", dict(reversed(response.headers))), raw)
+    return _read(operation_model(service, operation), response)

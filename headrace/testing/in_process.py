@@ -10,6 +10,7 @@ so catches all clients, also those that a module made long before.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -31,7 +32,6 @@ from headrace.aws.calls.http import DROPPED, FileSlice, HttpRequest, HttpRespons
 from headrace.aws.server.server import when_done
 from headrace.cloud import Cloud
 from headrace.core.arn import is_account_id
-from headrace.moto.in_process import aws_response, http_request_of
 from headrace.store.database import MIGRATIONS, STATE_FILE, Database
 from headrace.store.disk_space import free_bytes
 from headrace.testing.access import CloudAccess
@@ -294,3 +294,45 @@ def _read_slice(part: FileSlice) -> bytes:
     with file:
         file.seek(part.offset_bytes)
         return file.read(part.length_bytes)
+
+
+def http_request_of(request: Any) -> HttpRequest:
+    """Convert botocore's prepared request to headrace's."""
+    path, _, query = request.url.split("://", 1)[1].partition("/")[2].partition("?")
+    written = [
+        (str(key), value.decode("latin-1") if isinstance(value, bytes) else str(value))
+        for key, value in request.headers.items()
+    ]
+    headers = {name.lower(): value for name, value in written}
+    body = request.body
+    if body is None:
+        body = b""
+    elif isinstance(body, str):
+        body = body.encode()
+    elif not isinstance(body, bytes | bytearray):
+        body = body.read()
+    return HttpRequest(request.method, f"/{path}", query, headers, bytes(body), head=written)
+
+
+class _Raw:
+    """A response body with the interface that botocore reads."""
+
+    def __init__(self, body: bytes) -> None:
+        self._file = io.BytesIO(body)
+
+    def stream(self, amt: int = 65536, **_: Any) -> Any:
+        while chunk := self._file.read(amt):
+            yield chunk
+
+    def read(self, amt: int | None = None, **_: Any) -> bytes:
+        return self._file.read(-1 if amt is None else amt)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def aws_response(url: str, response: HttpResponse) -> AWSResponse:
+    """Convert headrace's response to botocore's; the body must be bytes."""
+    raw = cast("Any", _Raw(cast("bytes", response.body)))
+    # A client reads the first of two headers with one name.
+    return AWSResponse(url, response.status, cast("Any", dict(reversed(response.headers))), raw)

@@ -82,14 +82,41 @@ def many() -> str:
 def ended(cfn: Any, name: str) -> None:
     """Wait until a stack is created. Raises Failed."""
     deadline_s = time.monotonic() + WITHIN_S
-    while time.monotonic() < deadline_s:
-        status = cfn.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"]
-        if status == "CREATE_COMPLETE":
-            return
-        if not status.endswith("IN_PROGRESS"):
-            raise Failed(f"{name} is {status}")
+    while not has_ended(cfn, name):
+        if time.monotonic() > deadline_s:
+            raise Failed(f"{name} is not created after {WITHIN_S:.0f} s")
         time.sleep(LOOK_EVERY_S)
-    raise Failed(f"{name} is not created after {WITHIN_S:.0f} s")
+
+
+def has_ended(cfn: Any, name: str) -> bool:
+    """Whether a stack is created. Raises Failed when it never will be."""
+    status = cfn.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"]
+    if status != "CREATE_COMPLETE" and not status.endswith("IN_PROGRESS"):
+        raise Failed(f"{name} is {status}")
+    return status == "CREATE_COMPLETE"
+
+
+def make_at_once(cfn: Any, out: Path) -> list[str]:
+    """Create an app's stacks, each as soon as those that it needs are there; return their names. Raises Failed.
+
+    `cdk deploy --concurrency` does so, and `make run`.
+    """
+    waiting, running, made = needs_of(out), set[str](), list[str]()
+    deadline_s = time.monotonic() + WITHIN_S
+    while waiting or running:
+        for name in [name for name, needs in waiting.items() if needs <= set(made)]:
+            del waiting[name]
+            body = (out / f"{name}.template.json").read_text()
+            cfn.create_stack(StackName=name, TemplateBody=body, Capabilities=_ALLOWED)
+            running.add(name)
+        new = [name for name in running if has_ended(cfn, name)]
+        made += new
+        running -= set(new)
+        if time.monotonic() > deadline_s:
+            raise Failed(f"not created after {WITHIN_S:.0f} s: {running}")
+        if not new:
+            time.sleep(LOOK_EVERY_S)
+    return made
 
 
 def took_s(started_s: float) -> float:
@@ -134,12 +161,8 @@ def app_rows(port: int) -> Iterator[tuple[str, float]]:
         for file in sorted(out.glob("*.assets.json")):
             for asset in json.loads(file.read_text())["files"].values():
                 _upload(s3, out, asset, made)
-        names = _in_order(out)
         started_s = time.perf_counter()
-        for name in names:
-            body = (out / f"{name}.template.json").read_text()
-            cfn.create_stack(StackName=name, TemplateBody=body, Capabilities=_ALLOWED)
-            ended(cfn, name)
+        names = make_at_once(cfn, out)
         yield f"the {len(names)} stacks of cdk/", took_s(started_s)
         started_s = time.perf_counter()
         for name in names:
@@ -173,22 +196,14 @@ def _zipped(folder: Path) -> bytes:
     return packed.getvalue()
 
 
-def _in_order(out: Path) -> list[str]:
-    """Return the names of the stacks, each after its dependencies."""
+def needs_of(out: Path) -> dict[str, set[str]]:
+    """Return the names of an app's stacks, each with the stacks that it needs."""
     artifacts = json.loads((out / "manifest.json").read_text())["artifacts"]
-    stacks = {
-        name: [
-            dependency
-            for dependency in value.get("dependencies", ())
-            if not dependency.endswith(".assets")
-        ]
+    return {
+        name: {other for other in value.get("dependencies", ()) if not other.endswith(".assets")}
         for name, value in artifacts.items()
         if value["type"] == "aws:cloudformation:stack"
     }
-    order: list[str] = []
-    while len(order) < len(stacks):
-        order += [n for n, needs in stacks.items() if n not in order and set(needs) <= set(order)]
-    return order
 
 
 def measured(cloud: str) -> dict[str, float | str]:

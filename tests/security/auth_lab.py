@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.signatures.auth_errors import UTC, datetime
-from headrace.moto.in_process import aws_response, http_request_of
+from headrace.testing.in_process import aws_response, http_request_of
 from tests.support.clients import ENDPOINT_URL
 from tests.support.clock import ShiftedClock
 from tests.support.cloud import InProcessCloud

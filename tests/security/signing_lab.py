@@ -26,7 +26,7 @@ from botocore.config import Config as BotocoreConfig
 from botocore.credentials import Credentials
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.moto.in_process import http_request_of
+from headrace.testing.in_process import http_request_of
 from tests.security.auth_lab import HOST, Guarded
 from tests.support.clients import ENDPOINT_URL
 from tests.support.iam import ACCOUNT, REGION, allow, statements, trust

@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 from headrace.aws.calls.http import HttpRequest
 from headrace.aws.signatures.auth_errors import format_time
 from headrace.core.values import iso_seconds_of
-from headrace.moto.in_process import http_request_of
+from headrace.testing.in_process import http_request_of
 from tests.security.auth_lab import HOST, Guarded, refused, sign_at
 from tests.security.conftest import FRIEND, ROLE, body_of, header, text
 from tests.support.clients import ENDPOINT_URL

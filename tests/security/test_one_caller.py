@@ -18,8 +18,8 @@ from botocore.awsrequest import AWSRequest
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.signatures.sigv4 import derive_signing_key, sign
-from headrace.moto.in_process import http_request_of
 from headrace.pages.access import S3_PATH as ACCESS_PATH
+from headrace.testing.in_process import http_request_of
 from tests.security.auth_lab import HOST, Guarded
 from tests.security.conftest import text
 from tests.security.signing_lab import OTHER, Caller, SigningLab, said, unsigned_request

@@ -32,7 +32,7 @@ from headrace.aws.signatures.access_keys import (
 )
 from headrace.aws.signatures.authentication import Authentication
 from headrace.aws.signatures.credential_scopes import scope_of
-from headrace.moto.in_process import http_request_of
+from headrace.testing.in_process import http_request_of
 
 KEY, SECRET, TOKEN = (
     "AKIAEXAMPLEEXAMPLE00",

@@ -19,7 +19,7 @@ from botocore.config import Config as BotocoreConfig
 from moto.core.loaders import create_loader
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.moto.in_process import aws_response, http_request_of
+from headrace.testing.in_process import aws_response, http_request_of
 
 ENDPOINT_URL = "http://127.0.0.1:4566"
 SQS_BY_QUERY = "sqs by query"

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -56,6 +57,12 @@ class LeanFiles(botocore.loaders.JSONFileLoader):
 class Descriptions(botocore.loaders.Loader):
     """Finds a service by its own folder; botocore first asks the disk 1,800 times about those of all others."""
 
+    def list_names(self) -> set[str]:
+        """Return the names of the services that have a folder."""
+        folders = [folder for folder in self.search_paths if Path(folder).is_dir()]
+        # A path for each of 430 names would take ten times as long.
+        return {name for folder in folders for name in os.listdir(folder)}  # noqa: PTH208
+
     @botocore.loaders.instance_cache
     def load_service_model(
         self, service_name: str, type_name: str, api_version: str | None = None
@@ -63,11 +70,7 @@ class Descriptions(botocore.loaders.Loader):
         """See botocore's `Loader.load_service_model`."""
         try:
             # By the folder's listing: a file system may take another spelling, or a path, for a name.
-            if not any(
-                service_name in (one.name for one in Path(folder).iterdir())
-                for folder in self.search_paths
-                if Path(folder).is_dir()
-            ):
+            if service_name not in self.list_names():
                 raise DataNotFoundError(data_path=service_name)
             latest = self.determine_latest_version(service_name, type_name)
         except DataNotFoundError:

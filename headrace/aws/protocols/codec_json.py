@@ -174,7 +174,10 @@ def _decode_long(value: Any) -> int:
 def _decode_double(value: Any, type_name: str = "a Double") -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _refuse(value, type_name)
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError as error:  # hundreds of digits
+        raise serialization_error(f"NUMBER_VALUE out of range for {type_name}") from error
 
 
 def _decode_float(value: Any) -> float:

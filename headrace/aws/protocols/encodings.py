@@ -29,6 +29,7 @@ from typing import Any, cast
 
 import cbor2
 import msgspec
+from botocore.exceptions import UnknownServiceError
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
 from headrace.aws.calls.errors import AwsError
@@ -74,7 +75,12 @@ def _as_json(request: HttpRequest, service: str) -> tuple[str, HttpRequest]:
     """Return the operation and the request in JSON. Raises AwsError."""
     path = _PATH.fullmatch(request.path)
     operation = "" if path is None else path[2]
-    model = service_model(service)
+    try:
+        model = service_model(service)
+    except UnknownServiceError as error:  # a name in a signature that no service has
+        raise AwsError(
+            "UnknownOperationException", f"headrace has no service {service}."
+        ) from error
     metadata: Mapping[str, Any] = model.metadata
     if "jsonVersion" not in metadata or operation not in model.operation_names:
         raise AwsError(

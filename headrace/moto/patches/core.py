@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import loader
 from headrace.moto.storage.changes import CHANGES, package_of
 
 
@@ -44,9 +45,17 @@ def patch() -> None:
     utils: Any = moto.core.utils
     utils.camelcase_to_underscores = functools.lru_cache(4096)(utils.camelcase_to_underscores)
     shared.camelcase_to_underscores = utils.camelcase_to_underscores
+    # moto's version asks the disk 1,800 times.
+    utils.service_name_from_moto_package_name = _find_service
     serializers: Any = moto.core.serialize.ResponseSerializer
     serializers.get_value = _remember_keys(serializers.get_value)
     serializers._serialize_type_structure = _skip_absent(serializers._serialize_type_structure)
+
+
+@functools.cache
+def _find_service(package: str) -> str:
+    """Return the service whose name without hyphens is that of a package of moto's."""
+    return {name.replace("-", ""): name for name in loader().list_names()}.get(package, package)
 
 
 def _say_nothing(*_: Any, **__: Any) -> None:

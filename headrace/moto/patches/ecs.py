@@ -1,4 +1,7 @@
-"""ECS: ARNs are read in bounded time, and whole: those of another Region or account name nothing here."""
+"""ECS: ARNs are read in bounded time, and whole: those of another Region or account name nothing here.
+
+Fargate's capacity providers are there without a creation.
+"""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 
@@ -49,6 +52,29 @@ def find_own_clusters(models: ModuleType) -> None:
         return found, failures
 
     backend.describe_clusters = describe_own
+
+
+def show_fargate(models: ModuleType) -> None:
+    """Describe Fargate's two capacity providers, and all when none is named (documented: the AWS CLI's example)."""
+    backend: Any = models.EC2ContainerServiceBackend
+    describe = backend.describe_capacity_providers
+
+    @functools.wraps(describe)
+    def describe_all(self: Any, names: list[str] | None) -> Any:
+        names = [*self.capacity_providers, *_FARGATE] if names is None else names
+        prefix = f"arn:{self.partition}:ecs:{self.region_name}:{self.account_id}:capacity-provider/"
+        own = [name for name in names if name.removeprefix(prefix) not in _FARGATE]
+        providers, failures = describe(self, own)
+        for name in names:
+            if (short := name.removeprefix(prefix)) in _FARGATE:
+                fargate = {"capacityProviderArn": prefix + short, "name": short}
+                providers.append({**fargate, "status": "ACTIVE", "tags": []})
+        return providers, failures
+
+    backend.describe_capacity_providers = describe_all
+
+
+_FARGATE = ("FARGATE", "FARGATE_SPOT")
 
 
 def refuse_others(responses: ModuleType) -> None:

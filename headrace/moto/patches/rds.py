@@ -52,6 +52,22 @@ def lower_engines(module: Any) -> None:
     module.RDSResponse.params = property(get, keep)
 
 
+def list_option_groups(module: Any) -> None:
+    """Patch `moto.rds.responses`: without a name, every option group is listed, or none (documented)."""
+    handler = module.RDSResponse
+    describe = handler.describe_option_groups
+
+    @functools.wraps(describe)
+    def describe_option_groups(self: Any) -> Any:
+        if not self.params.get("OptionGroupName"):
+            if not self.backend.option_groups:
+                return module.ActionResult({"OptionGroupsList": []})
+            self.params["OptionGroupName"] = ""
+        return describe(self)
+
+    handler.describe_option_groups = describe_option_groups
+
+
 def undo_partial_clusters(module: Any) -> None:
     """Patch `moto.rds.models`, which checks a cluster's settings after it has stored the cluster."""
     create_wholly(module.RDSBackend, "create_db_cluster", "clusters")

@@ -28,6 +28,7 @@ from headrace.core.ids import Ids
 from headrace.moto.patches.kms import make_private_key
 from headrace.moto.requests.checks import AnswerWithoutMoto, CheckStrictly, check_request
 from headrace.moto.requests.kinds import Kind, kind_of
+from headrace.moto.requests.models import model_of
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, package_of
 from headrace.moto.storage.storage import Entry
 
@@ -194,7 +195,7 @@ def has_service(url: str) -> bool:
 def _name_of_unknown(request: HttpRequest, service: str) -> str:
     """Return AWS's name of an operation that moto has no path for, or its method and path."""
     try:
-        return codec_moto.operation_of(service, request)[0]
+        return codec_moto.operation_of(model_of(service, request), request)[0]
     except codec_moto.Unreadable:  # AWS's model of the service has no such path either
         return f"{request.method} {request.path}"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from json import JSONDecodeError
 from typing import Any, cast
 
-from botocore.model import ListShape, OperationNotFoundError, StructureShape
+from botocore.model import OperationNotFoundError
 
 from headrace.aws.calls.errors import AwsError, unknown_operation
 from headrace.aws.calls.http import HttpRequest, HttpResponse
@@ -15,6 +15,8 @@ from headrace.aws.calls.operation import operation_model, protocol_of
 from headrace.aws.gateway.documents import error_answer
 from headrace.aws.protocols import codec_json, codec_moto
 from headrace.aws.protocols.validate import sentence, validate
+from headrace.moto.requests.lookups import find_lookup_fault
+from headrace.moto.requests.models import is_json, model_of
 
 log = logging.getLogger(__name__)
 
@@ -58,10 +60,9 @@ def unreadable_member(
         return fault
     if isinstance(error, JSONDecodeError) and "Attributes" in params:
         return _document_fault(params["Attributes"])
-    if isinstance(error, KeyError) and error.args:
-        fault = _lookup_fault(service, operation, params, error.args[0])
-        if fault is not None:
-            return fault
+    fault = find_lookup_fault(service, operation, params, error)
+    if fault is not None:
+        return fault
     if isinstance(error, AttributeError | ValueError | TypeError | LookupError) and any(
         params.get(name) for name in _TOKENS
     ):
@@ -129,49 +130,6 @@ def _document_fault(attributes: Mapping[str, str]) -> AwsError | None:
                 f"Value {attributes[name]} for parameter {name} is invalid. Reason: it is not a valid JSON map.",
             )
     return None
-
-
-def _lookup_fault(
-    service: str, operation: str, params: Mapping[str, Any], name: Any
-) -> AwsError | None:
-    """Return the error for a missing member inside another, or for a missing resource."""
-    model = operation_model(service, operation)
-    if any(value == name for value in params.values()):
-        for shape in model.error_shapes:
-            if shape.name == "ResourceNotFoundException":
-                status = int(shape.metadata.get("error", {}).get("httpStatusCode", 400))
-                return AwsError(shape.name, f"{name} does not exist.", status)
-    path = _path_without(model.input_shape, params, name, "")
-    if not path:
-        return None
-    return AwsError(
-        "ValidationException",
-        sentence([f"Value null at '{path}' failed to satisfy constraint: Member must not be null"]),
-    )
-
-
-def _path_without(shape: Any, value: Any, name: Any, path: str) -> str:
-    """Return the path of a given structure that lacks its member `name`; empty when none does."""
-    if isinstance(shape, ListShape) and isinstance(value, list):
-        inner = (
-            _path_without(shape.member, item, name, f"{path}.{number}.member")
-            for number, item in enumerate(cast("list[Any]", value), 1)
-        )
-        return next(filter(None, inner), "")
-    if not isinstance(shape, StructureShape) or not isinstance(value, Mapping):
-        return ""
-    mapping = cast("Mapping[str, Any]", value)
-    if name in shape.members and name not in mapping:
-        return f"{path}.{_lower(name)}".lstrip(".")
-    paths = (
-        _path_without(member, mapping.get(key), name, f"{path}.{_lower(key)}")
-        for key, member in shape.members.items()
-    )
-    return next(filter(None, paths), "")
-
-
-def _lower(name: str) -> str:
-    return name[:1].lower() + name[1:]
 
 
 def _arn_fault(name: str, value: Any) -> AwsError | None:
@@ -330,27 +288,13 @@ def find_missing_action(
         return None
     if request.path == "/":
         return AwsError("MissingAction", "Missing Action", 400)
+    name = codec_moto.operation_name(model_of(service, request), request)
     return AwsError(
         "UnknownOperationException",
-        f"moto, which serves {service} in headrace, does not implement {request.method} {request.path}",
+        f"moto, which serves {service} in headrace, does not implement"
+        f" {f'{service}:{name}' if name else f'{request.method} {request.path}'}",
         501,
     )
-
-
-def model_of(service: str, request: HttpRequest) -> str:
-    """Return the name of a service's model: load balancers, SES and API Gateway have two that share a signing scope."""
-    if service == "ses" and request.path.startswith("/v2/email/"):
-        return "sesv2"
-    if service == "apigateway" and request.path.startswith("/v2/"):
-        return "apigatewayv2"
-    if service != "elasticloadbalancing":
-        return service
-    return "elbv2" if b"Version=2015-12-01" in request.body else "elb"
-
-
-def is_json(request: HttpRequest) -> bool:
-    """Whether a request uses a JSON protocol with a target, or declares a JSON body."""
-    return "x-amz-target" in request.headers
 
 
 def _is_of_a_rest_api(service: str, request: HttpRequest) -> bool:

@@ -23,6 +23,7 @@ from headrace.core.ports import (
     ObjectNotFound,
     ObjectStore,
 )
+from headrace.services.athena.formats import WRITTEN, storage_of
 from headrace.services.athena.hive_types import (
     PATH_EXISTS,
     TABLE_EXISTS,
@@ -41,21 +42,6 @@ from headrace.services.athena.projection import (
 
 MOST_FILES = 200_000
 _FAILED = "FAILED: Execution Error, return code 1 from org.apache.hadoop.hive.ql.exec.DDLTask. "
-_TEXT_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
-# What an INSERT can write, by the end of the SerDe's class.
-_WRITTEN = {"ParquetHiveSerDe": "PARQUET", "JsonSerDe": "JSON", "LazySimpleSerDe": "TEXTFILE"}
-_PARQUET = {
-    "InputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
-    "OutputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat",
-    "SerdeInfo": {
-        "SerializationLibrary": "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe",
-        "Parameters": {"serialization.format": "1"},
-    },
-}
-_TEXT = {
-    "InputFormat": "org.apache.hadoop.mapred.TextInputFormat",
-    "OutputFormat": "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
-}
 
 
 class Catalog:
@@ -310,13 +296,16 @@ class Catalog:
         storage: Mapping[str, Any] = table.get("StorageDescriptor") or {}
         serde: Mapping[str, Any] = storage.get("SerdeInfo") or {}
         library = str(serde.get("SerializationLibrary") or "")
-        form = _WRITTEN.get(library.rsplit(".", 1)[-1])
+        form = WRITTEN.get(library.rsplit(".", 1)[-1])
         if is_iceberg(table):
             return {"metadata": parameters.get("metadata_location", "")}
         if form is None:
             return {"missing": f"NOT_SUPPORTED: headrace does not INSERT into {library} in Athena"}
         delimiters: Mapping[str, str] = serde.get("Parameters") or {}
-        compression = parameters.get("write.compression") or parameters.get("parquet.compression")
+        compression = parameters.get("write.compression")
+        if form in ("PARQUET", "ORC"):  # `orc.compress` and `parquet.compression` are Hive's own
+            hive_key = "orc.compress" if form == "ORC" else "parquet.compression"
+            compression = compression or parameters.get(hive_key)
         return {
             "columns": [(c["Name"].lower(), c["Type"]) for c in storage.get("Columns") or []],
             "keys": [(c["Name"].lower(), c["Type"]) for c in table.get("PartitionKeys") or []],
@@ -417,24 +406,13 @@ class Catalog:
                 return []
             raise
         uris = self._put_files(written, self.check_empty(location), query_id)
-        form = written["format"]
-        storage: dict[str, Any] = dict(_PARQUET)
-        if form != "PARQUET":
-            library = (
-                _TEXT_SERDE if form == "TEXTFILE" else "org.apache.hive.hcatalog.data.JsonSerDe"
-            )
-            settings = {"field.delim": written["delimiter"]} if form == "TEXTFILE" else {}
-            storage = {
-                **_TEXT,
-                "SerdeInfo": {"SerializationLibrary": library, "Parameters": settings},
-            }
         table = {
             "Name": name,
             "TableType": "EXTERNAL_TABLE",
             "Parameters": {"EXTERNAL": "TRUE", "has_encrypted_data": "false"},
             "PartitionKeys": [{"Name": key, "Type": kind} for key, kind in written["keys"]],
             "StorageDescriptor": {
-                **storage,
+                **storage_of(written["format"], written["delimiter"]),
                 "Location": location,
                 "Columns": [{"Name": column, "Type": kind} for column, kind in written["made"]],
             },

@@ -39,10 +39,15 @@ from headrace.services.athena.statements import (
 )
 
 _ROWS_AT_ONCE = 10_000
+# Each format's usual compression, and its others (documented: compression-support-hive.html).
 _COMPRESSIONS = {
     "PARQUET": (
-        "SNAPPY",
+        "GZIP",
         {"SNAPPY": "snappy", "GZIP": "gzip", "ZSTD": "zstd", "NONE": "uncompressed"},
+    ),
+    "ORC": (
+        "ZLIB",
+        {"ZLIB": "zlib", "SNAPPY": "snappy", "LZ4": "lz4", "ZSTD": "zstd", "NONE": "uncompressed"},
     ),
     "JSON": ("GZIP", {"GZIP": "gzip", "ZSTD": "zstd", "NONE": "none"}),
     "TEXTFILE": ("GZIP", {"GZIP": "gzip", "ZSTD": "zstd", "NONE": "none"}),
@@ -261,15 +266,15 @@ def _shape(
 ) -> dict[str, Any]:
     if form not in _COMPRESSIONS:
         raise StatementRefused(
-            f"NOT_SUPPORTED: headrace does not write {form} in Athena: PARQUET, JSON and TEXTFILE it does"
+            f"NOT_SUPPORTED: headrace does not write {form} in Athena: it writes {', '.join(_COMPRESSIONS)}"
         )
     usual, known = _COMPRESSIONS[form]
-    name = str(compression or usual).upper()
+    name = str(compression or usual).upper().replace("UNCOMPRESSED", "NONE")
     if name not in known:
         raise StatementRefused(
             f"NOT_SUPPORTED: headrace does not write {form} with the compression {name}"
         )
-    suffix = "" if form == "PARQUET" else _SUFFIXES.get(known[name], "")
+    suffix = "" if form in ("PARQUET", "ORC") else _SUFFIXES.get(known[name], "")
     return {
         "format": form, "columns": columns, "keys": keys, "codec": known[name], "suffix": suffix,
         "delimiter": str(delimiter or "\x01"),
@@ -280,6 +285,7 @@ def _copy(query: Query, shape: Mapping[str, Any]) -> int:
     form, codec = shape["format"], shape["codec"]
     options = {
         "PARQUET": f"FORMAT parquet, COMPRESSION '{codec}'",
+        "ORC": "FORMAT parquet, COMPRESSION 'snappy'",  # which DuckDB has, and becomes ORC below
         "JSON": f"FORMAT json, COMPRESSION '{codec}'",
         "TEXTFILE": (
             f"FORMAT csv, DELIMITER {literal(shape['delimiter'])}, QUOTE '', ESCAPE '', HEADER false, "
@@ -295,7 +301,30 @@ def _copy(query: Query, shape: Mapping[str, Any]) -> int:
     copied = query.connection.execute(
         f"COPY ({aliased}) TO '{query.folder}/written' ({options})"
     ).fetchone()
+    if form == "ORC":
+        _convert_to_orc(query.folder / "written", shape)
     return int(copied[0]) if copied else 0
+
+
+def _convert_to_orc(folder: Path, shape: Mapping[str, Any]) -> None:
+    """Write each file of Parquet again as ORC, some rows at a time."""
+    import pyarrow as pa
+    from pyarrow import orc, parquet
+
+    from headrace.services.athena.hive_types import parse_type
+
+    kinds = {name: parse_type(kind).to_arrow() for name, kind in shape["columns"]}
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        stored = parquet.ParquetFile(path)
+        schema = pa.schema([(name, kinds[name]) for name in stored.schema_arrow.names])
+        # Behind a dot, which no file of DuckDB's begins with.
+        made = path.with_name(f".{path.name}")
+        with orc.ORCWriter(made, compression=shape["codec"]) as writer:
+            writer.write(schema.empty_table())
+            for batch in stored.iter_batches(_ROWS_AT_ONCE):
+                writer.write(pa.Table.from_batches([batch]).cast(schema))
+        stored.close()
+        made.replace(path)
 
 
 # Changes of Iceberg tables, each of which is committed here as one snapshot

@@ -8,7 +8,7 @@ Source: docs.aws.amazon.com/athena/latest/ug/ddl-reference.html (documented).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -97,6 +97,7 @@ def _parse_create_as(tree: Any, database: str) -> Statement:
     if str(options.get("table_type", "HIVE")).upper() == "ICEBERG":
         options["iceberg"] = _iceberg_options(options)
     else:
+        refuse_unknown(options, _OF_HIVE, "table")
         options.setdefault("external_location", options.get("location"))
     sql, tables = to_duckdb(tree.expression, database)
     if is_empty:
@@ -110,6 +111,26 @@ def _parse_create_as(tree: Any, database: str) -> Statement:
         tables,
         options,
     )
+
+
+# What CREATE TABLE AS says of a Hive table (documented: create-table-as.html); `compression_level` has no effect.
+_OF_HIVE = {
+    "if_not_exists", "table_type", "is_external", "external_location", "location", "format", "partitioned_by",
+    "field_delimiter", "write_compression", "parquet_compression", "orc_compression", "compression_level",
+}  # fmt: skip
+
+
+def refuse_unknown(options: Mapping[str, Any], known: Collection[str], of: str) -> None:
+    """Refuse a property that a statement does not have; the words are Trino's. Raises StatementRefused."""
+    for name in options:
+        if name in ("bucketed_by", "bucket_count"):
+            raise StatementRefused(
+                "NOT_SUPPORTED: headrace does not write buckets in Athena: leave out bucketed_by and bucket_count"
+            )
+        if name not in known:
+            raise StatementRefused(
+                f"INVALID_TABLE_PROPERTY: Catalog 'awsdatacatalog' {of} property '{name}' does not exist"
+            )
 
 
 # What CREATE TABLE AS says of an Iceberg table beside its properties.

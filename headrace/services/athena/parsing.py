@@ -286,6 +286,12 @@ def _parse_command(_tree: Any, text: str, database: str) -> Statement:
     return found or parse_alter_words(Words(text), database)
 
 
+# Documented: unload.html; `compression_level` has no effect.
+_OF_UNLOAD = {
+    "location", "format", "partitioned_by", "compression", "compression_level", "field_delimiter",
+}  # fmt: skip
+
+
 def _parse_unload(words: Words, database: str) -> Statement:
     if words.take() != "(":
         raise StatementRefused("line 1:8: mismatched input. Expecting: '('")
@@ -315,5 +321,6 @@ def _parse_unload(words: Words, database: str) -> Statement:
             options[name] = words.take()
         words.skip(",")
     words.end()
+    ddl.refuse_unknown(options, _OF_UNLOAD, "UNLOAD")
     options["format"] = str(options.get("format", "")).upper()
     return Statement("unload", "DML", "UNLOAD", sql=query.sql, tables=query.tables, options=options)

@@ -188,10 +188,11 @@ def _put_to_buses(models: Any) -> None:
 
 
 def _is_other(text: Any) -> bool:
+    """Whether a detail is no JSON object, by what JSON is: moto's parser takes NaN, too."""
     try:
-        return not isinstance(parse_json(text), dict)
-    except (TypeError, ValueError):
-        return False
+        return isinstance(text, str) and not isinstance(parse_json(text), dict)
+    except ValueError:
+        return True
 
 
 def _find_own_buses(backend: Any) -> None:

@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
+from headrace.core.values import parse_json
 from headrace.services.stepfunctions import answers
 from headrace.services.stepfunctions.interpreter.service_calls import is_sdk_call
 from headrace.services.stepfunctions.intrinsic_calls import problems_of_paths
@@ -161,7 +162,7 @@ def problems_of(definition: str, *, is_express: bool = False) -> list[Problem]:
     """Return the problems of a definition; an empty list when it is valid."""
     try:
         # Recorded: a blank text is no object, and not wrong JSON.
-        value: Any = json.loads(definition) if definition.strip() else None
+        value: Any = parse_json(definition) if definition.strip() else None
     except (ValueError, RecursionError) as error:
         reason = answers.reason_of(error, definition)
         if not isinstance(error, json.JSONDecodeError) or not reason.startswith("Unrecognized"):

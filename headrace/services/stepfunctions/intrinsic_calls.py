@@ -45,6 +45,9 @@ _ESCAPED = re.compile(r"\\([\\'{}])")
 class NoCall(ValueError):
     """A text is no intrinsic function."""
 
+    def __init__(self, unread: str) -> None:
+        super().__init__(f"The value is not a valid intrinsic function call at '{unread}'")
+
 
 class Text(NamedTuple):
     r"""A text in quotes, `written` with its escapes: States.Format tells `\{\}` from `{}`."""

@@ -15,7 +15,7 @@ import pytest
 from botocore.awsrequest import AWSRequest
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.moto.in_process import http_request_of
+from headrace.testing.in_process import http_request_of
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 
 ECHO = b"""

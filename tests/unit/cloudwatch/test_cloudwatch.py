@@ -291,3 +291,18 @@ def test_a_metric_without_dimensions_is_not_the_sum_of_those_with_some(lab: Moto
     assert statistics(lab, start) == []
     put(lab, 2.0)
     assert [point["Sum"] for point in statistics(lab, start)] == [2.0]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1e300, 2.0**361])
+def test_a_value_that_cloudwatch_does_not_store_is_refused(lab: MotoLab, value: float):
+    """Documented in API_MetricDatum.html; by forms, which can say each of these."""
+    put = lab.client("cloudwatch").put_metric_data
+    ends = {"Sum": 1.0, "Minimum": 1.0, "Maximum": value, "SampleCount": 1.0}
+    for datum in ({"Value": value}, {"Values": [1.0, value]}, {"StatisticValues": ends}):
+        with pytest.raises(ClientError) as refused:
+            put(Namespace="n", MetricData=[{"MetricName": "m", **datum}])
+        assert refused.value.response["Error"]["Code"] in (
+            "InvalidParameterValue",
+            "SerializationException",
+        )
+    put(Namespace="n", MetricData=[{"MetricName": "m", "Value": -(2.0**360)}])

@@ -89,6 +89,8 @@ def seen(cls: type[Any], calls: list[Any]) -> list[Any]:
         seen += [outcome(lambda item=item: delattr(item, "a")), outcome(lambda item=item: item.a)]
     seen += [cls.__match_args__, cls.__name__, cls.__qualname__, cls.__doc__, cls.__module__]
     seen += [names, repr(cls.__dataclass_params__)]
+    init: Any = cls.__init__
+    seen += [str(inspect.signature(cls)), init.__annotations__, init.__qualname__, init.__module__]
     return seen
 
 

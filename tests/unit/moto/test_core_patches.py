@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 
 import pytest
 from botocore import xform_name
+from botocore.session import Session
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from moto.core import utils
 from moto.core.errors import get_error_model
 from moto.core.exceptions import ServiceException
 from moto.core.request import Request
@@ -264,3 +266,9 @@ def test_a_request_for_moto_s_parsers_is_what_moto_s_builder_makes(
         assert getattr(ours, name) == getattr(usual, name), name
     assert ours.values.to_dict(flat=False) == usual.values.to_dict(flat=False)
     assert dict(ours.headers) == dict(usual.headers)
+
+
+def test_a_package_is_the_service_that_moto_finds() -> None:
+    known = {name.replace("-", ""): name for name in Session().get_available_services()}
+    for package in ("iotdata", "iam", "elbv2", "resourcegroupstaggingapi", "nothing", *known):
+        assert utils.service_name_from_moto_package_name(package) == known.get(package, package)

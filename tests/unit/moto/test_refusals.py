@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from botocore.exceptions import ClientError
 
 from headrace.aws.calls.http import HttpRequest
 from tests.support.moto_lab import MotoLab
@@ -348,3 +349,58 @@ def test_an_answer_in_json_has_its_protocols_type(
     answer = lab.handle(HttpRequest("POST", "/", "", headers, body))
     kinds = [value for name, value in answer.headers if name.lower() == "content-type"]
     assert kinds == [kind]
+
+
+HUGE = "9" * 400
+
+
+@pytest.mark.parametrize("number", [HUGE, f"-{HUGE}", "9" * 5000, "1e400"])
+def test_a_number_beyond_a_double_is_refused_in_each_protocol(lab: MotoLab, number: str):
+    """The sentences are assumed."""
+    body = '{"Namespace": "n", "MetricData": [{"MetricName": "m", "Value": %s}]}'
+    target = "GraniteServiceVersion20100801.PutMetricData"
+    status, answer = ask(lab, "cloudwatch", target, (body % number).encode())
+    assert (status, answer["__type"].rpartition("#")[2]) == (400, "SerializationException")
+    status, text = form(
+        lab, "monitoring", Action="PutMetricData", Version="2010-08-01", Namespace="n",
+        **{"MetricData.member.1.MetricName": "m", "MetricData.member.1.Value": number},
+    )  # fmt: skip
+    assert (status, "<Code>InvalidParameterValue</Code>" in text) == (400, True)
+    status, answer = ask(
+        lab, "dynamodb", f"{DYNAMODB}.ListTables", f'{{"Limit": {number}}}'.encode()
+    )
+    assert (status, answer["__type"].rpartition("#")[2]) == (400, "SerializationException")
+
+
+def test_what_a_request_names_and_nobody_made_has_the_model_s_error(lab: MotoLab):
+    for service, call, params, code in (
+        ("ecs", "describe_container_instances", {"containerInstances": ["a"]}, "ClusterNotFoundException"),
+        ("efs", "describe_file_system_policy", {"FileSystemId": "fs-12345678"}, "FileSystemNotFound"),
+        ("appsync", "create_api_key", {"apiId": "a"}, "NotFoundException"),
+        ("rds", "delete_global_cluster", {"GlobalClusterIdentifier": "a"}, "GlobalClusterNotFoundFault"),
+        ("autoscaling", "set_desired_capacity", {"AutoScalingGroupName": "a", "DesiredCapacity": 1}, "ValidationError"),
+        ("ec2", "delete_transit_gateway", {"TransitGatewayId": "tgw-1"}, "InvalidTransitGatewayID.NotFound"),
+        ("kms", "list_grants", {"KeyId": "00000000-0000-0000-0000-000000000000"}, "NotFoundException"),
+    ):  # fmt: skip
+        with pytest.raises(ClientError) as refused:
+            getattr(lab.client(service), call)(**params)
+        assert refused.value.response["Error"]["Code"] == code, call
+
+
+def test_what_a_request_may_leave_out_has_aws_s_meaning(lab: MotoLab):
+    ecs = lab.client("ecs")
+    ecs.create_capacity_provider(name="own")
+    shown = {one["name"]: one for one in ecs.describe_capacity_providers()["capacityProviders"]}
+    assert list(shown) == ["own", "FARGATE", "FARGATE_SPOT"]
+    arn = shown["FARGATE_SPOT"]["capacityProviderArn"]
+    named = ecs.describe_capacity_providers(capacityProviders=[arn, "none"])
+    assert [one["name"] for one in named["capacityProviders"]] == ["FARGATE_SPOT"]
+    assert [one["reason"] for one in named["failures"]] == ["MISSING"]
+    assert lab.client("rds").describe_option_groups()["OptionGroupsList"] == []
+    config = lab.client("config").describe_organization_conformance_packs()
+    assert config["OrganizationConformancePacks"] == []
+    assert "accounts" in lab.client("inspector2").disable()
+    assert "throttleSettings" in lab.client("apigateway").update_account()
+    with pytest.raises(ClientError) as refused:
+        lab.client("kms").retire_grant()
+    assert "'grantToken'" in refused.value.response["Error"]["Message"]

@@ -48,6 +48,8 @@ from headrace.services.stepfunctions.interpreter.service_calls import (
 from headrace.services.stepfunctions.interpreter.tasks import task_maker
 from headrace.services.stepfunctions.jsonata_expressions import mark_expressions
 
+log = logging.getLogger(__name__)
+
 RUNTIME_ERROR = "States.Runtime"
 # Documented: the longest time of an express execution.
 EXPRESS_LASTS_S = 300
@@ -294,7 +296,7 @@ class Run:
                 Name=started.name,
                 RoleArn=started.role_arn,
                 StartTime=start_time,
-                **_redrive_of(self._redrive),
+                **({} if started.is_express else _redrive_of(self._redrive)),  # recorded
             ),
             StateMachine=StateMachineData(Id=started.machine_arn, Name=started.machine_name),
         )
@@ -344,7 +346,9 @@ def _go_on(program: Any, environment: Any, redrive: Redrive) -> None:
 def _words(error: Exception) -> str:
     if isinstance(error, NotImplementedError | TooMuch):
         return str(error)
-    return f"The state machine cannot be run: {type(error).__name__}: {error}"
+    # A class of Python's would tell a machine's author nothing; the log has the whole.
+    log.error("a state machine cannot be run", exc_info=error)
+    return f"The state machine cannot be run: {error}"
 
 
 def _outcome_of(environment: Any) -> Outcome:

@@ -76,6 +76,9 @@ def patch() -> None:
         state_task_service_glue,
         state_task_service_sqs,
     )
+    from moto.stepfunctions.parser.asl.component.state.exec.state_task.state_task_lambda import (
+        StateTaskLambda,
+    )
 
     # Any state may end with an error named States.*, which comes from what ran inside it.
     names: Any = custom_error_name.CustomErrorName
@@ -95,6 +98,8 @@ def patch() -> None:
         task._from_error = _name_unknown(task._from_error, own)
     invoking: Any = lambda_eval_utils
     invoking.select_from_typed_dict = _select_result
+    function: Any = StateTaskLambda
+    function._from_error = _name_function_errors(function._from_error)
     glue: Any = state_task_service_glue.StateTaskServiceGlue
     glue._build_sync_resolver = _no_glue_job
 
@@ -117,8 +122,31 @@ def _name_errors(from_error: Callable[..., Any]) -> Callable[..., Any]:
         code = str(details.get("Code", ""))
         name = str(self.resource.service_name)
         prefix = _PREFIXES.get(name, name[:1].upper() + name[1:])
-        suffix = "" if code.endswith(("Exception", "Error")) else "Exception"
-        return failure(self, env, f"{prefix}.{code}{suffix}", str(details.get("Message", "")))
+        return failure(
+            self, env, f"{prefix}.{_as_exception(code)}", str(details.get("Message", ""))
+        )
+
+    return name_error
+
+
+def _as_exception(code: str) -> str:
+    return code if code.endswith(("Exception", "Error")) else f"{code}Exception"
+
+
+def _name_function_errors(from_error: Callable[..., Any]) -> Callable[..., Any]:
+    """Name Lambda's own errors, of a task whose resource is a function's ARN, after Lambda (documented, for retries).
+
+    Source: docs.aws.amazon.com/step-functions/latest/dg/sfn-best-practices.html; moto names them `Exception`.
+    """
+
+    def name_error(self: Any, env: Any, ex: Exception) -> Any:
+        from botocore.exceptions import ClientError
+
+        if not isinstance(ex, ClientError):
+            return from_error(self, env=env, ex=ex)
+        details: dict[str, Any] = dict(ex.response.get("Error", {}))
+        name = f"Lambda.{_as_exception(str(details.get('Code', '')))}"
+        return _task_failure(self, env, str(details.get("Message", "")), name)
 
     return name_error
 
@@ -236,26 +264,23 @@ def asking_for_roles(evaluate: Callable[[Any, Any], Any]) -> Callable[[Any, Any]
     return evaluate_and_ask
 
 
-def _task_failure(task: Any, env: Any, cause: str) -> Any:
+def _task_failure(task: Any, env: Any, cause: str, error: str = "States.TaskFailed") -> Any:
     """Return moto's failure for a task, which may be a function's."""
     from moto.stepfunctions.parser.api import HistoryEventType
     from moto.stepfunctions.parser.asl.component.common.error_name import (
+        custom_error_name,
         failure_event,
-        states_error_name,
-        states_error_name_type,
     )
     from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
 
-    kind = states_error_name_type.StatesErrorNameType.StatesTaskFailed
     if hasattr(task, "_get_sfn_resource_type"):
-        return failure(task, env, kind.to_name(), cause)
+        return failure(task, env, error, cause)
     details_of: Any = EventDetails
-    told = {"error": kind.to_name(), "cause": cause}
     return failure_event.FailureEvent(
         env=env,
-        error_name=states_error_name.StatesErrorName(typ=kind),
+        error_name=custom_error_name.CustomErrorName(error),
         event_type=HistoryEventType.LambdaFunctionFailed,
-        event_details=details_of(lambdaFunctionFailedEventDetails=told),
+        event_details=details_of(lambdaFunctionFailedEventDetails={"error": error, "cause": cause}),
     )
 
 
