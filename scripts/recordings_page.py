@@ -33,12 +33,12 @@ LocalStack's tests (v4.9.2), made on AWS. *Replayed* scenarios pass in the defau
 recording without content compares nothing with AWS; those with many functions or subnets run nightly.
 API Gateway's, IAM's, SSM's and STS's are those of later versions, up to 2026; those of KMS and Secrets Manager are of
 2022 to 2024, CloudWatch's of 2023 and January 2024.
-Those of Step Functions are of its main branch in 2026, in 83 files. The 32 that scenarios replay are counted; the
-stored lists of 23 of the others name 89 more recordings at least, of which few were looked at: services in tasks,
-callbacks, activities, intrinsic functions, credentials, express executions, logs and TestState. The cases of a
-Choice's operator or an intrinsic function run in one execution, whose output is compared.
-Of API Gateway's, those of imported documents (a file) were not looked at; the four of exports hold for a shorter
-document (`tests/api/apigateway/test_exports.py`).
+Those of Step Functions are of its main branch in 2026, in 83 files. The 36 that scenarios replay are counted; the
+stored lists of others name 61 more recordings at least, of which few were looked at: services in tasks, intrinsic
+functions, credentials, asynchronous express executions, logs and TestState. The cases of a Choice's operator or an
+intrinsic function run in one execution, whose output is compared.
+Of API Gateway's, those of imported documents are replayed with other documents of the same form; the four of exports
+hold for a shorter document (`tests/api/apigateway/test_exports.py`).
 Kinesis, Firehose, EMR and the mappings of streams and queues to functions have more
 scenarios, from other sources: see their own pages. On the morning of 27 November 2026 these were replayed: scheduler
 17, sns 13, sqs 41 and none of apigateway, dynamodb, dynamodbstreams, events and logs.

@@ -4,7 +4,8 @@ A step `machine` is a definition; its `input` is `{}` if there is none. `history
 `[type, details, id of the event before]`, of which the last two may be missing: no details, and the event before is
 the one above. In details, the members that hold JSON are that JSON, and what is the same in every event is left out.
 `described` has members of DescribeExecution's answer that are not in every one. `execution` is this execution's name,
-`<uuid 100>` if there is none. With `output` instead of a history, only the execution's output is compared.
+`<uuid 100>` if there is none. `meanwhile` are steps that are made while it runs. With `output` instead of a history,
+only the execution's output is compared.
 
 A step `comparison` is an operator of a Choice, and `cases` are `[variable, value, whether it holds]`: one execution
 takes all of them, and its output is compared. The value stands in the machine, or, of an operator of paths, in the
@@ -91,6 +92,7 @@ def _calls(step: Step) -> Iterator[Step]:
         "params": {"stateMachineArn": MACHINE, "input": given},
         "answer": {"status": 200, "executionArn": arn, "startDate": "<time>"},
     }
+    yield from step.get("meanwhile", ())
     described = {**place, "call": "describe_execution", "params": {"executionArn": arn}}
     yield {**described, "until": {"status": status}}
     if "described" in step:

@@ -366,7 +366,7 @@ def parse_definition(body: str | bytes) -> Any:
         try:
             value = parse_json(body)
         except ValueError:
-            return safe_load(body)
+            return _with_text_names(safe_load(body))
         check_depth(value)
     except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
         # A bound of `safe_load`; bad syntax has a class of its own.
@@ -374,6 +374,18 @@ def parse_definition(body: str | bytes) -> Any:
             raise BadDefinition(f"Unable to parse API definition: {error}") from error
         raise BadDefinition("Invalid OpenAPI input.") from error
     return value
+
+
+def _with_text_names(value: Any) -> Any:
+    """Return a value of YAML whose members have texts as names, also where they are numbers: status codes."""
+    if isinstance(value, list):
+        return [_with_text_names(item) for item in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    return {
+        str(name) if type(name) is int else name: _with_text_names(item)
+        for name, item in cast("dict[Any, Any]", value).items()
+    }
 
 
 def _base_path(definition: Definition, rule: str) -> str:

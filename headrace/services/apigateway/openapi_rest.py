@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from moto.apigateway.exceptions import ApiGatewayException, BadRequestException
 from moto.apigateway.models import validate
 
 from headrace.services.apigateway.documentation import import_parts
+from headrace.services.apigateway.invocation.validation import MODELS
 from headrace.services.apigateway.openapi import (
     AUTHORIZER,
     BadDefinition,
@@ -38,6 +40,9 @@ _TOO_MANY = (
     "Maximum number of resources for this API has been reached."
     " Please contact AWS if you need additional resources."
 )
+_WARNED = "Warnings found during import:\n\t"
+_OF_MODEL = re.compile(r"#/(?:definitions|components/schemas)/([^/]+)")
+_VARIABLE = re.compile(r"\{([^{}+]+)\+?\}")
 _NAMES_OF_INTEGRATION = {
     "credentials": "credentials",
     "requestTemplates": "request_templates",
@@ -51,8 +56,8 @@ _NAMES_OF_INTEGRATION = {
 }
 
 
-def import_api(backend: Any, body: str, query: Mapping[str, str]) -> Any:
-    """Create an API from a definition and return it. Raises moto's BadRequestException."""
+def import_api(backend: Any, body: str, query: Mapping[str, str]) -> tuple[Any, list[str]]:
+    """Create an API from a definition; return it, and warnings. Raises moto's BadRequestException."""
     definition = _read(body, query)
     info = definition.info
     api = backend.create_rest_api(
@@ -61,15 +66,19 @@ def import_api(backend: Any, body: str, query: Mapping[str, str]) -> Any:
     # An imported API has its definition's models only (documented by AWS's PetStore sample: no "Error").
     api.models.clear()
     try:
-        _import_definition(backend, api, definition, query)
+        return api, _import_definition(backend, api, definition, query)
     except BaseException:
         backend.delete_rest_api(api.id)
         raise
-    return api
 
 
-def put_api(backend: Any, api_id: str, body: str, query: Mapping[str, str]) -> Any:
-    """Merge a definition into an API, or overwrite it; return the API. BadRequestException: nothing has changed."""
+def put_api(
+    backend: Any, api_id: str, body: str, query: Mapping[str, str]
+) -> tuple[Any, list[str]]:
+    """Merge a definition into an API, or overwrite it; return the API, and warnings.
+
+    Raises BadRequestException: nothing has changed.
+    """
     api = backend.get_rest_api(api_id)
     mode = query.get("mode", "merge")
     if mode not in ("merge", "overwrite"):
@@ -83,12 +92,11 @@ def put_api(backend: Any, api_id: str, body: str, query: Mapping[str, str]) -> A
             _clear(api)
         api.name = str(definition.info["title"])
         api.description = str(definition.info.get("description", "")) or api.description
-        _import_definition(backend, api, definition, query)
+        return api, _import_definition(backend, api, definition, query)
     except BaseException:
         api.__dict__.clear()
         api.__dict__.update(before)
         raise
-    return api
 
 
 def _read(body: str, query: Mapping[str, str]) -> Definition:
@@ -106,9 +114,7 @@ def _read(body: str, query: Mapping[str, str]) -> Definition:
             validate(cast("Any", {**definition.members, "info": info}))
         except OpenAPIValidationError as error:
             issue = str(error).partition("\n")[0]
-            raise BadRequestException(
-                f"Warnings found during import:\n\tParse issue: {issue}"
-            ) from error
+            raise BadRequestException(f"{_WARNED}Parse issue: {issue}") from error
     return definition
 
 
@@ -124,11 +130,15 @@ def _clear(api: Any) -> None:
 
 def _import_definition(
     backend: Any, api: Any, definition: Definition, query: Mapping[str, str]
-) -> None:
+) -> list[str]:
+    """Fill an API; return warnings."""
     try:
-        _Import(backend, api, definition).run(query)
+        warnings = _Import(backend, api, definition).run(query)
     except BadDefinition as error:
         raise BadRequestException(f"Errors found during import:\n\t{error}") from error
+    if warnings and query.get("failonwarnings") == "true":
+        raise BadRequestException(_WARNED + "\n\t".join(warnings))
+    return warnings
 
 
 def _explain_refusal(what: str, make: Callable[[], Any]) -> Any:
@@ -146,6 +156,7 @@ class _Import:
         self._backend, self._api, self._definition = backend, api, definition
         self._authorizers: dict[str, tuple[str, str]] = {}
         self._validators: dict[str, str] = {}
+        self._warnings: list[str] = []
         resources = list(api.resources.values())
         self._ids: dict[str, str] = {resource.get_path(): resource.id for resource in resources}
         # Of each resource, the part of its child that is a variable.
@@ -155,8 +166,8 @@ class _Import:
             if resource.path_part.startswith("{")
         }
 
-    def run(self, query: Mapping[str, str]) -> None:
-        """Make everything. Raises BadDefinition."""
+    def run(self, query: Mapping[str, str]) -> list[str]:
+        """Make everything; return warnings. Raises BadDefinition."""
         self._settings(query)
         for name, schema in self._definition.schemas.items():
             self._model(name, schema)
@@ -169,6 +180,7 @@ class _Import:
         for operation in self._definition.operations():
             self._method(operation)
         import_parts(self._api, self._definition.members, query.get("mode", "merge"))
+        return self._warnings
 
     # --- the API ------------------------------------------------------------------------------
 
@@ -203,9 +215,8 @@ class _Import:
         described = str(self._definition.resolve(schema).get("description", ""))
         for model_id in [key for key, model in self._api.models.items() if model.name == name]:
             del self._api.models[model_id]
-        self._backend.create_model(
-            self._api.id, name, "application/json", described, json.dumps(schema, indent=2)
-        )
+        own = json.dumps(_with_models(schema, self._api.id), indent=2)
+        self._backend.create_model(self._api.id, name, "application/json", described, own)
 
     def _authorizer(self, name: str, scheme: Members) -> None:
         definition = self._definition.resolve(scheme.get(AUTHORIZER) or {})
@@ -377,6 +388,10 @@ class _Import:
         }
         if "passthrough_behavior" in options:
             options["passthrough_behavior"] = str(options["passthrough_behavior"]).upper()
+        if "request_parameters" in options:
+            options["request_parameters"] = self._sources(
+                operation, members_of(integration, "requestParameters")
+            )
         integration_created = _explain_refusal(
             what,
             lambda: self._backend.put_integration(
@@ -399,15 +414,42 @@ class _Import:
                 content_handling=response.get("contentHandling"),
             )
 
+    def _sources(self, operation: Operation, mapped: Members) -> dict[str, str]:
+        """Return where an integration's parameters are from; what is no text is left out with a warning (recorded)."""
+        for name, source in mapped.items():
+            if not isinstance(source, str):
+                self._warnings.append(
+                    f"Invalid format for 'requestParameters'. Expected type string for property '{name}' of resource"
+                    f" '{operation.path}' and method '{operation.method}' but got '{json.dumps(source)}'"
+                )
+        return {name: source for name, source in mapped.items() if isinstance(source, str)}
+
 
 def _request_parameters(operation: Operation) -> dict[str, bool]:
-    return {
+    # Recorded: those of the path are there even if the definition does not describe them.
+    of_path = {f"method.request.path.{name}": True for name in _VARIABLE.findall(operation.path)}
+    return of_path | {
         f"method.request.{_PLACES[str(parameter['in'])]}.{parameter.get('name')}": bool(
             parameter.get("required")
         )
         for parameter in operation.parameters
         if parameter.get("in") in _PLACES
     }
+
+
+def _with_models(schema: Any, api_id: str) -> Any:
+    """Return a schema that refers to other models as an API's models do (recorded)."""
+    if isinstance(schema, list):
+        return [_with_models(item, api_id) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    members = {key: _with_models(value, api_id) for key, value in cast("Members", schema).items()}
+    found = (
+        _OF_MODEL.fullmatch(reference)
+        if isinstance(reference := members.get("$ref"), str)
+        else None
+    )
+    return {**members, "$ref": f"{MODELS}{api_id}/models/{found[1]}"} if found else members
 
 
 def _model_name(schema: Any) -> str:

@@ -231,8 +231,9 @@ def _import_after(create: Any) -> Any:
         query = _query_of(self)
         if query.get("mode") != "import":
             return create(self)
-        api = openapi_rest.import_api(self.backend, self.body, query)
-        return 201, {}, json.dumps(api.to_dict())
+        api, warnings = openapi_rest.import_api(self.backend, self.body, query)
+        shown = rest_answers.without_empty_tags(api.to_dict())
+        return 201, {"status": 201}, json.dumps(shown | _warned(warnings))
 
     return create_or_import
 
@@ -241,8 +242,12 @@ def _put_api(self: Any) -> Any:
     from headrace.services.apigateway import openapi_rest
 
     api_id = self.path.removeprefix("/restapis/").split("/")[0]
-    api = openapi_rest.put_api(self.backend, api_id, self.body, _query_of(self))
-    return 200, {}, json.dumps(api.to_dict())
+    api, warnings = openapi_rest.put_api(self.backend, api_id, self.body, _query_of(self))
+    return 200, {}, json.dumps(api.to_dict() | _warned(warnings))
+
+
+def _warned(warnings: list[str]) -> dict[str, list[str]]:
+    return {"warnings": warnings} if warnings else {}
 
 
 def _of_any(of_stage: Any, change: Any) -> Any:
@@ -341,7 +346,7 @@ def _with_media_types(create: Any) -> Any:
         answer = create(self)
         _, headers, text = answer
         api = self.backend.apis.get(json.loads(text).get("id"))
-        if api is None or self.querystring.get("mode") == ["import"]:
+        if api is None:
             return answer
         api.binaryMediaTypes = list(self._get_param("binaryMediaTypes") or [])
         api.version = self._get_param("version") or api.version

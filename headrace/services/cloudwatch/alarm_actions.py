@@ -12,14 +12,16 @@ from __future__ import annotations
 import functools
 import json
 import logging
-from datetime import datetime
+from collections.abc import Iterator
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 from botocore.loaders import create_loader
 
 from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.deliveries.service_events import queue_service_event
 from headrace.moto.current_cloud import CURRENT
+from headrace.services.cloudwatch.alarm_rules import time_text
 
 log = logging.getLogger(__name__)
 
@@ -60,12 +62,8 @@ def _state(alarm: Any) -> dict[str, Any]:
         "value": alarm.state_value,
         "reason": alarm.state_reason,
         **({"reasonData": alarm.state_reason_data} if alarm.state_reason_data else {}),
-        "timestamp": _time(alarm.state_updated_timestamp),
+        "timestamp": time_text(alarm.state_updated_timestamp),
     }
-
-
-def _time(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}+0000"
 
 
 def _act(alarm: Any, before: dict[str, Any], account: str, region: str) -> None:
@@ -102,17 +100,43 @@ def _publish(alarm: Any, topic: str, params: dict[str, Any], account: str, regio
     )
 
 
-def _metrics(alarm: Any) -> list[dict[str, Any]]:
-    stat = {
-        "metric": {
-            "namespace": alarm.namespace,
-            "name": alarm.metric_name,
-            "dimensions": {dimension.name: dimension.value for dimension in alarm.dimensions},
-        },
-        "period": alarm.period,
-        "stat": alarm.statistic or alarm.extended_statistic,
+def _configuration(alarm: Any) -> dict[str, Any]:
+    """Return what an alarm watches, as functions and the bus are told (recorded, and documented for expressions)."""
+    described = {"description": alarm.description} if alarm.description else {}
+    if alarm.rule:
+        return {"alarmRule": alarm.rule, **described}
+    return {**described, "metrics": list(_metrics(alarm))}
+
+
+def _metrics(alarm: Any) -> Iterator[dict[str, Any]]:
+    if alarm.metric_name:
+        stat = _stat(alarm, alarm.period, alarm.statistic or alarm.extended_statistic)
+        yield {
+            "id": str(uuid5(NAMESPACE_URL, alarm.alarm_arn)),
+            "metricStat": stat,
+            "returnData": True,
+        }
+    for query in alarm.metric_data_queries or ():
+        shown: dict[str, Any] = {"id": query.id}
+        if query.expression:
+            shown["expression"] = query.expression
+        else:
+            shown["metricStat"] = _stat(
+                query.metric_stat.metric, query.metric_stat.period, query.metric_stat.stat
+            )
+        if query.label:
+            shown["label"] = query.label
+        yield {**shown, "returnData": str(query.return_data).lower() != "false"}
+
+
+def _stat(metric: Any, period_s: Any, stat: Any) -> dict[str, Any]:
+    dimensions = {dimension.name: dimension.value for dimension in metric.dimensions or ()}
+    named = {
+        "namespace": metric.namespace,
+        "name": metric.metric_name,
+        "dimensions": dimensions,
     }
-    return [{"id": "m1", "metricStat": stat, "returnData": True}] if alarm.metric_name else []
+    return {"metric": named, "period": period_s, "stat": stat}
 
 
 def _event(alarm: Any, before: dict[str, Any], account: str, region: str) -> dict[str, Any]:
@@ -126,7 +150,7 @@ def _event(alarm: Any, before: dict[str, Any], account: str, region: str) -> dic
             "alarmName": alarm.name,
             "state": _state(alarm),
             "previousState": before,
-            "configuration": {"metrics": _metrics(alarm)},
+            "configuration": _configuration(alarm),
         },
     }
 
@@ -149,7 +173,7 @@ def _message(alarm: Any, before: dict[str, Any], account: str, region: str) -> d
         "AWSAccountId": account,
         "NewStateValue": alarm.state_value,
         "NewStateReason": alarm.state_reason,
-        "AlarmConfigurationUpdatedTimestamp": _time(alarm.configuration_updated_timestamp),
+        "AlarmConfigurationUpdatedTimestamp": time_text(alarm.configuration_updated_timestamp),
         "StateChangeTime": _state(alarm)["timestamp"],
         "Region": _region_names().get(region, region),
         "AlarmArn": alarm.alarm_arn,
@@ -181,7 +205,7 @@ def _to_bus(alarm: Any, before: dict[str, Any], account: str, region: str) -> No
         "alarmName": alarm.name,
         "state": _state(alarm),
         "previousState": before,
-        "configuration": {"metrics": _metrics(alarm)},
+        "configuration": _configuration(alarm),
     }
     queue_service_event(
         f"The alarm {alarm.name}",

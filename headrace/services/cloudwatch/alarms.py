@@ -24,9 +24,9 @@ from headrace.core.clock import Clock
 from headrace.deliveries.schedule_worker import LoadedState
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK
-from headrace.services.cloudwatch.alarm_rules import RuleRefused, decide_rule, names_in
+from headrace.services.cloudwatch import alarm_rules
 from headrace.services.cloudwatch.metric_math import MathRefused, Metrics, Series, evaluate_all
-from headrace.services.cloudwatch.statistics import StatisticRefused, statistic
+from headrace.services.cloudwatch.statistics import StatisticRefused, aware, statistic
 
 log = logging.getLogger(__name__)
 
@@ -239,40 +239,36 @@ def _changes(backend: Any, now_s: float) -> list[_Change]:
     states = {alarm.name: alarm.state_value for alarm in alarms} | {
         c.name: c.state for c in changes
     }
-    composites = _in_order([alarm for alarm in alarms if alarm.rule])
+    composites = alarm_rules.in_order([alarm for alarm in alarms if alarm.rule])
     for alarm in composites:
         states[alarm.name] = _state_by_rule(alarm, states)
     changes += [
-        _Change(alarm.name, states[alarm.name], f"{alarm.rule} is {states[alarm.name]}", "{}")
+        _change_by_rule(alarm, states, backend.alarms, now_s)
         for alarm in composites
         if states[alarm.name] != alarm.state_value
     ]
     return changes
 
 
-def _in_order(composites: Sequence[Any]) -> list[Any]:
-    """Return composite alarms so that each comes after those that it names; those of a circle last."""
-    by_name = {alarm.name: alarm for alarm in composites}
-    named_by: dict[str, list[str]] = defaultdict(list)
-    waits_for: dict[str, int] = {}
-    for alarm in composites:
-        names = names_in(str(alarm.rule)) & by_name.keys()
-        waits_for[alarm.name] = len(names)
-        for name in names:
-            named_by[name].append(alarm.name)
-    order = [name for name, count in waits_for.items() if not count]
-    for name in order:  # which grows
-        for other in named_by[name]:
-            waits_for[other] -= 1
-            if not waits_for[other]:
-                order.append(other)
-    return [by_name[name] for name in dict.fromkeys([*order, *by_name])]
+def _change_by_rule(
+    alarm: Any, states: Mapping[str, str], alarms: Mapping[str, Any], now_s: float
+) -> _Change:
+    now, children = datetime.fromtimestamp(now_s, UTC), list[alarm_rules.Child]()
+    for name in alarm_rules.names_in(str(alarm.rule)):
+        if (one := alarms.get(name)) is not None:
+            since = aware(_transitioned(one)) if states[name] == one.state_value else now
+            children.append(alarm_rules.Child(str(one.alarm_arn), states[name], since))
+    state, is_new = states[alarm.name], not alarm.state_reason_data
+    why = alarm_rules.explain(str(alarm.alarm_arn), state, children, is_new=is_new)
+    return _Change(alarm.name, state, *why)
 
 
 def _state_by_rule(alarm: Any, states: Mapping[str, str]) -> str:
     try:
-        holds = decide_rule(alarm.rule, lambda name: states.get(name.rsplit(":alarm:", 1)[-1]))
-    except RuleRefused:
+        holds = alarm_rules.decide_rule(
+            alarm.rule, lambda name: states.get(name.rsplit(":alarm:", 1)[-1])
+        )
+    except alarm_rules.RuleRefused:
         return str(alarm.state_value)  # one of an earlier headrace, which took every rule
     return "ALARM" if holds else "OK"
 
@@ -493,6 +489,6 @@ def _check_rule(rule: str) -> None:
     from moto.cloudwatch.exceptions import ValidationError
 
     try:
-        decide_rule(rule, lambda _: "OK")
-    except RuleRefused as refusal:
+        alarm_rules.decide_rule(rule, lambda _: "OK")
+    except alarm_rules.RuleRefused as refusal:
         raise ValidationError(str(refusal)) from None

@@ -71,6 +71,7 @@ def _put_metric_stream(self: Any) -> Any:
         "State": old["State"] if old else "running",
         "CreationDate": old["CreationDate"] if old else now,
         "LastUpdateDate": now,
+        "IncludeLinkedAccountsMetrics": False,
         **members,
     }
     vars(backend).setdefault(_STREAMS, {})[name] = stream

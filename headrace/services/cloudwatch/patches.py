@@ -9,7 +9,9 @@ an hour for 455).
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import json
 import math
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,6 +26,7 @@ from headrace.services.cloudwatch.metric_streams import MINUTES
 from headrace.services.cloudwatch.points import Point, Series
 from headrace.services.cloudwatch.statistics import (
     MOST_VALUES,
+    UNITS,
     StatisticRefused,
     add_value,
     aware,
@@ -74,8 +77,9 @@ def patch() -> None:
 
     backend.__init__ = with_data
     backend.put_metric_data = _join_repetitions(CloudWatchBackend.put_metric_data)
+    backend.put_insight_rule = _with_schema(CloudWatchBackend.put_insight_rule)
     backend.get_metric_data = with_math(
-        labelled(_within_data(_of_wanted(CloudWatchBackend.get_metric_data)))
+        labelled(_within_data(_of_wanted(_of_one_unit(CloudWatchBackend.get_metric_data))))
     )
     backend.get_metric_statistics = _get_metric_statistics
     response.get_metric_data = with_messages(CloudWatchResponse.get_metric_data)
@@ -147,6 +151,20 @@ def _split(member: dict[str, Any]) -> Iterator[dict[str, Any]]:
         total = float(value) * float(count)
         statistics = {"Sum": total, "Minimum": value, "Maximum": value, "SampleCount": count}
         yield {**rest, "StatisticValues": statistics}
+
+
+def _with_schema(put: Any) -> Any:
+    """Let a rule of Contributor Insights show its definition's schema (recorded)."""
+
+    @functools.wraps(put)
+    def put_insight_rule(*args: Any, **named: Any) -> Any:
+        rule = put(*args, **named)
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            schema = json.loads(rule.definition)["Schema"]
+            rule.schema = f"{schema['Name']}/{schema['Version']}"
+        return rule
+
+    return put_insight_rule
 
 
 def _keep_data(before: dict[str, Any], backend: Any) -> None:
@@ -304,6 +322,46 @@ def _of_wanted(get: Any) -> Any:
             for metric in metrics
         }
         return get(_Wanted(self, wanted), queries, *args, **named)
+
+    return get_metric_data
+
+
+def _of_one_unit(get: Any) -> Any:
+    """Answer a query without a unit from the data in the first unit, and tell that there are others (recorded)."""
+
+    @functools.wraps(get)
+    def get_metric_data(
+        self: Any,
+        queries: list[dict[str, Any]],
+        start_time: datetime,
+        end_time: datetime,
+        *args: Any,
+        **named: Any,
+    ) -> Any:
+        units: dict[Any, set[str]] = {}
+        for datum in self.get_all_metrics():
+            if start_time <= datum.timestamp < end_time:
+                units.setdefault(_series(datum), set()).add(datum.unit or "None")
+        asked, messages = list[dict[str, Any]](), dict[str, list[dict[str, str]]]()
+        for query in queries:
+            stat = query.get("MetricStat") or {"Unit": "None"}
+            found: list[str] = []
+            if not stat.get("Unit"):
+                metric = stat["Metric"]
+                series = _series_of(
+                    metric["Namespace"], metric["MetricName"], metric.get("Dimensions") or ()
+                )
+                found = sorted(units.get(series, ()), key=UNITS.index)
+            if len(found) > 1:
+                query = {**query, "MetricStat": {**stat, "Unit": found[0]}}
+                value = f"Multiple units returned: '[{', '.join(found)}]'"
+                messages[str(query["Id"])] = [{"code": "MultipleUnits", "value": value}]
+            asked.append(query)
+        results = get(self, asked, start_time, end_time, *args, **named)
+        return [
+            {**one, "messages": messages[one["id"]]} if one["id"] in messages else one
+            for one in results
+        ]
 
     return get_metric_data
 

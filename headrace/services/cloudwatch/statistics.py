@@ -23,6 +23,13 @@ from headrace.services.cloudwatch.metric_math import MathRefused, Metrics, Serie
 MOST_VALUES = 100
 _SHORT = re.compile(r"(p|tm|wm|tc|ts)(\d{1,3}(?:\.\d{0,10})?)")
 _LONG = re.compile(r"(TM|WM|TC|TS|PR)\(([\d.]*)(%?):([\d.]*)(%?)\)")
+# The units in the order in which CloudWatch prefers them (observed by others).
+UNITS = (
+    "Megabits", "Terabits", "Gigabits", "Count", "Bytes", "Gigabytes", "Gigabytes/Second", "Kilobytes",
+    "Kilobits/Second", "Terabytes", "Terabits/Second", "Bytes/Second", "Percent", "Megabytes", "Megabits/Second",
+    "Milliseconds", "Microseconds", "Kilobytes/Second", "Gigabits/Second", "Megabytes/Second", "Bits",
+    "Bits/Second", "Count/Second", "Seconds", "Kilobits", "Terabytes/Second", "None",
+)  # fmt: skip
 # A value and how often it was given, in the order of the values.
 Spread = Sequence[tuple[float, float]]
 

@@ -104,6 +104,46 @@ def patch_interpreter() -> None:
     tasks: list[Any] = [state_task.StateTask, state_task_activitiy.StateTaskActivity]
     for task in tasks:
         task._from_error = _named_for_heartbeat(task._from_error)
+    waiting: Any = callback.CallbackEndpoint
+    waiting.setup_heartbeat_endpoint = with_early_answer(waiting.setup_heartbeat_endpoint)
+    starting: Any = callback.ActivityTaskStartEndpoint
+    starting._outcome = None  # which moto reads when no worker has come
+    of_activity: Any = state_task_activitiy.StateTaskActivity
+    of_activity._eval_execution = _with_arn(of_activity._eval_execution)
+
+
+def with_early_answer(set_up: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a wait with heartbeats end at once if the task was answered before it began; moto would miss the answer."""
+
+    @functools.wraps(set_up)
+    def set_up_heartbeats(self: Any, *args: Any, **named: Any) -> Any:
+        heartbeats = set_up(self, *args, **named)
+        if self._notify_event.is_set():
+            heartbeats.notify()
+        return heartbeats
+
+    return set_up_heartbeats
+
+
+def _with_arn(run: Callable[..., None]) -> Callable[..., None]:
+    """Let the error of an activity that is gone name it, where moto has a stand-in for its ARN (recorded)."""
+    from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import (
+        FailureEventException,
+    )
+
+    @functools.wraps(run)
+    def run_activity(self: Any, env: Any) -> None:
+        try:
+            run(self, env)
+        except FailureEventException as failure:
+            details: Any = failure.failure_event.event_details or {}
+            failed = details.get("executionFailedEventDetails") or {}
+            if isinstance(cause := failed.get("cause"), str):
+                named = str(self.resource.resource_arn)
+                failed["cause"] = cause.replace("activity activity_arn", f"activity {named}")
+            raise
+
+    return run_activity
 
 
 def _named_for_heartbeat(from_error: Callable[..., Any]) -> Callable[..., Any]:

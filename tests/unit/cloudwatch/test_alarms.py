@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.services.cloudwatch import alarms
-from headrace.services.cloudwatch.alarm_rules import RuleRefused, decide_rule
+from headrace.services.cloudwatch.alarm_rules import Child, RuleRefused, decide_rule, explain
 from headrace.services.cloudwatch.alarms import decide
 from headrace.services.cloudwatch.metric_math import (
     MathRefused,
@@ -81,7 +82,10 @@ def test_composite_alarms_are_judged_once_each_after_those_that_they_name(
     count, judged = 3_000, []
 
     def alarm(name: str, rule: str) -> Any:
-        return SimpleNamespace(name=name, rule=rule, state_value="OK")
+        return SimpleNamespace(
+            name=name, rule=rule, state_value="OK", alarm_arn=name, state_reason_data="{}",
+            state_updated_timestamp=datetime(2026, 11, 29, tzinfo=UTC),
+        )  # fmt: skip
 
     # The last is the first of a chain; two of a circle, and one that names itself.
     chain = [alarm(f"c{n}", f'ALARM("c{n + 1}")') for n in range(count)] + [
@@ -98,6 +102,25 @@ def test_composite_alarms_are_judged_once_each_after_those_that_they_name(
     states = {one.name: one.state for one in alarms._changes(backend, 0)}
     assert all(states[one.name] == "ALARM" for one in chain)
     assert sorted(judged) == sorted(backend.alarms)
+
+
+def test_a_composite_alarm_tells_which_alarm_has_changed_it():
+    early, late = (datetime(2022, 7, 22, 15, 57, second, 394_000, UTC) for second in (4, 45))
+    first = Child("arn:first", "ALARM", late)
+    second = Child("arn:second", "OK", early)
+    reason, data = explain("arn:both", "ALARM", [second, first], is_new=False)
+    assert reason == "arn:first transitioned to ALARM at Friday 22 July, 2022 15:57:45 UTC"
+    told = {
+        "arn": "arn:first",
+        "state": {"value": "ALARM", "timestamp": "2022-07-22T15:57:45.394+0000"},
+    }
+    assert json.loads(data) == {"triggeringAlarms": [told]}
+    reason, data = explain("arn:both", "OK", [second, first], is_new=True)
+    assert reason == "arn:both was created and its alarm rule evaluates to OK"
+    assert [one["arn"] for one in json.loads(data)["triggeringAlarms"]] == [
+        "arn:second",
+        "arn:first",
+    ]
 
 
 M1: Series = {0: 1.0, 60: 2.0, 180: 4.0}

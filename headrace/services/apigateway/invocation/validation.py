@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 _ANY_TYPE = "$default"
 _MOST_ERRORS = 20
-# The address that templates give to `$ref` for another model of the API.
-_MODELS = "https://apigateway.amazonaws.com/restapis/"
+# The address by which an API's models refer to each other.
+MODELS = "https://apigateway.amazonaws.com/restapis/"
 # What an imported definition calls its schemas, which are the API's models.
 _SCHEMAS = ("#/definitions/", "#/components/schemas/")
 
@@ -115,7 +115,7 @@ class _Validation:
     def _resolve(self, target: str, model: str) -> tuple[Any, str]:
         """Return the schema at a reference in a model's schema, and the model that it is in."""
         path = target
-        if target.startswith(_MODELS):
+        if target.startswith(MODELS):
             return self._root(target.rpartition("/")[2]), target.rpartition("/")[2]
         prefix = next((prefix for prefix in _SCHEMAS if target.startswith(prefix)), "")
         first, _, rest = target.removeprefix(prefix).partition("/")

@@ -296,7 +296,7 @@ class Run:
                 Name=started.name,
                 RoleArn=started.role_arn,
                 StartTime=start_time,
-                **_redrive_of(self._redrive),
+                **({} if started.is_express else _redrive_of(self._redrive)),  # recorded
             ),
             StateMachine=StateMachineData(Id=started.machine_arn, Name=started.machine_name),
         )
