@@ -20,6 +20,7 @@ from headrace.moto.patches import (
     core,
     discovery,
     ec2,
+    ec2_tokens,
     ecr,
     ecs,
     elasticache,
@@ -185,6 +186,7 @@ _OWN = Patches(
         "moto.ec2.models.instances": [ec2.limit_instances],
         "moto.ec2.models.security_groups": [ec2.match_by_wildcards],
         "moto.ec2.models.spot_requests": [bound_loops],
+        "moto.ec2.responses": [ec2_tokens.answer_again],
         "moto.ecr.models": [ecr.match_by_wildcards],
         "moto.ecr.responses": [ecr.refuse_login],
         "moto.ecs.models": [

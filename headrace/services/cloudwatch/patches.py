@@ -17,13 +17,13 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import Any, cast
+from typing import Any
 
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.cloudwatch.metric_streams import MINUTES
-from headrace.services.cloudwatch.points import Point, Series
+from headrace.services.cloudwatch.points import Point, Series, check_values
 from headrace.services.cloudwatch.statistics import (
     MOST_VALUES,
     UNITS,
@@ -108,31 +108,11 @@ def _join_repetitions(put: Any) -> Any:
     @functools.wraps(put)
     def put_metric_data(self: Any, namespace: str, metric_data: list[dict[str, Any]]) -> None:
         for number, member in enumerate(metric_data, 1):
-            _check_values(member, f"MetricData.member.{number}")
+            check_values(member, f"MetricData.member.{number}")
             self._validate_parameters_put_metric_data(member, number)
         put(self, namespace, [part for member in metric_data for part in _split(member)])
 
     return put_metric_data
-
-
-def _check_values(member: dict[str, Any], path: str) -> None:
-    """Refuse numbers that CloudWatch does not store (API_MetricDatum.html: -2^360 to 2^360; no NaN, no infinity)."""
-    from moto.cloudwatch.exceptions import InvalidParameterValue
-
-    given = [("Value", member.get("Value"))]
-    given += [("Values", value) for value in member.get("Values") or ()]
-    statistics = cast("dict[str, Any]", member.get("StatisticValues") or {})
-    given += [(f"StatisticValues.{name}", value) for name, value in statistics.items()]
-    for name, value in given:
-        # Of what is no number, no comparison is true.
-        if value is not None and not -_LARGEST <= float(value) <= _LARGEST:
-            shown = str(float(value)).replace("inf", "Infinity").replace("nan", "NaN")
-            raise InvalidParameterValue(
-                f"The value {shown} for parameter {path}.{name} is invalid."
-            )
-
-
-_LARGEST = 2.0**360
 
 
 def _split(member: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 # A metric's namespace, name and dimensions, and a unit.
 Series = tuple[Any, ...]
+_LARGEST = 2.0**360
 
 
 class Point:
@@ -96,3 +97,20 @@ class Point:
         self._values = array("d", spread)
         if any(count != 1.0 for count in spread.values()):
             self._counts = array("d", spread.values())
+
+
+def check_values(member: dict[str, Any], path: str) -> None:
+    """Refuse numbers that CloudWatch does not store (API_MetricDatum.html: -2^360 to 2^360; no NaN, no infinity)."""
+    from moto.cloudwatch.exceptions import InvalidParameterValue
+
+    given = [("Value", member.get("Value"))]
+    given += [("Values", value) for value in member.get("Values") or ()]
+    statistics = cast("dict[str, Any]", member.get("StatisticValues") or {})
+    given += [(f"StatisticValues.{name}", value) for name, value in statistics.items()]
+    for name, value in given:
+        # Of what is no number, no comparison is true.
+        if value is not None and not -_LARGEST <= float(value) <= _LARGEST:
+            shown = str(float(value)).replace("inf", "Infinity").replace("nan", "NaN")
+            raise InvalidParameterValue(
+                f"The value {shown} for parameter {path}.{name} is invalid."
+            )

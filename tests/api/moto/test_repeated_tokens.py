@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ SCHEDULE = {
     "FlexibleTimeWindow": {"Mode": "OFF"},
     "Target": TARGET,
 }
+POLICY = json.dumps(
+    {"Rules": [{"ResourceType": "collection", "Resource": ["collection/*"]}], "AWSOwnedKey": True}
+)
 RULE = {"RuleName": "r", "TargetBackupVaultName": "v"}
 # Service, call, its members, the token's member, what another request differs in, the code of its refusal.
 CALLS: list[tuple[str, str, dict[str, Any], str, dict[str, Any], str]] = [
@@ -37,6 +41,26 @@ CALLS: list[tuple[str, str, dict[str, Any], str, dict[str, Any], str]] = [
         "CreatorRequestId", {"BackupPlan": {"BackupPlanName": "o", "Rules": [RULE]}}, "AlreadyExistsException"),
     ("sagemaker", "create_pipeline", {"PipelineName": "p", "PipelineDefinition": "{}", "RoleArn": TARGET["RoleArn"]},
         "ClientRequestToken", {"PipelineDescription": "other"}, "ValidationException"),
+    ("amp", "create_workspace", {"alias": "a"}, "clientToken", {"alias": "b"}, "ConflictException"),
+    ("ecs", "create_service", {"serviceName": "s", "desiredCount": 0},
+        "clientToken", {"desiredCount": 1}, "InvalidParameterException"),
+    ("efs", "create_access_point", {"FileSystemId": "fs-1"},
+        "ClientToken", {"FileSystemId": "fs-2"}, "AccessPointAlreadyExists"),
+    ("eks", "create_cluster", {"name": "c", "roleArn": TARGET["RoleArn"], "resourcesVpcConfig": {}},
+        "clientRequestToken", {"version": "1.30"}, "ResourceInUseException"),
+    ("eks", "create_nodegroup",
+        {"clusterName": "c", "nodegroupName": "n", "subnets": [], "nodeRole": TARGET["RoleArn"]},
+        "clientRequestToken", {"diskSize": 9}, "ResourceInUseException"),
+    ("opensearchserverless", "create_security_policy", {"name": "p", "type": "encryption", "policy": POLICY},
+        "clientToken", {"description": "other"}, "ConflictException"),
+    ("opensearchserverless", "create_collection", {"name": "logs"},
+        "clientToken", {"description": "other"}, "ConflictException"),
+    ("servicecatalog-appregistry", "create_application", {"name": "a"},
+        "clientToken", {"description": "other"}, "ConflictException"),
+    ("servicediscovery", "create_http_namespace", {"Name": "n"},
+        "CreatorRequestId", {"Description": "other"}, "NamespaceAlreadyExists"),
+    ("ssm", "create_patch_baseline", {"Name": "abc"},
+        "ClientToken", {"Description": "other"}, "IdempotentParameterMismatch"),
 ]  # fmt: skip
 TOKEN = "0123456789abcdef0123456789abcdef"
 
@@ -49,6 +73,7 @@ def _answer(lab: MotoLab, service: str, call: str, params: dict[str, Any]) -> di
 def test_a_repeated_token_is_answered_as_before(tmp_path: Path) -> None:
     with MotoLab(tmp_path / "moto") as lab:
         lab.client("scheduler").create_schedule_group(Name="g")
+        lab.client("ecs").create_cluster(clusterName="default")
         asked = [(s, call, {**params, token: TOKEN}) for s, call, params, token, _, _ in CALLS]
         first = [_answer(lab, *one) for one in asked]
         assert all(first)
@@ -76,3 +101,42 @@ def test_what_is_deleted_is_made_anew_with_its_token(tmp_path: Path) -> None:
         eks.delete_virtual_cluster(id=one)
         two = eks.create_virtual_cluster(**params)["id"]
         assert eks.describe_virtual_cluster(id=two)["virtualCluster"]["state"] == "RUNNING"
+
+
+def test_a_service_of_a_name_is_there_once(tmp_path: Path) -> None:
+    """Observed by many: another service of a name is refused; the same again, with no token, is the same."""
+    with MotoLab(tmp_path / "moto") as lab:
+        ecs = lab.client("ecs")
+        ecs.create_cluster(clusterName="c")
+        first = ecs.create_service(cluster="c", serviceName="s", desiredCount=0)["service"]
+        again = ecs.create_service(cluster="c", serviceName="s", desiredCount=0)["service"]
+        assert again["serviceArn"] == first["serviceArn"]
+        with pytest.raises(ClientError, match="Creation of service was not idempotent"):
+            ecs.create_service(cluster="c", serviceName="s", desiredCount=2)
+        ecs.delete_service(cluster="c", service="s")
+        made = ecs.create_service(cluster="c", serviceName="s", desiredCount=0)["service"]
+        assert made["status"] == "ACTIVE"
+
+
+def test_ec2_answers_a_token_as_before(tmp_path: Path) -> None:
+    with MotoLab(tmp_path / "moto") as lab:
+        ec2 = lab.client("ec2")
+        image = ec2.describe_images()["Images"][0]["ImageId"]
+        one = {"ImageId": image, "MinCount": 1, "MaxCount": 1, "ClientToken": "t"}
+        volume = {"AvailabilityZone": "us-east-1a", "Size": 1, "ClientToken": "t"}
+
+        def made() -> tuple[str, str]:
+            (instance,) = ec2.run_instances(**one)["Instances"]
+            return instance["InstanceId"], ec2.create_volume(**volume)["VolumeId"]
+
+        first = made()
+        assert made() == first
+        lab.restart()
+        assert made() == first
+        with pytest.raises(ClientError) as refused:
+            ec2.run_instances(**{**one, "MaxCount": 2})
+        assert refused.value.response["Error"]["Code"] == "IdempotentParameterMismatch"
+        assert ec2.run_instances(**{**one, "ClientToken": "u"})["Instances"]
+        assert sum(len(r["Instances"]) for r in ec2.describe_instances()["Reservations"]) == 2
+        lab.clock.advance(25 * 3600)
+        assert made() != first
