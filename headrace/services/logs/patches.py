@@ -409,7 +409,8 @@ def _send_to_subscriber(
 ) -> None:
     """Send events to a subscription's destination, in CloudWatch Logs' compressed form. Never raises."""
     group = stream.log_group
-    role_arn = str(getattr(group.subscription_filters[filter_name], "role_arn", "") or "")
+    subscription = group.subscription_filters[filter_name]
+    role_arn = str(getattr(subscription, "role_arn", "") or "")
     if service == "logs":
         destination = _destination(destination_arn)
         if destination is None:
@@ -418,7 +419,7 @@ def _send_to_subscriber(
         # A destination delivers to its own target with its own role.
         destination_arn, role_arn = str(destination.target_arn), str(destination.role_arn or "")
         service = destination_arn.split(":")[2]
-    pattern = group.subscription_filters[filter_name].filter_pattern or ""
+    pattern = subscription.filter_pattern or ""
     matches = metric_filters.match_events(
         pattern, log_events, what=f"{group.arn}: the subscription {filter_name}"
     )
@@ -442,17 +443,16 @@ def _send_to_subscriber(
             source_arn=f"{group.arn}:*",
         )
         return
-    _put_record(stream, service, destination_arn, role_arn, packed)
+    key = checks.partition_key_of(subscription, stream)
+    _put_record(group, key, service, destination_arn, role_arn, packed)
 
 
-def _put_record(stream: Any, service: str, arn: str, role_arn: str, packed: bytes) -> None:
+def _put_record(group: Any, key: str, service: str, arn: str, role: str, packed: bytes) -> None:
     """Put what a log stream sends into a stream of Kinesis or Firehose, soon; a warning says that it is neither."""
-    group = stream.log_group
-    parts = arn.split(":", 5)
+    parts, params = arn.split(":", 5), dict[str, Any]()
     name = parts[5].partition("/")[2]
-    params: dict[str, Any]
     if service == "kinesis":
-        params = {"StreamName": name, "PartitionKey": stream.log_stream_name[:256], "Data": packed}
+        params = {"StreamName": name, "PartitionKey": key, "Data": packed}
     elif service == "firehose":
         params = {"DeliveryStreamName": name, "Record": {"Data": packed}}
     else:
@@ -467,7 +467,7 @@ def _put_record(stream: Any, service: str, arn: str, role_arn: str, packed: byte
             params=params,
             account=parts[4],
             region=parts[3],
-            acting_arn=role_arn,
+            acting_arn=role,
             acting_session="CloudWatchLogs",
         )
     )
