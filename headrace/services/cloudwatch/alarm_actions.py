@@ -43,6 +43,27 @@ def patch() -> None:
 
     backend: Any = CloudWatchBackend
     backend.set_alarm_state = _act_on_change(backend.set_alarm_state)
+    backend.put_metric_alarm = _of_arns(backend.put_metric_alarm)
+
+
+def _of_arns(put: Any) -> Any:
+    """Refuse actions that are no ARNs (the code is observed by others, the sentence assumed)."""
+    from moto.cloudwatch.exceptions import ValidationError
+
+    @functools.wraps(put)
+    def put_metric_alarm(self: Any, *args: Any, **named: Any) -> Any:
+        for member in _ACTIONS.values():
+            for action in named.get(member) or ():
+                if not _is_arn(str(action)):
+                    raise ValidationError(f"Invalid arn syntax: {action}")
+        return put(self, *args, **named)
+
+    return put_metric_alarm
+
+
+def _is_arn(action: str) -> bool:
+    parts = action.split(":")
+    return len(parts) >= 6 and parts[0] == "arn"
 
 
 def _act_on_change(set_alarm_state: Any) -> Any:
@@ -74,7 +95,7 @@ def _act(alarm: Any, before: dict[str, Any], account: str, region: str) -> None:
     if not alarm.actions_enabled:
         return
     for action in list(getattr(alarm, _ACTIONS[alarm.state_value]) or []):
-        service = str(action).split(":")[2]
+        service = str(action).split(":")[2] if _is_arn(str(action)) else ""
         if service == "sns":
             message = json.dumps(_message(alarm, before, account, region))
             subject = f'{alarm.state_value}: "{alarm.name}" in {region}'[:100]

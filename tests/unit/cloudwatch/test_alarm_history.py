@@ -150,3 +150,14 @@ def test_what_is_too_long_for_an_answer_is_told_without_the_message(lab: MotoLab
     (told,) = client.describe_alarm_history(HistoryItemType="Action")["AlarmHistoryItems"]
     assert json.loads(told["HistoryData"])["notificationResource"] == topic
     assert "publishedMessage" not in told["HistoryData"]
+
+
+@pytest.mark.parametrize("action", ["foo", "arn:aws:sns", "arn:aws:sns:us-east-1:000000000000"])
+@pytest.mark.parametrize("of", ["AlarmActions", "OKActions", "InsufficientDataActions"])
+def test_an_action_that_is_no_arn_is_refused(lab: MotoLab, of: str, action: str):
+    with pytest.raises(ClientError) as refused:
+        lab.client("cloudwatch").put_metric_alarm(AlarmName="a", **METRIC, **{of: [action]})
+    assert refused.value.response["Error"] == {
+        "Type": "Sender", "Code": "ValidationError", "Message": f"Invalid arn syntax: {action}",
+    }  # fmt: skip
+    assert lab.client("cloudwatch").describe_alarms()["MetricAlarms"] == []
