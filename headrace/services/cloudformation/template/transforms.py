@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
-from headrace.core.arn import make_arn, partition_of, url_suffix_of
+from headrace.core.arn import URL_SUFFIXES, make_arn, partition_of
 from headrace.core.extras import install_command
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, FunctionInvoker, FunctionNotFound, FunctionThrottled
@@ -29,7 +29,7 @@ from headrace.services.cloudformation.errors import TemplateError, TransformFail
 from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template import language_extensions
-from headrace.services.cloudformation.template.produced_values import substitute
+from headrace.services.cloudformation.template.functions import substitute
 from headrace.services.cloudformation.template.template import sub_names, sub_parts
 from headrace.services.cloudformation.template.template_text import load
 
@@ -204,12 +204,13 @@ def _plain(value: Any, context: TransformContext) -> Any:
 def _fill_sub(argument: Any, context: TransformContext) -> str | None:
     """Return the text of an Fn::Sub, or None when it refers to a resource."""
     text, variables = sub_parts(argument)
+    partition = partition_of(context.region)
     known = {
         **context.parameters,
         "AWS::AccountId": context.account,
-        "AWS::Partition": partition_of(context.region),
+        "AWS::Partition": partition,
         "AWS::Region": context.region,
-        "AWS::URLSuffix": url_suffix_of(context.region),
+        "AWS::URLSuffix": URL_SUFFIXES[partition],
         **{name: _plain(one, context) for name, one in variables.items()},
     }
     values = {name: known.get(name) for name in sub_names(text)}
