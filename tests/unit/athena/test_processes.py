@@ -117,3 +117,14 @@ def test_what_a_process_imports_for_its_copies_starts_no_thread():
         "print(len(os.listdir('/proc/self/task')))\n"
     )
     assert run_after("", program) == "1\n"
+
+
+def test_a_process_ends_with_its_input_as_when_the_cloud_is_killed(
+    processes: Processes, tmp_path: Path
+):
+    process = processes.take(tmp_path / "log")
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait(60) == 0
+    assert (tmp_path / "log").read_text() == ""
+    end(process)
