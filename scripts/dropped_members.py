@@ -134,8 +134,8 @@ def _files(service: str) -> list[Path]:
     module = _MODULES.get(service, service.replace("-", ""))
     patches = _HEADRACE / "moto" / "patches"
     room = _HEADRACE / "services"
-    # Of tokens, that file's names are those of its own few services.
-    shared = (path for path in patches.glob("*.py") if path.stem != "repeated_tokens")
+    # Of tokens, those files' names are those of their own few services.
+    shared = (path for path in patches.glob("*.py") if not path.stem.endswith("_tokens"))
     own = [*room.glob(f"{module}.py"), *(room / module).rglob("*.py"), *shared]
     return [*(_MOTO / module).rglob("*.py"), *own]
 

@@ -199,3 +199,26 @@ def test_an_application_of_the_repository_is_refused_by_name(cfn: Any):
     events = cfn.describe_stack_events(StackName="s")["StackEvents"]
     said = [one.get("ResourceStatusReason", "") for one in events]
     assert any("Repository, which App takes arn:aws:serverlessrepo" in one for one in said), said
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("AWS::SecretsManager-2024-09-16", "; name your own function by RotationLambdaARN"),
+        (
+            "AWS::CodeDeployBlueGreen",
+            "headrace does not have AWS's transform AWS::CodeDeployBlueGreen",
+        ),
+    ],
+)
+def test_a_transform_of_aws_that_headrace_lacks_is_no_macro_of_the_account(
+    cfn: Any, name: str, said: str
+):
+    body = {"Transform": name, "Resources": {"Q": {"Type": "AWS::SQS::Queue"}}}
+    assert (
+        create(cfn, body, "lacks", Capabilities=["CAPABILITY_AUTO_EXPAND"]) == "ROLLBACK_COMPLETE"
+    )
+    events = cfn.describe_stack_events(StackName="lacks")["StackEvents"]
+    reasons = [one.get("ResourceStatusReason", "") for one in events]
+    assert any(said in one for one in reasons), reasons
+    cfn.delete_stack(StackName="lacks")

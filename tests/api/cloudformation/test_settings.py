@@ -7,7 +7,7 @@ import re
 from typing import Any
 from unittest import mock
 
-from tests.api.cloudformation.test_declared import delete, outputs, refused
+from tests.api.cloudformation.test_declared import delete, detect, drifts, outputs, refused
 from tests.api.cloudformation.test_stacks import create, physical, template, update
 from tests.api.cloudformation.test_updated_in_place import NAMED, change, of
 from tests.support.cloud import InProcessCloud
@@ -435,3 +435,34 @@ def test_an_index_s_insights_are_ignored_as_a_table_s_are(cloud: InProcessCloud,
     assert update(cfn, template(Table=table("one", "two"))) == "UPDATE_COMPLETE"
     shown = cloud.client("dynamodb").describe_table(TableName=physical(cfn, "Table"))["Table"]
     assert {one["IndexName"] for one in shown["GlobalSecondaryIndexes"]} == {"one", "two"}
+
+
+def test_a_secret_s_replicas_come_go_and_end_with_it(cloud: InProcessCloud, cfn: Any):
+    secrets = cloud.client("secretsmanager")
+
+    def secret(*regions: str) -> dict[str, Any]:
+        replicas = [{"Region": region} for region in regions]
+        return template(
+            Secret=of("SecretsManager::Secret", SecretString="1", ReplicaRegions=replicas)
+        )
+
+    def shown() -> set[str]:
+        told = secrets.describe_secret(SecretId=physical(cfn, "Secret"))
+        return {one["Region"] for one in told.get("ReplicationStatus", ())}
+
+    assert create(cfn, secret("eu-west-1", "eu-central-1")) == "CREATE_COMPLETE"
+    before = physical(cfn, "Secret")
+    assert shown() == {"eu-west-1", "eu-central-1"}
+    assert update(cfn, secret("eu-west-1", "us-west-2")) == "UPDATE_COMPLETE"
+    assert (physical(cfn, "Secret"), shown()) == (before, {"eu-west-1", "us-west-2"})
+    delete(cfn, "s")
+    assert secrets.list_secrets()["SecretList"] == []
+
+
+def test_an_empty_description_that_a_service_does_not_show_is_no_drift(cfn: Any):
+    allowed = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}
+    document = {"Version": "2012-10-17", "Statement": [allowed]}
+    policy = of("IAM::ManagedPolicy", Description="", PolicyDocument=document)
+    assert create(cfn, template(P=policy), Capabilities=["CAPABILITY_IAM"]) == "CREATE_COMPLETE"
+    detect(cfn, "s")
+    assert drifts(cfn, "s", "IN_SYNC").keys() == {"P"}

@@ -276,6 +276,8 @@ def _shape_below(shape: Any, path: str) -> Any:
 def _compare_value(
     call: ReadCall, physical_id: str, name: str, expected: Any, value: Any, shape: Any
 ) -> Any:
+    if value is None and expected == "":
+        return expected  # the service keeps no empty text
     if value is None or (call.turn is not None and value == {}):
         return ABSENT
     if name in call.alike and expected is not None and call.alike[name](expected, value):

@@ -87,6 +87,10 @@ def has_transforms(document: Any) -> bool:
     ) or any(map(has_transforms, mapping.values()))
 
 
+# Documented: transform-reference.html.
+_OF_AWS = ("AWS::SecretsManager-", "AWS::CodeDeployBlueGreen", "AWS::ServiceCatalog")
+
+
 def expand(document: dict[str, Any], context: TransformContext) -> dict[str, Any]:
     """Return a template after its transforms. Raises TemplateError."""
     whole = _list_transforms(document.get("Transform"))
@@ -100,6 +104,9 @@ def expand(document: dict[str, Any], context: TransformContext) -> dict[str, Any
             expanded = language_extensions.expand(expanded, context.parameters)
         elif name == INCLUDE:
             expanded = {**expanded, **_include(params, context)}
+        elif name.startswith(_OF_AWS):
+            hint = "; name your own function by RotationLambdaARN" if "Secrets" in name else ""
+            raise TransformFailed(f"headrace does not have AWS's transform {name}{hint}")
         else:
             expanded = _run_macro(name, params, expanded, context)
             if not isinstance(expanded, dict):  # recorded
