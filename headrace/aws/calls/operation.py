@@ -29,6 +29,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from headrace.core.arn import partition_of
 from headrace.core.late_imports import imports_later
 from headrace.core.ports import CallerIdentity
 
@@ -264,6 +265,14 @@ class Call(msgspec.Struct):
     acting: CallerIdentity | None = None
     may_share: bool = False
     shared: SharedWrite | None = None
+
+
+def caller_arn(call: Call) -> str:
+    """Return who calls, as AWS shows who made something; the account itself is its root."""
+    acting = call.acting or (None if call.permit is None else call.permit.acting)
+    if acting is None:
+        return f"arn:{partition_of(call.region)}:iam::{call.account}:root"
+    return acting.caller_arn
 
 
 def operation(name: str) -> Callable[[_F], _F]:

@@ -33,6 +33,15 @@ class CallerIdentity(NamedTuple):
     policy: str = ""
     policy_arns: tuple[str, ...] = ()
 
+    @property
+    def caller_arn(self) -> str:
+        """The ARN that GetCallerIdentity says: of a role its session's, without the role's path."""
+        head, _, role = self.arn.partition(":role/")
+        if not role or not self.session:
+            return self.arn
+        name = role.rsplit("/", 1)[-1]
+        return f"{head.replace(':iam:', ':sts:', 1)}:assumed-role/{name}/{self.session}"
+
 
 # Values of condition keys.
 Keys = Mapping[str, tuple[str, ...]]

@@ -193,6 +193,8 @@ class JobRun:
     cancel_details: str = ""
     cancel_grace_s: float | None = None
     tags: dict[str, str] = field(default_factory=dict[str, str])
+    # Empty in older data.
+    created_by: str = ""
 
     @property
     def arn(self) -> str:

@@ -91,8 +91,13 @@ def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def lab(data_dir: Path, spark_home: Path) -> Iterator[Lab]:
+def lab_cloud(data_dir: Path, spark_home: Path) -> Iterator[InProcessCloud]:
     with InProcessCloud(data_dir) as cloud:
-        lab = Lab(cloud.client("emr-serverless"), cloud.client("s3"))
-        lab.s3.create_bucket(Bucket=BUCKET)
-        yield lab
+        yield cloud
+
+
+@pytest.fixture
+def lab(lab_cloud: InProcessCloud) -> Lab:
+    lab = Lab(lab_cloud.client("emr-serverless"), lab_cloud.client("s3"))
+    lab.s3.create_bucket(Bucket=BUCKET)
+    return lab

@@ -12,11 +12,13 @@ import msgspec
 import pytest
 
 from headrace.aws.calls.http import HttpRequest
+from headrace.core.ports import CallerIdentity
 from headrace.spark_submit.environments import CACHE_VARIABLE, find_cached
 from tests.api.emr.conftest import is_running
 from tests.api.emr_serverless.conftest import BUCKET, ROLE, Lab
 from tests.api.emr_serverless.test_applications import refused
 from tests.support.cloud import InProcessCloud
+from tests.support.iam import allow, as_role, make_role
 from tests.support.server import wait_until
 from tests.support.spark_environments import make_whole
 
@@ -37,6 +39,29 @@ def test_a_job_runs_and_its_logs_are_in_s3(lab: Lab) -> None:
     assert (listed["id"], listed["name"], listed["type"]) == (run_id, "j", "SPARK")
     assert lab.emr.list_job_runs(applicationId=made, states=["FAILED"])["jobRuns"] == []
     assert lab.emr.list_job_runs(applicationId=made, mode="STREAMING")["jobRuns"] == []
+
+
+def test_a_job_run_and_a_setting_name_who_made_them(lab_cloud: InProcessCloud, lab: Lab) -> None:
+    make_role(lab_cloud, "starter", allow("*", "*"))
+    made = lab.application()
+    by_root = lab.start(made, "true")
+    theirs = Lab(as_role(lab_cloud, "starter", "emr-serverless"), lab.s3)
+    by_role = theirs.start(made, "true", clientToken="theirs")
+    emr = as_role(lab_cloud, "starter", "emr")
+    emr.put_block_public_access_configuration(
+        BlockPublicAccessConfiguration={"BlockPublicSecurityGroupRules": False}
+    )
+    (session,) = {as_role(lab_cloud, "starter", "sts").get_caller_identity()["Arn"]}
+    assert lab.ended(made, by_root)["createdBy"] == "arn:aws:iam::000000000000:root"
+    assert lab.ended(made, by_role)["createdBy"] == session
+    listed = lab.emr.list_job_runs(applicationId=made)["jobRuns"]
+    assert {one["id"]: one["createdBy"] for one in listed}[by_role] == session
+    shown = emr.get_block_public_access_configuration()["BlockPublicAccessConfigurationMetadata"]
+    assert shown["CreatedByArn"] == session
+    # A service that calls in process, under a role with a path.
+    acting = CallerIdentity("arn:aws-cn:iam::000000000000:role/a/b/machine", "run")
+    assert acting.caller_arn == "arn:aws-cn:sts::000000000000:assumed-role/machine/run"
+    assert CallerIdentity("events.amazonaws.com", "s").caller_arn == "events.amazonaws.com"
 
 
 def test_configurations_reach_the_job_and_the_job_runs_own_win(lab: Lab) -> None:

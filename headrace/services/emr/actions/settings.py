@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.aws.calls.operation import Call, operation
+from headrace.aws.calls.operation import Call, caller_arn, operation
 from headrace.aws.shapes import emr as shapes
 from headrace.core.arn import Arn, make_arn
 from headrace.core.values import get_list, moment, parse_json, present
@@ -357,7 +357,7 @@ def put_block_public_access_configuration(
         {
             "configuration": configuration,
             "created_ms": call.now_ms,
-            "created_by": make_arn("iam", "", call.account, "root"),
+            "created_by": caller_arn(call),
         },
         account=call.account,
         region=call.region,

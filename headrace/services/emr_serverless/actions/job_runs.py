@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from headrace.aws.calls.operation import Call, operation
+from headrace.aws.calls.operation import Call, caller_arn, operation
 from headrace.aws.shapes import emr_serverless as shapes
 from headrace.core.values import moment, present
 from headrace.permissions.policies.grammar import PolicyError, check_policy
@@ -51,7 +51,7 @@ def _summary(application: Application, run: JobRun, attempt: Attempt) -> shapes.
             "name": run.request.get("name"),
             "mode": run.request.get("mode", "BATCH"),
             "arn": run.arn,
-            "createdBy": f"arn:{run.arn.split(':')[1]}:iam::{run.account}:root",
+            "createdBy": run.created_by or f"arn:{run.arn.split(':')[1]}:iam::{run.account}:root",
             "createdAt": moment(run.created_ms),
             "updatedAt": moment(run.updated_ms if newest else attempt.updated_ms),
             "executionRole": run.request["executionRoleArn"],
@@ -177,6 +177,7 @@ def _new_run(
         updated_ms=call.now_ms,
         attempts=[Attempt(number=1, created_ms=call.now_ms, updated_ms=call.now_ms)],
         tags=dict(request.get("tags") or {}),
+        created_by=caller_arn(call),
     )
     emr.store.save_run(run)
     return run
