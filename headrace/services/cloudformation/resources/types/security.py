@@ -206,6 +206,13 @@ _DISABLE = Call(
     "DisableKey", _KEY, when="Enabled", only_if=lambda v: not v.is_on("Enabled"), always=True
 )
 
+
+def _live_key(values: Values) -> Any:
+    """Return the key of an alias, as an ARN if the template has one."""
+    is_arn = str(values.get("TargetKeyId")).startswith("arn:")
+    return values.answer["KeyMetadata"]["Arn" if is_arn else "KeyId"]
+
+
 DECLARED = [
     DeclaredType(
         "AWS::KMS::Key",
@@ -237,6 +244,7 @@ DECLARED = [
         id="AliasName",
         name="AliasName",
         read=Call("DescribeKey", {"KeyId": "@id"}),
+        read_as={"TargetKeyId": _live_key},
         update=[Call("UpdateAlias")],
         delete=[Call("DeleteAlias", {"AliasName": "@id"})],
     ),
