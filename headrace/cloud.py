@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -33,6 +35,8 @@ from headrace.store.data_dir import (
     lock,
 )
 from headrace.store.database import STATE_FILE, Database
+
+log = logging.getLogger(__name__)
 
 __all__ = ["Cloud", "DataDirInUse", "server_for"]
 
@@ -151,7 +155,18 @@ class Cloud:
 
     def warm_up(self, then: Callable[[], None] | None = None) -> None:
         """Load moto on another thread, and call `then` there; a request that needs moto waits until it is loaded."""
-        self.moto.warm_up_in_background(then, is_stopping=lambda: self._is_stopping)
+
+        def run() -> None:
+            try:
+                self.moto.warm_up()
+                if then is not None:
+                    then()
+            except Exception:
+                # A stopping cloud's files are closed.
+                if not self._is_stopping:
+                    log.exception("moto did not start")
+
+        threading.Thread(target=run, name="moto", daemon=True).start()
 
     def start_devices(self) -> None:
         """Let devices connect by MQTT, if the configuration says so; waits until moto is loaded. Raises OSError."""

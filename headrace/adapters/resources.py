@@ -265,7 +265,6 @@ _LOOKS: dict[tuple[str, str], Look] = {
 
 
 MOST_KEPT = 10_000
-_OWNED = frozenset({"lambda"})
 # Returns the policy of a resource by ARN, without a request; None when it has none.
 Lookup = Callable[[str], str | None]
 ReadPolicy = Callable[[ControlPlane, "ArnParts"], Any]
@@ -332,8 +331,6 @@ class ResourcePolicies:
             return _policy(f"{named.service} policy", text) if text else None
         if named.service not in _POLICY_READERS:
             return None
-        if named.service in _OWNED:
-            return self._read(named)
         version = self._version()
         with self._lock:
             kept = self._kept.get(named.arn)
@@ -363,14 +360,6 @@ def _policy(name: str, text: Any) -> NamedPolicy | None:
         return None
 
 
-def _function_policy(control: ControlPlane, named: ArnParts) -> Any:
-    parts = named.resource.split(":")
-    if parts[0] != "function":
-        return None
-    params = {"FunctionName": parts[1], **({"Qualifier": parts[2]} if len(parts) > 2 else {})}
-    return named.ask(control, "GetPolicy", params)["Policy"]
-
-
 def _repository(control: ControlPlane, named: ArnParts) -> Any:
     params = {"repositoryName": named.resource.removeprefix("repository/")}
     return named.ask(control, "GetRepositoryPolicy", params)["policyText"]
@@ -388,7 +377,6 @@ def _table(control: ControlPlane, named: ArnParts) -> Any:
 
 
 _POLICY_READERS: dict[str, ReadPolicy] = {
-    "lambda": _function_policy,
     "ecr": _repository,
     "secretsmanager": _secret,
     "dynamodb": _table,

@@ -22,6 +22,7 @@ from headrace.core.evaluation import POOL, Engine, TooMuch
 from headrace.core.extras import install_command
 from headrace.sql.analysis import Analysis
 from headrace.sql.inference import MOST_RECORDS, GlueTable, Schema, read_beside
+from headrace.sql.parsing import split
 from headrace.sql.plan import Relation
 from headrace.sql.records import Record
 from headrace.sql.session import Session, Views
@@ -89,14 +90,16 @@ def make_session(
 
 
 def _statements(*, is_terminal: bool) -> Iterator[str]:
-    """Return what is typed, up to a line that ends with `;`, or a line that is a command."""
+    """Return each statement that is typed, and each line that is a command.
+
+    A quote that a line ending with `;` leaves open is a mistake, rather than a text of several lines.
+    """
     lines: list[str] = []
     while True:
         try:
             line = input(("sql> " if not lines else "   > ") if is_terminal else "")
         except EOFError:
-            if any(line.strip() for line in lines):
-                yield "\n".join(lines)
+            yield from _parts(lines)
             return
         except KeyboardInterrupt:
             click.echo()
@@ -105,9 +108,25 @@ def _statements(*, is_terminal: bool) -> Iterator[str]:
         if not lines and line.strip() == "\\q":
             return
         lines.append(line)
-        if line.rstrip().endswith(";") or (len(lines) == 1 and line.lstrip().startswith("\\")):
-            yield "\n".join(lines)
-            lines = []
+        if len(lines) == 1 and line.lstrip().startswith("\\"):
+            yield line
+        elif ";" not in line or not _is_whole(lines):
+            continue
+        else:
+            yield from _parts(lines)
+        lines = []
+
+
+def _is_whole(lines: list[str]) -> bool:
+    parts = split("\n".join(lines))
+    return not parts.rest or (parts.is_open and lines[-1].rstrip().endswith(";"))
+
+
+def _parts(lines: list[str]) -> Iterator[str]:
+    parts = split("\n".join(lines))
+    yield from parts.statements
+    if parts.rest:
+        yield parts.rest
 
 
 def answer(session: Session, text: str) -> None:
@@ -127,6 +146,9 @@ def answer(session: Session, text: str) -> None:
         raise fail(str(error)) from error
     except (BotoCoreError, ClientError) as error:
         raise explain(error) from error
+    finally:
+        for line in session.left_out():
+            click.echo(f"note: {line}", err=True)
 
 
 def read_streams(

@@ -96,6 +96,7 @@ from headrace.services.sns import patches as sns_patches
 from headrace.services.sqs import patches as sqs_patches
 from headrace.services.sqs import quick as sqs_quick
 from headrace.services.stepfunctions import patches as stepfunctions_patches
+from headrace.services.stepfunctions import starts as stepfunctions_starts
 
 # Requests that are answered without moto's handlers in their plain form.
 QUICK_CALLS = (
@@ -104,6 +105,7 @@ QUICK_CALLS = (
     *log_groups.QUICK_CALLS,
     *sns_patches.QUICK_CALLS,
     *sqs_quick.QUICK_CALLS,
+    *stepfunctions_starts.QUICK_CALLS,
     *sts_sessions.QUICK_CALLS,
 )
 

@@ -51,7 +51,10 @@ _PARTITIONS = {
     "eu-isoe-": "aws-iso-e",
     "eusc-": "aws-eusc",
 }
-_SUFFIXES = {
+# How the host names of a partition's services end.
+URL_SUFFIXES = {
+    "aws": "amazonaws.com",
+    "aws-us-gov": "amazonaws.com",
     "aws-cn": "amazonaws.com.cn",
     "aws-iso": "c2s.ic.gov",
     "aws-iso-b": "sc2s.sgov.gov",
@@ -67,11 +70,6 @@ def partition_of(region: str) -> str:
         if region.startswith(prefix):
             return partition
     return "aws"
-
-
-def url_suffix_of(region: str) -> str:
-    """Return the end of the host names of a region's services, such as `amazonaws.com.cn`."""
-    return _SUFFIXES.get(partition_of(region), "amazonaws.com")
 
 
 def make_arn(service: str, region: str, account: str, resource: str) -> str:

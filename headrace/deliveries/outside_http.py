@@ -58,7 +58,7 @@ def exchange(
             return error.code, list(error.headers.items()), error.read(MOST_ANSWER_BYTES)
 
 
-# Documented: the ends of the host names of all partitions (`headrace.core.arn.url_suffix_of`), and the newer `on.aws`.
+# Documented: the ends of the host names of all partitions (`headrace.core.arn.URL_SUFFIXES`), and the newer `on.aws`.
 _SUFFIXES = (
     "amazonaws.com",
     "amazonaws.com.cn",

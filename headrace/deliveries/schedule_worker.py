@@ -95,7 +95,7 @@ class ScheduleWorker:
     def _is_due(self, entry: ScheduleEntry, now: datetime) -> bool:
         what, due = self._due.get(entry.key, ((), None))
         if what != entry.what:
-            # A rate counts from its creation, or from headrace's start if it existed before.
+            # A rate counts from its creation; what was due before headrace's start is skipped.
             seen = self._seen.setdefault(entry.key, now)
             after = max(entry.since or seen, self._begun) if not what else now
             due = self._next(entry, after)

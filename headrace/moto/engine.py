@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import sqlite3
 import threading
+import zlib
 from collections.abc import Callable, Generator, Mapping, Sequence
+from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
 from headrace.aws.calls.errors import AwsError
@@ -48,17 +49,15 @@ from headrace.moto.requests.quick import (
     QuickCalls,
     QuickRequest,
     find_state,
-    response_of,
 )
 from headrace.moto.requests.refusals import error_response, find_missing_action, refusal
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, DeliveryRows
+from headrace.moto.storage.pickles import note_held
 from headrace.moto.storage.storage import Entry, MotoStorage
 from headrace.store.database import Database
 
 if TYPE_CHECKING:
     from headrace.moto.in_process import InProcessCalls
-
-log = logging.getLogger(__name__)
 
 # How long a call waits for loading, or for another call, before it gets a retryable error.
 LONGEST_WAIT_S = 50.0
@@ -111,6 +110,23 @@ def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
     )
 
 
+def _response_of(call: QuickCall, body: bytes, request_id: str, now_ms: int) -> HttpResponse:
+    """Return an answer with the headers that it gets the long way."""
+    headers = [("Content-Type", call.content_type)] if call.content_type else []
+    if call.is_motos:
+        headers.append(("server", "amazon.com"))
+        headers.append(("date", _date_of(now_ms // 1000)))
+        headers.append(("x-amzn-requestid", request_id))
+    if call.has_checksum:
+        headers.append(("x-amz-crc32", str(zlib.crc32(body))))
+    return HttpResponse(200, headers, body)
+
+
+@functools.lru_cache(4)
+def _date_of(now_s: int) -> str:
+    return formatdate(now_s, usegmt=True)
+
+
 class MotoEngine:
     """All of moto's services. Thread-safe.
 
@@ -141,14 +157,14 @@ class MotoEngine:
     ) -> None:
         self._load_quick_calls = quick if check_strictly is None else None
         # Of moto without state nothing is answered quickly.
-        self._quick = QuickCalls(())
+        self._quick = QuickCalls(waits_for_disk=database.fsync)
+        # See `headrace.aws.gateway.control_plane.MotoServices.may_be_quick`.
+        self.may_be_quick = self._quick.may_be_at_once
         self._ids = ids
-        self._waits_for_disk = database.fsync
         self._kept = MotoStorage(database, always=[outbox])
         self._clock, self._patches, self._outbox = clock, patches, outbox
         self._endpoint_host, self._sessions = endpoint_host, sessions
-        self._ready = threading.Event()
-        self._failure = ""
+        self._ready, self._failure = threading.Event(), ""
         self._preparation = Preparation(
             ids=ids,
             endpoint_host=endpoint_host,
@@ -167,7 +183,7 @@ class MotoEngine:
 
         return InProcessCalls(
             self._answer, self._ids, self._clock,
-            quick=lambda: self._quick, answer_quickly=self._answer_quickly,
+            quick=self._quick, answer_quickly=self._answer_quickly,
         )  # fmt: skip
 
     def connect(self, connections: Connections) -> None:
@@ -219,28 +235,11 @@ class MotoEngine:
                 raise
             self._failure = ""
 
-    def warm_up_in_background(
-        self, then: Callable[[], None] | None, *, is_stopping: Callable[[], bool]
-    ) -> None:
-        """Warm up on another thread, and call `then` there; log a failure, unless the cloud is stopping."""
-
-        def run() -> None:
-            try:
-                self.warm_up()
-                if then is not None:
-                    then()
-            except Exception:
-                # A stopping cloud's files are closed.
-                if not is_stopping():
-                    log.exception("moto did not start")
-
-        threading.Thread(target=run, name="moto", daemon=True).start()
-
     def _load(self) -> None:
         _Owner.engine = None
         start_empty(self._patches())
         if self._load_quick_calls is not None:
-            self._quick = QuickCalls(self._load_quick_calls())
+            self._quick.load(self._load_quick_calls())
         CURRENT.enter(self._clock, self._sessions, self._connections.guard)
         self._outbox.clear()
         CHANGES.take()
@@ -269,19 +268,19 @@ class MotoEngine:
 
     # --- requests -----------------------------------------------------------------------------
 
-    # See `headrace.aws.gateway.dispatch.MotoServices.profiles`.
+    # See `headrace.aws.gateway.control_plane.MotoServices.profiles`.
     profiles: Mapping[str, Profile] = PROFILES
 
     def service_of(self, request: HttpRequest, service: str) -> str:
-        """See `headrace.aws.gateway.dispatch.MotoServices.service_of`."""
+        """See `headrace.aws.gateway.control_plane.MotoServices.service_of`."""
         return model_of(service_of(request, service), request)
 
     def account_of(self, access_key: str) -> str | None:
-        """See `headrace.aws.gateway.dispatch.MotoServices.account_of`."""
+        """See `headrace.aws.gateway.control_plane.MotoServices.account_of`."""
         return account_of(access_key) if self._ready.is_set() else None
 
     def handle(self, request: HttpRequest, service: str) -> HttpResponse:
-        """See `headrace.aws.gateway.dispatch.MotoServices.handle`; never raises."""
+        """See `headrace.aws.gateway.control_plane.MotoServices.handle`; never raises."""
         token = ANSWERS_CLIENT.set(True)
         try:
             return self._answer(request, service, is_from_outside=True)
@@ -292,7 +291,7 @@ class MotoEngine:
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str,
         is_for_client: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
-        """See `headrace.aws.gateway.dispatch.MotoServices.call`."""
+        """See `headrace.aws.gateway.control_plane.MotoServices.call`."""
         if is_for_client:
             check_required(service, operation, params)
         token = ANSWERS_CLIENT.set(is_for_client)
@@ -320,10 +319,6 @@ class MotoEngine:
         except AwsError as error:
             return error_response(service_of(request, service), request, error)
 
-    def may_be_quick(self, request: HttpRequest) -> bool:
-        """See `headrace.aws.gateway.dispatch.MotoServices.may_be_quick`."""
-        return not self._waits_for_disk and self._quick.find(request) is not None
-
     def _answer_quickly(self, request: HttpRequest, quick: QuickCall | None) -> HttpResponse | None:
         """Answer a plain request of a quick call; None for another one.
 
@@ -347,22 +342,31 @@ class MotoEngine:
         assert call is not None
         if _Owner.engine is not self or self._kept.journalled:
             return None
-        request_id = new_request_id()
+        request_id, package, seed = new_request_id(), "", 0
+        if quick.is_whole:
+            package, seed = quick.service, self._ids.seed()
+            CHANGES.is_watching = True
         try:
             backend = find_state(quick, call)
-            body = quick.answer(QuickRequest(call, request.body, backend, request_id, self._ids))
+            asked = QuickRequest(call, request.body, backend, request_id, self._ids, seed)
+            body = quick.answer(asked)
+            # What changed is stored before this leaves.
+            return _response_of(quick, body, request_id, call.now_ms)
         except NotPlain:
+            package = ""
             return None
         except AwsError:
             raise
         except Exception as error:
             raise refusal(quick.service, operation_of(request), request, error) from error
         finally:
-            # New backends are stored as a whole; a service that cannot be stored needs its request.
-            made = CHANGES.new_backends
-            entry = self._preparation.entry_of(request, quick.service) if made else None
-            self._save(entry, frees=quick.frees)
-        return response_of(quick, body, request_id, call.now_ms)
+            if quick.is_whole:
+                CHANGES.is_watching = False
+            # New backends are stored as a whole, too; a service that cannot be stored needs its request.
+            entry = functools.partial(self._preparation.entry_of, request, quick.service, seed)
+            self._save(entry, package, frees=quick.frees)
+            if package:
+                self._tell(package)
 
     def _require(self) -> None:
         """Warm up. Raises AwsError, whatever the reason, so that the caller gets it as a message."""
@@ -386,7 +390,7 @@ class MotoEngine:
             elif kind.waits:
                 answer = self._run_entry(entry)
                 with self._alone():
-                    self._save(entry, package)
+                    self._save(lambda: entry, package)
             else:
                 answer = self._write(entry, package, kind)
         except AwsError:
@@ -413,7 +417,7 @@ class MotoEngine:
                     return ANSWERED.response
                 finally:
                     CHANGES.is_watching = False
-                    self._save(entry, "" if rows_only else package, frees=kind.frees)
+                    self._save(lambda: entry, "" if rows_only else package, frees=kind.frees)
                     if not rows_only:
                         self._tell(package)
         finally:
@@ -441,13 +445,18 @@ class MotoEngine:
     def _run_entry(self, entry: Entry) -> HttpResponse:
         return run_entry(entry, self._endpoint_host())
 
-    def _save(self, entry: Entry | None, package: str = "", *, frees: bool = False) -> None:
-        """Store what was touched: rows, and all of a package if one is named.
+    def _save(
+        self, entry: Callable[[], Entry] | None, package: str = "", *, frees: bool = False
+    ) -> None:
+        """Store what was touched since the last time: rows, and all of a package if one is named.
 
         Raises AwsError when the disk refuses it; then the change is undone.
         """
+        if package and package not in CHANGES.held:
+            note_held(package)
+        taken = CHANGES.take(package)
         try:
-            acts = self._kept.save(entry, package, frees=frees)
+            acts = self._kept.save(entry, taken, frees=frees)
         except (sqlite3.Error, OSError) as error:
             raise AwsError(
                 "InternalFailure", f"The change is undone, for it could not be stored: {error}", 500

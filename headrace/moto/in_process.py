@@ -17,7 +17,7 @@ from typing import Any, cast
 from urllib.parse import urlencode
 
 import msgspec
-from botocore import handlers, parsers, serialize
+from botocore import parsers, serialize
 from botocore.compat import HTTPHeaders
 from botocore.model import OperationModel
 from botocore.response import StreamingBody
@@ -30,9 +30,23 @@ from headrace.aws.calls.operation import Call, operation_model, service_model
 from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
+from headrace.core.late_imports import imports_later
 from headrace.moto.current_cloud import ANSWERED
 from headrace.moto.requests.quick import QuickCall, QuickCalls
-from headrace.store.notes import answer_from, has_note
+from headrace.store.notes import NOW, answer_from
+
+# What handlers of clients and of the texts about them need, which is nearly all that this module imports (40 ms).
+_OF_CLIENTS = (
+    "args",
+    "docs.utils",
+    "endpoint_provider",
+    "regions",
+    "retryhandler",
+    "signers",
+    "translate",
+)
+with imports_later({"botocore.handlers": [f"botocore.{name}" for name in _OF_CLIENTS]}, late={}):
+    from botocore import handlers
 
 # These sign a URL for another region, which moto's services do not read.
 _SIGNING = (handlers.inject_presigned_url_ec2, handlers.inject_presigned_url_rds)
@@ -47,7 +61,7 @@ class InProcessCalls:
         ids: Ids,
         clock: Clock,
         *,
-        quick: Callable[[], QuickCalls],
+        quick: QuickCalls,
         answer_quickly: Callable[[HttpRequest, QuickCall], HttpResponse | None],
     ) -> None:
         """`handle` answers a request to a service; `answer_quickly` one of the calls of `quick` in its plain form."""
@@ -60,16 +74,17 @@ class InProcessCalls:
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
     ) -> dict[str, Any]:
         """Return an operation's output. Raises AwsError."""
-        if not has_note():
-            call = Call(account, region, self._ids.uuid(), self._clock.now_ms(), service)
-            plain = self._quick().request_of(service, operation, params, call)
+        if NOW.note is None:
+            # Nobody sees its request id.
+            call = Call(account, region, "", self._clock.now_ms(), service)
+            plain = self._quick.request_of(service, operation, params, call)
             answer = None if plain is None else self._answer_quickly(*plain)
             if answer is not None:
                 return cast("dict[str, Any]", msgspec.json.decode(cast("bytes", answer.body)))
         if operation not in service_model(service).operation_names:
             raise AwsError("UnknownOperationException", f"{service} has no operation {operation}")
         try:
-            if has_note():
+            if NOW.note is not None:
                 with answer_from(functools.partial(_answer_so_far, service, operation)):
                     return self._ask(service, operation, params, account, region)
             return self._ask(service, operation, params, account, region)

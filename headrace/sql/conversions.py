@@ -86,7 +86,7 @@ def text(value: Any) -> str:
     if isinstance(value, float):
         return _double_text(value)
     if isinstance(value, datetime):
-        written = value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+        written = value.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "seconds")
         return written + (f".{value.microsecond:06}".rstrip("0") if value.microsecond else "")
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
@@ -100,6 +100,9 @@ def _double_text(value: float) -> str:
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return format(Decimal(repr(value)), "f") if "e" in repr(value) else repr(value)
     mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
+    if len(mantissa.lstrip("-")) == 1:
+        # Of two digits Java writes the nearest ones, 4.9E-324.
+        mantissa, _, exponent = f"{value:.1E}".partition("E")
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
 
 
@@ -160,6 +163,7 @@ def _whole(value: Any, bound: int) -> int | None:
 def decimal(value: Any, type_: SqlType) -> Decimal | None:
     """Return a number as a DECIMAL of that many digits; None if it has more."""
     precision, scale = type_.digits
+    value = int(value) if isinstance(value, bool) else value
     number = read_decimal(str(value).strip(BLANKS))
     if number is None:
         return None
@@ -169,7 +173,8 @@ def decimal(value: Any, type_: SqlType) -> Decimal | None:
         )
     except InvalidOperation:
         return None
-    return number if len(number.as_tuple().digits) <= precision else None
+    # A DECIMAL has one zero.
+    return (number or abs(number)) if len(number.as_tuple().digits) <= precision else None
 
 
 # As Spark casts a text: of a day's time what is not said is 0, and a zone may follow.

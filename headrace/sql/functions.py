@@ -16,7 +16,8 @@ from headrace.sql.functions_json import JSON_FUNCTIONS
 from headrace.sql.functions_numbers import NUMBER_FUNCTIONS
 from headrace.sql.functions_text import TEXT_FUNCTIONS, literal_split
 from headrace.sql.functions_times import TIME_FUNCTIONS
-from headrace.sql.operators import distinct
+from headrace.sql.operators import distinct, equal
+from headrace.sql.ordering import greatest, identity, in_order, least, unique
 from headrace.sql.statements import Call
 from headrace.sql.types import (
     BOOLEAN,
@@ -25,11 +26,11 @@ from headrace.sql.types import (
     Function,
     SqlType,
     array_of,
+    as_int,
     element,
     first,
     map_of,
     present,
-    unique,
     widest,
 )
 
@@ -136,7 +137,7 @@ def _slice(values: list[Any], first: int, last: int) -> list[Any] | None:
 
 
 def _sort_values(values: Sequence[Any], order: str = "ASC") -> list[Any]:
-    items = sorted(present(values), reverse=order.upper().startswith("DESC"))
+    items = in_order(present(values), falling=order.upper().startswith("DESC"))
     return [*items, *[None] * (len(values) - len(items))]
 
 
@@ -147,6 +148,12 @@ def _spark_ordered(array: str, order: str = "'ASC'") -> str:
         "CASE WHEN b IS NULL THEN -1 WHEN a IS NULL OR a < b THEN 1 WHEN a > b THEN -1 ELSE 0 END"
     )
     return f"array_sort({array}, (a, b) -> {later})"
+
+
+def _parted(values: Sequence[Any], others: Sequence[Any], *, is_in: bool) -> list[Any]:
+    """Return each value once, of those that are, or are not, among others."""
+    known = set(map(identity, others))
+    return unique([value for value in values if (identity(value) in known) is is_in])
 
 
 _SPARK_ENTRIES = {
@@ -222,7 +229,7 @@ _TABLE: tuple[Function, ...] = (
     Function("CONCAT_WS", "SS+", STRING, lambda *a: f"concat_ws({', '.join(a)})",
              lambda s, *a: None if s is None else s.join(present(a)), takes_null=True),
     Function("INITCAP", "S", STRING, "initcap({0})",
-             lambda s: " ".join(w[:1].upper() + w[1:].lower() for w in s.split(" "))),
+             lambda s: " ".join(w[:1].title() + w[1:].lower() for w in s.split(" "))),
     Function("INSTR", "SSI?I?", INT, _spark_place, _place),
     Function("LCASE", "S", STRING, "lower({0})", str.lower),
     Function("UCASE", "S", STRING, "upper({0})", str.upper),
@@ -238,32 +245,34 @@ _TABLE: tuple[Function, ...] = (
              lambda p, s, n=0: _extract(s, p, n)),
     Function("REGEXP_REPLACE", "SSS", STRING, "regexp_replace({0}, {1}, {2})", _replace),
     Function("SPLIT", "SS", array_of(STRING), literal_split, _split),
-    Function("SUBSTRING", "SII?", STRING, lambda *a: f"substring({', '.join(a)})", _substring),
+    Function("SUBSTRING", "SII?", STRING, lambda s, *n: f"substring({', '.join((s, *map(as_int, n)))})", _substring),
     # What Java's trim takes off: every character up to the space.
     Function("TRIM", "S", STRING, "regexp_replace({0}, '^[\\\\x00-\\\\x20]+|[\\\\x00-\\\\x20]+\\\\z', '')",
              lambda s: s.strip(_SPACES)),
     Function("COALESCE", "**+", widest, lambda *a: f"coalesce({', '.join(a)})",
              lambda *a: next(iter(present(a)), None), takes_null=True),
-    Function("NULLIF", "**", first, "nullif({0}, {1})", lambda a, b: None if a == b else a, takes_null=True),
+    Function("NULLIF", "**", first, "nullif({0}, {1})",
+             lambda a, b: a if a is None or b is None or not equal(a, b) else None, takes_null=True),
     Function("IFNULL", "**", widest, "coalesce({0}, {1})", lambda a, b: b if a is None else a, takes_null=True),
     # Collections.
     # Spark does not know whether an array with a NULL has what is not beside it.
     Function("ARRAY_CONTAINS", "A*", BOOLEAN,
-             "if({0} IS NULL OR {1} IS NULL, NULL, coalesce(array_contains({0}, {1}), false))", lambda a, x: x in a),
+             "if({0} IS NULL OR {1} IS NULL, NULL, coalesce(array_contains({0}, {1}), false))",
+             lambda a, x: any(not distinct(x, y) for y in a)),
     Function("ARRAY_LENGTH", "A", INT, "coalesce(array_size({0}), 0)", lambda a: len(a or ()), takes_null=True),
     Function("ARRAY_DISTINCT", "A", first, "array_distinct({0})", unique),
     Function("ARRAY_EXCEPT", "AA", first, "array_except({0}, {1})",
-             lambda a, b: unique([x for x in a if x not in b])),
+             lambda a, b: _parted(a, b, is_in=False)),
     Function("ARRAY_INTERSECT", "AA", first, "array_intersect({0}, {1})",
-             lambda a, b: unique([x for x in a if x in b])),
+             lambda a, b: _parted(a, b, is_in=True)),
     Function("ARRAY_UNION", "AA", first, "array_union({0}, {1})", lambda a, b: unique([*a, *b])),
     Function("ARRAY_CONCAT", "AA", widest, "coalesce(concat({0}, {1}), {0}, {1})",
              lambda a, b: None if a is None and b is None else [*(a or ()), *(b or ())], takes_null=True),
     Function("ARRAY_JOIN", "AS?", STRING,
              lambda a, d="','": f"array_join(transform({a}, _x -> cast(_x AS STRING)), coalesce({d}, ''), 'null')",
              lambda a, d=",": (d or "").join("null" if x is None else text(x) for x in a), null_from=1),
-    Function("ARRAY_MAX", "A", element, "array_max({0})", lambda a: max(present(a), default=None)),
-    Function("ARRAY_MIN", "A", element, "array_min({0})", lambda a: min(present(a), default=None)),
+    Function("ARRAY_MAX", "A", element, "array_max({0})", lambda a: greatest(present(a))),
+    Function("ARRAY_MIN", "A", element, "array_min({0})", lambda a: least(present(a))),
     Function("ARRAY_REMOVE", "A*", first, "filter({0}, _x -> NOT (_x <=> {1}))",
              lambda a, x: [y for y in a if distinct(x, y)], null_from=1),
     Function("ARRAY_SORT", "AK?", first, _spark_ordered, _sort_values),

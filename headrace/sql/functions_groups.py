@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from headrace.sql.conversions import text
+from headrace.sql.ordering import greatest, in_order, least, unique, unique_groups
 from headrace.sql.types import (
     BIGINT,
     DOUBLE,
@@ -21,7 +23,6 @@ from headrace.sql.types import (
     first,
     map_of,
     present,
-    unique,
 )
 
 
@@ -30,7 +31,11 @@ def _array_of_first(types: Sequence[SqlType]) -> SqlType:
 
 
 def _sum_type(types: Sequence[SqlType]) -> SqlType:
-    return types[0] if types[0].name in ("DOUBLE", "DECIMAL") else BIGINT
+    if types[0].name == "DECIMAL":
+        # As Spark, ten digits more.
+        precision, scale = types[0].digits
+        return SqlType("DECIMAL", digits=(min(precision + 10, 38), scale))
+    return DOUBLE if types[0].name == "DOUBLE" else BIGINT
 
 
 def _cube(values: Sequence[Any]) -> list[list[Any]]:
@@ -94,7 +99,7 @@ def _correlation(rows: Sequence[tuple[Any, ...]]) -> float | None:
 
 
 def _histogram(values: Sequence[Any]) -> dict[str, int]:
-    return dict(Counter(map(str, present(values))))
+    return dict(Counter(map(text, present(values))))
 
 
 def _spread(values: Sequence[Any], least: int) -> float | None:
@@ -132,7 +137,9 @@ _SORTED = (
 _IN_ORDER = f"transform({_SORTED}, _s -> _s.v)"
 _MAPS = f"filter({_IN_ORDER}, _m -> _m IS NOT NULL)"
 _TOP = "slice(sort_array(collect_list({0}), false), 1, {1})"
-_TOP_DISTINCT = "slice(sort_array(collect_set({0}), false), 1, {1})"
+# A set of Spark has each NaN.
+_SET = "array_distinct(collect_set({0}))"
+_TOP_DISTINCT = f"slice(sort_array({_SET}, false), 1, {{1}})"
 # The 0 of the items' type: of no item of theirs and a BIGINT.
 _SUM_ITEMS = (
     "coalesce(sum(aggregate({0}, coalesce(try_element_at(slice({0}, 1, 0), 1), 0L), "
@@ -146,14 +153,14 @@ _HISTOGRAM = (
 GROUP_FUNCTIONS: tuple[Function, ...] = (
     # Aggregates: `python` gets the list of a group's values, in the order of the rows.
     Function("COUNT", "*", BIGINT, "count({0})", lambda v: len(present(v)), "aggregate"),
-    Function("COUNT_DISTINCT", "*", BIGINT, "size(collect_set({0}))", lambda v: len(unique(present(v))),
+    Function("COUNT_DISTINCT", "*", BIGINT, f"size({_SET})", lambda v: len(unique_groups(present(v))),
              "aggregate"),
     Function("SUM", "N", _sum_type, "sum({0})", _sum, "aggregate"),
     Function("SUM_LIST", "A", _sum_items_type, _SUM_ITEMS, _sum_items, "aggregate"),
     Function("AVG", "N", DOUBLE, "avg(cast({0} AS DOUBLE))",
              lambda v: sum(map(float, present(v))) / len(present(v)) if present(v) else None, "aggregate"),
-    Function("MIN", "*", first, "min({0})", lambda v: min(present(v), default=None), "aggregate"),
-    Function("MAX", "*", first, "max({0})", lambda v: max(present(v), default=None), "aggregate"),
+    Function("MIN", "*", first, "min({0})", lambda v: least(present(v)), "aggregate"),
+    Function("MAX", "*", first, "max({0})", lambda v: greatest(present(v)), "aggregate"),
     # A number of values, and whether NULL is left out (true, if nothing is said).
     Function("LATEST_BY_OFFSET", "*K?K?", _offset_type, _by_offset("max"),
              lambda v, *rest: _of_offset(v, rest, latest=True), "aggregate"),
@@ -161,8 +168,8 @@ GROUP_FUNCTIONS: tuple[Function, ...] = (
              lambda v, *rest: _of_offset(v, rest, latest=False), "aggregate"),
     Function("FIRST_VALUE", "*", first, "min_by(struct({0} AS v), _order).v", lambda v: v[0], "aggregate"),
     Function("LAST_VALUE", "*", first, "max_by(struct({0} AS v), _order).v", lambda v: v[-1], "aggregate"),
-    Function("ATTR", "*", first, "CASE WHEN count({0}) = count(1) AND size(collect_set({0})) = 1 THEN max({0}) END",
-             lambda v: v[0] if None not in v and len(unique(v)) == 1 else None, "aggregate"),
+    Function("ATTR", "*", first, f"CASE WHEN count({{0}}) = count(1) AND size({_SET}) = 1 THEN max({{0}}) END",
+             lambda v: v[0] if None not in v and len(unique_groups(v)) == 1 else None, "aggregate"),
     Function("CORRELATION", "NN", DOUBLE, "corr(cast({0} AS DOUBLE), cast({1} AS DOUBLE))", _correlation, "aggregate",
              takes_rows=True),
     Function("COLLECT_LIST", "*", _array_of_first, _IN_ORDER, list, "aggregate"),
@@ -170,9 +177,9 @@ GROUP_FUNCTIONS: tuple[Function, ...] = (
     # The later value of a key counts.
     Function("COLLECT_MAP", "M", first, f"map_from_entries(flatten(transform({_MAPS}, _m -> map_entries(_m))))",
              lambda v: {key: item for one in present(v) for key, item in one.items()}, "aggregate"),
-    Function("TOPK", "*I", _array_of_first, _TOP, lambda v, n: sorted(present(v), reverse=True)[:n], "aggregate"),
-    Function("TOPKDISTINCT", "*I", _array_of_first, _TOP_DISTINCT,
-             lambda v, n: sorted(unique(present(v)), reverse=True)[:n], "aggregate"),
+    Function("TOPK", "*K", _array_of_first, _TOP, lambda v, n: in_order(present(v), falling=True)[:n], "aggregate"),
+    Function("TOPKDISTINCT", "*K", _array_of_first, _TOP_DISTINCT,
+             lambda v, n: in_order(unique_groups(present(v)), falling=True)[:n], "aggregate"),
     Function("HISTOGRAM", "*", map_of(STRING, BIGINT), _HISTOGRAM, _histogram, "aggregate"),
     Function("STDDEV_SAMP", "N", DOUBLE, "stddev_samp({0})", lambda v: _root(_spread(v, 1)), "aggregate"),
     Function("STDDEV_POP", "N", DOUBLE, "stddev_pop({0})", lambda v: _root(_spread(v, 0)), "aggregate"),

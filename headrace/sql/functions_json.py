@@ -33,9 +33,13 @@ def read_json(value: str) -> Any:
     """Return the JSON value with which a text begins, as Jackson reads it; raises ValueError."""
     start = len(value) - len(value.lstrip(" \t\r\n"))
     try:
-        return _DECODER.raw_decode(value, start)[0]
+        result, end = _DECODER.raw_decode(value, start)
     except RecursionError:
         raise ValueError("JSON of too many levels") from None
+    if isinstance(result, (int, float)) and value[end : end + 1].strip(" \t\r\n"):
+        # What follows an object or a text is not read; a number of 2026-01-31 is none.
+        raise ValueError(value)
+    return result
 
 
 def _refuse_constant(name: str) -> Any:

@@ -10,6 +10,8 @@ from decimal import ROUND_DOWN, ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
 from typing import Any
 
 from headrace.sql.conversions import MANY_DIGITS
+from headrace.sql.operators import comparable_pair, remainder
+from headrace.sql.ordering import greatest, least
 from headrace.sql.types import BIGINT, DOUBLE, INT, Function, SqlType, first, present, widest
 
 
@@ -73,7 +75,7 @@ def _trunc(number: Any, digits: int | None = None) -> Any:
 
 def _spark_trunc(number: str, digits: str | None = None) -> str:
     if digits is None:
-        return f"cast({number} AS BIGINT)"
+        return f"try_cast({number} AS BIGINT)"
     count = int(digits.strip("()L"))
     if count <= 0:
         return f"({number} - {number} % {10**-count}BD)"
@@ -95,6 +97,9 @@ _SPARK_DISTANCE = (
 )
 
 
+_SPARK_RADIUS = "CASE WHEN upper({0}) LIKE 'MI%' THEN 3959 WHEN {0} IS NOT NULL THEN 6371 END"
+
+
 def _radius(unit: str) -> int:
     """Return the Earth's radius in miles or kilometres, as ksqlDB has it."""
     return 3959 if unit.upper().startswith("MI") else 6371
@@ -102,8 +107,51 @@ def _radius(unit: str) -> int:
 
 def _distance(first: float, second: float, third: float, fourth: float, radius: int) -> float:
     a, b, c, d = (math.radians(angle) for angle in (first, second, third, fourth))
+    if not all(map(math.isfinite, (a, b, c, d))):
+        return math.nan
     height = math.sin((c - a) / 2) ** 2 + math.cos(a) * math.cos(c) * math.sin((d - b) / 2) ** 2
     return radius * 2 * math.asin(math.sqrt(height))
+
+
+def _power(base: Any, exponent: Any) -> float:
+    """Return a power as Java has it."""
+    x, y = float(base), float(exponent)
+    if math.isnan(y) or (abs(x) == 1 and math.isinf(y)):
+        return math.nan
+    try:
+        return math.pow(x, y)
+    except ValueError:
+        if x:
+            return math.nan
+    except OverflowError:
+        pass
+    return -math.inf if math.copysign(1, x) < 0 and y % 2 == 1 else math.inf
+
+
+def _whole_of_double(function: Callable[[Any], int]) -> Callable[[Any], Any]:
+    """Return what rounds a number; a DOUBLE as large as 2**53 is whole, as are NaN and the infinities."""
+
+    def rounded(value: Any) -> Any:
+        if isinstance(value, Decimal):
+            # With as many digits as it has.
+            return MANY_DIGITS.add(MANY_DIGITS.subtract(value, value), Decimal(function(value)))
+        if not isinstance(value, float):
+            return function(value)
+        return float(function(value)) if abs(value) < 2**53 else value
+
+    return rounded
+
+
+def _whole_type(types: Sequence[SqlType]) -> SqlType:
+    """Return the type of CEIL and FLOOR, of a DOUBLE a DOUBLE; a DECIMAL may have a digit more."""
+    if types[0].name != "DECIMAL":
+        return BIGINT if types[0].is_integer else types[0]
+    precision, scale = types[0].digits
+    return SqlType("DECIMAL", digits=(min(precision + 1, 38), scale))
+
+
+# Spark would make a BIGINT of a DOUBLE.
+_SPARK_WHOLE = "if(abs({{0}}) < 9007199254740992, {{0}} - {{0}} + {}({{0}}), {{0}})"
 
 
 def _or_nan(function: Callable[[Any], float]) -> Callable[[Any], float]:
@@ -111,7 +159,7 @@ def _or_nan(function: Callable[[Any], float]) -> Callable[[Any], float]:
         try:
             return function(value)
         except OverflowError:
-            return math.copysign(math.inf, value)
+            return math.copysign(math.inf, value) if function(-1.0) < 0 else math.inf
         except ValueError:
             return math.nan
 
@@ -134,16 +182,13 @@ def _spark_log(value: str, function: str) -> str:
 
 NUMBER_FUNCTIONS: tuple[Function, ...] = (
     Function("ABS", "N", first, "abs({0})", abs),
-    # Of a DOUBLE it is a DOUBLE, of which Spark would make a BIGINT.
-    Function("CEIL", "N", lambda t: BIGINT if t[0].is_integer else t[0],
-             "({0} - {0} + ceil({0}))", lambda x: float(math.ceil(x)) if isinstance(x, float) else math.ceil(x)),
-    Function("FLOOR", "N", lambda t: BIGINT if t[0].is_integer else t[0],
-             "({0} - {0} + floor({0}))", lambda x: float(math.floor(x)) if isinstance(x, float) else math.floor(x)),
+    Function("CEIL", "N", _whole_type, _SPARK_WHOLE.format("ceil"), _whole_of_double(math.ceil)),
+    Function("FLOOR", "N", _whole_type, _SPARK_WHOLE.format("floor"), _whole_of_double(math.floor)),
     Function("ROUND", "NI?", _round_type,
              _spark_round,
              lambda x, n=None: _round_to_whole(x) if n is None else _round(x, n)),
     Function("SQRT", "N", DOUBLE, "sqrt(cast({0} AS DOUBLE))", lambda x: math.sqrt(x) if x >= 0 else math.nan),
-    Function("EXP", "N", DOUBLE, "exp(cast({0} AS DOUBLE))", math.exp),
+    Function("EXP", "N", DOUBLE, "exp(cast({0} AS DOUBLE))", _or_nan(math.exp)),
     Function("LN", "N", DOUBLE, lambda x: _spark_log(x, "ln"), lambda x: _log(x, math.log)),
     Function("LOG", "NN?", DOUBLE,
              lambda x, y=None: (
@@ -157,19 +202,19 @@ NUMBER_FUNCTIONS: tuple[Function, ...] = (
         Function(name, "N", DOUBLE, f"{name.lower()}(cast({{0}} AS DOUBLE))", _or_nan(getattr(math, name.lower())))
         for name in ("SIN", "COS", "TAN", "SINH", "COSH", "TANH", "ASIN", "ACOS", "ATAN")
     ),
-    Function("COT", "N", DOUBLE, "(1D / tan(cast({0} AS DOUBLE)))", lambda x: 1 / math.tan(x)),
-    Function("ATAN2", "NN", DOUBLE, "atan2({0}, {1})", math.atan2),
+    Function("COT", "N", DOUBLE, "(1D / tan(cast({0} AS DOUBLE)))", _or_nan(lambda x: 1 / math.tan(x))),
+    Function("ATAN2", "NN", DOUBLE, "atan2({0}, {1})", lambda y, x: math.atan2(y + 0, x + 0)),
     Function("TRUNC", "NI?", lambda t: t[0] if len(t) > 1 else BIGINT, _spark_trunc, _trunc),
     Function("GEO_DISTANCE", "NNNNS?", DOUBLE,
              lambda a, b, c, d, unit="'KM'": _SPARK_DISTANCE.format(
-                 *(f"radians({x})" for x in (a, b, c, d)), f"if(upper({unit}) LIKE 'MI%', 3959, 6371)"),
+                 *(f"radians({x})" for x in (a, b, c, d)), _SPARK_RADIUS.format(unit)),
              lambda a, b, c, d, unit="KM": _distance(a, b, c, d, _radius(unit))),
-    Function("POWER", "NN", DOUBLE, "power({0}, {1})", lambda x, y: float(x) ** float(y)),
+    Function("POWER", "NN", DOUBLE, "power({0}, {1})", _power),
     Function("SIGN", "N", INT, "cast(sign({0}) AS INT)", lambda x: (x > 0) - (x < 0)),
     Function("MOD", "NN", widest, "({0} % {1})",
-             lambda x, y: math.fmod(x, y) if isinstance(x, float) else x - y * int(Decimal(x) / Decimal(y))),
+             lambda x, y: remainder(*comparable_pair(x, y))),
     Function("GREATEST", "**+", widest, lambda *a: f"greatest({', '.join(a)})",
-             lambda *a: max(present(a), default=None), takes_null=True),
+             lambda *a: greatest(present(a)), takes_null=True),
     Function("LEAST", "**+", widest, lambda *a: f"least({', '.join(a)})",
-             lambda *a: min(present(a), default=None), takes_null=True),
+             lambda *a: least(present(a)), takes_null=True),
 )  # fmt: skip

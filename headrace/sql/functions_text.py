@@ -24,6 +24,7 @@ from headrace.sql.types import (
     STRING,
     Function,
     array_of,
+    as_int,
     map_of,
 )
 
@@ -49,7 +50,7 @@ def _from_bytes(value: bytes, encoding: str) -> str:
         return value.hex()
     if encoding == "base64":
         return base64.b64encode(value).decode()
-    return value.decode("ascii" if encoding == "ascii" else "utf-8", "replace")
+    return value.decode("ascii", "replace") if encoding == "ascii" else value.decode()
 
 
 def _spark_to_bytes(value: str, encoding: str) -> str:
@@ -57,7 +58,9 @@ def _spark_to_bytes(value: str, encoding: str) -> str:
         # Spark takes an odd number of digits, and no mark.
         "'hex'": f"CASE WHEN {value} RLIKE '^{_HEX_IN_SPARK}$' "
         f"THEN unhex(regexp_replace({value}, '^0x|^[Xx]\\'|\\'$', '')) END",
-        "'base64'": f"unbase64({value})",
+        # What is no base64 would end the job.
+        "'base64'": f"CASE WHEN {value} RLIKE '^[A-Za-z0-9+/]*={{0,2}}\\\\z' AND length({value}) % 4 = 0"
+        f" THEN unbase64({value}) END",
         # What ASCII has not would end Spark 4's job.
         "'ascii'": f"encode(regexp_replace({value}, '[^\\\\x00-\\\\x7F]', '?'), 'US-ASCII')",
     }.get(encoding, f"encode({value}, 'UTF-8')")
@@ -135,10 +138,14 @@ _ORDERS: dict[str, Literal["big", "little"]] = {"BIG_ENDIAN": "big", "LITTLE_END
 
 def _mask(value: str, *masks: str | None) -> str:
     chosen: list[str | None] = [*masks, *(mask[1] for mask in _MASKS[len(masks) :])]
-    return "".join(
-        chosen[_MASK_OF_CATEGORY.get(unicodedata.category(character), 3)] or character
-        for character in value
-    )
+
+    def masked(character: str) -> str:
+        if character > "\uffff":
+            # Java has it as two characters, neither of which is a letter.
+            return 2 * chosen[3] if chosen[3] else character
+        return chosen[_MASK_OF_CATEGORY.get(unicodedata.category(character), 3)] or character
+
+    return "".join(map(masked, value))
 
 
 def _spark_mask(value: str, *masks: str) -> str:
@@ -149,12 +156,14 @@ def _mask_function(name: str, python: Callable[..., str], spark: str) -> Functio
     """Return a MASK function of a part; in `spark`, M and K stand for the masked and the kept part's function."""
 
     def written(value: str, count: str, *masks: str) -> str:
-        text_ = spark.replace("{s}", value).replace("{n}", f"greatest({count}, 0)")
+        text_ = spark.replace("{s}", value).replace(
+            "{n}", as_int(f"greatest({count}, 0 * {count})")
+        )
         before, _, rest = text_.partition("M(")
         inner, _, after = rest.partition(")M")
         return before + _spark_mask(inner, *masks) + after
 
-    return Function(name, "SIS?S?S?S?", STRING, written, python, null_from=2)
+    return Function(name, "SIK?K?K?K?", STRING, written, python, null_from=2)
 
 
 def _take_left(value: str, count: int) -> str:
@@ -167,11 +176,19 @@ def _right(value: str, count: int) -> str:
 
 def _url(value: str) -> Any:
     parts = urlsplit(value)
-    if any(character.isspace() for character in value) or not re2.fullmatch(_ESCAPED, value):
+    is_spaced = any(character.isspace() for character in value)
+    if (
+        is_spaced
+        or "[" in parts.path
+        or re2.search(_NO_URL, value)
+        or not re2.fullmatch(_ESCAPED, value)
+    ):
         raise ValueError(value)
     return parts
 
 
+# As Java's URI: a character that none has, and a scheme that is no name.
+_NO_URL = r"[\x00-\x20\x7F<>\"\\^`{|}]|^(?:[^A-Za-z/?#][^/?#]*)?:|^[A-Za-z][^:/?#]*[^A-Za-z0-9+.:/?#-][^:/?#]*:"
 _ESCAPED = r"(?s:(?:[^%]|%[0-9A-Fa-f]{2})*)"
 
 
@@ -201,8 +218,11 @@ def _matches(pattern: str, value: str, group: int = 0) -> list[str]:
 def _split_by(value: str, pattern: str) -> list[str]:
     parts: list[str] = []
     position = 0
+    if not pattern:
+        return list(value) or [""]
     for match in re2.finditer(pattern, value):
-        if match.end() > match.start():
+        # As Java, of what matches nothing at the beginning.
+        if match.end() or match.start():
             parts.append(value[position : match.start()])
             position = match.end()
     return [*parts, value[position:]]
@@ -216,7 +236,8 @@ def _split_to_map(value: str, between: str, within: str) -> dict[str, str]:
 def literal_split(value: str, delimiter: str) -> str:
     """Return how Spark splits a text at a delimiter that is no pattern."""
     quoted = f"replace({delimiter}, '\\\\E', '\\\\E\\\\\\\\E\\\\Q')"
-    return f"split({value}, concat('\\\\Q', {quoted}, '\\\\E'), -1)"
+    # Nothing divides a text into its characters, if it is a pattern of nothing.
+    return f"split({value}, if({delimiter} = '', '', concat('\\\\Q', {quoted}, '\\\\E')), -1)"
 
 
 def _spark_split_to_map(value: str, between: str, within: str) -> str:
@@ -285,7 +306,7 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
     Function("REGEXP_SPLIT_TO_ARRAY", "SS", array_of(STRING), "split({0}, {1}, -1)", _split_by),
     Function("SPLIT_TO_MAP", "SSS", map_of(STRING, STRING), _spark_split_to_map,
              lambda s, a, b: _split_to_map(s, a, b) if a and b else None),
-    Function("MASK", "SS?S?S?S?", STRING, _spark_mask, _mask, null_from=1),
+    Function("MASK", "SK?K?K?K?", STRING, _spark_mask, _mask, null_from=1),
     _mask_function("MASK_LEFT", lambda s, n, *m: _mask(_take_left(s, n), *m) + s[max(n, 0) :],
                  "concat(M(left({s}, {n}))M, substring({s}, {n} + 1))"),
     _mask_function("MASK_RIGHT", lambda s, n, *m: _take_left(s, len(s) - n) + _mask(_right(s, n), *m),
@@ -298,7 +319,7 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
     Function("URL_ENCODE_PARAM", "S", STRING, "url_encode({0})",
              lambda s: quote_plus(s, safe="*-._").replace("~", "%7E")),
     Function("URL_DECODE_PARAM", "S", STRING,
-             "CASE WHEN {0} RLIKE '^([^%]|%[0-9A-Fa-f][0-9A-Fa-f])*$' THEN url_decode({0}) END",
+             "CASE WHEN NOT {0} RLIKE '%(?![0-9A-Fa-f]{{2}})' THEN url_decode({0}) END",
              lambda s: unquote_plus(s) if re2.fullmatch(_ESCAPED, s) else None),
     Function("URL_EXTRACT_PROTOCOL", "S", STRING, "parse_url({0}, 'PROTOCOL')", lambda s: _url(s).scheme or None),
     Function("URL_EXTRACT_HOST", "S", STRING, "parse_url({0}, 'HOST')", lambda s: _url(s).hostname),

@@ -70,12 +70,18 @@ _MOST_OF_UNIT = {
 }  # fmt: skip
 
 
+def _spark_within(time: str) -> str:
+    """Return Spark's text of a time or a date; NULL beyond the years 1 to 9999. `time` stands there once."""
+    is_within = "_t >= DATE '0001-01-01' AND _t < DATE '+10000-01-01'"
+    return f"get(filter(array({time}), _t -> {is_within}), 0)"
+
+
 def _spark_add(sign: str) -> Callable[[str, str, str], str]:
     def written(unit: str, count: str, time: str) -> str:
         unit = _plural(unit.strip("'"))
         most = _MOST_OF_UNIT[unit]
         added = f"timestampadd({unit.removesuffix('S')}, {sign}{count}, {time})"
-        return f"CASE WHEN {count} BETWEEN -{most}L AND {most}L THEN {added} END"
+        return f"CASE WHEN {count} BETWEEN -{most}L AND {most}L THEN {_spark_within(added)} END"
 
     return written
 

@@ -73,9 +73,9 @@ def comparable_pair(left: Any, right: Any) -> tuple[Any, Any]:
         if str in (type(left), type(right)) and date in (type(left), type(right)):
             return times[0].date(), times[1].date()
         return times
-    if isinstance(left, Decimal) and isinstance(right, float):
+    if isinstance(right, float) and isinstance(left, (Decimal, int)):
         return float(left), right
-    if isinstance(left, float) and isinstance(right, Decimal):
+    if isinstance(left, float) and isinstance(right, (Decimal, int)):
         return left, float(right)
     return left, right
 
@@ -129,7 +129,7 @@ def remainder(left: Any, right: Any) -> Any:
     if right == 0:
         return None
     if isinstance(left, float) or isinstance(right, float):
-        return math.fmod(left, right)
+        return math.nan if math.isinf(left) else math.fmod(left, right)
     if isinstance(left, int) and isinstance(right, int):
         return left - right * whole_quotient(left, right)
     return left - right * int(left / right)
@@ -153,7 +153,7 @@ BINARY: dict[str, Callable[..., Any]] = {
     ">=": lambda left, right: not less(left, right),
     "+": _swap_for_interval(lambda left, right: left + right),
     "-": _swap_for_interval(lambda left, right: left - right),
-    "*": lambda left, right: left * right,
+    "*": _swap_for_interval(lambda left, right: left * right),
     "/": _swap_for_interval(quotient),
     "DIV": whole_quotient,
     "%": _swap_for_interval(remainder),

@@ -106,6 +106,40 @@ def parse(text: str, words: Words | None = None) -> tuple[Statement, ...]:
     return statements
 
 
+class Parts(NamedTuple):
+    """A text's statements that end with `;`, and what follows the last of them."""
+
+    statements: list[str]
+    # Empty if there is nothing but blanks and comments.
+    rest: str
+    # Whether a quote or a comment of the rest has no end.
+    is_open: bool
+
+
+def split(text: str) -> Parts:
+    """Divide a text at each `;` that no quote and no comment holds; the parts keep their places in it."""
+    statements: list[str] = []
+    lexer = _tables().lexer
+    start = position = 0
+    has_tokens = False
+    while position < len(text):
+        match = lexer.match(text, position)
+        if match is None and (text[position] in "'\"`" or text.startswith("/*", position)):
+            return Parts(statements, _in_place(text, start, len(text)), is_open=True)
+        position = match.end() if match else position + 1
+        if match and match.group() == ";":
+            statements.append(_in_place(text, start, position))
+            start, has_tokens = position, False
+        elif match is None or match.lastgroup != "IGNORED":
+            has_tokens = True
+    return Parts(statements, _in_place(text, start, len(text)) if has_tokens else "", is_open=False)
+
+
+def _in_place(text: str, start: int, end: int) -> str:
+    before = _locate(text, start)
+    return "\n" * (before.line - 1) + " " * (before.column - 1) + text[start:end]
+
+
 def _put_variables_in(text: str, variables: dict[str, str]) -> str:
     """Return `text` with its variables' values; a DEFINE becomes blanks, so that places stay right."""
     if not (_VARIABLE.search(text) or _DEFINITION.search(text)):

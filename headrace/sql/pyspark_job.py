@@ -159,12 +159,14 @@ class _Compiler:
                     query.location,
                 )
         pumps = [
-            self._names.of("query", q.name) for q in self._script.queries if q.target == relation
+            f"{self._names.of('query', q.name)}(spark, arguments)"
+            for q in self._script.queries
+            if q.target == relation
         ]
-        parts = [f"{pump}(spark, arguments)" for pump in pumps]
-        union = parts[0] + "".join(f".unionByName({part})" for part in parts[1:]) if parts else ""
-        if not parts:
-            raise ValueError(f"no query writes into {relation.name}")
+        if not pumps:
+            problem = f"no query writes into {relation.name}, which is read: WITH (stream = '..')?"
+            raise SqlError(problem, relation.location)
+        union = pumps[0] + "".join(f".unionByName({pump})" for pump in pumps[1:])
         columns = ", ".join(literal(name(column.name)) for column in relation.columns)
         return (
             f"def {self._names.of('read', relation.name)}(spark, arguments):\n"

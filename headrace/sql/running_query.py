@@ -14,6 +14,7 @@ from headrace.sql.conversions import millis
 from headrace.sql.functions import function_of
 from headrace.sql.join_chains import is_part
 from headrace.sql.operators import moment
+from headrace.sql.ordering import as_group, identity
 from headrace.sql.plan import (
     ARRIVAL,
     KINESIS_ANALYTICS,
@@ -235,7 +236,7 @@ class RunningQuery:
     # Groups.
 
     def _into_groups(self, scope: dict[tuple[str, str], Any], row: Row) -> list[Row]:
-        keys = {name: evaluate(scope) for name, evaluate in self._keys}
+        keys = {name: as_group(evaluate(scope)) for name, evaluate in self._keys}
         arguments = [tuple(part(scope) for part in parts) for _, parts in self._aggregates]
         windows = self._windows(row.time)
         if self.query.window is not None:
@@ -423,6 +424,8 @@ def comparable(value: Any) -> Any:
         json.dumps(conversions.as_json(value), sort_keys=True)
         if isinstance(value, (list, dict))
         else value
+        if value == value
+        else identity(value)
     )
 
 

@@ -94,6 +94,19 @@ class Session:
         self._views = views
         self._write = write
         self._streams = streams
+        # The fold of the last query of streams, until it is told what it left out.
+        self._fold: Fold | None = None
+
+    def left_out(self) -> Iterator[str]:
+        """Say how many records and rows the last query left out; once."""
+        fold, self._fold = self._fold, None
+        if fold is None:
+            return
+        read = {source.relation.name for query in fold.script.queries for source in query.inputs()}
+        for name in sorted(read & set(fold.unreadable)):
+            yield f"records of {name} that cannot be read, and are left out: {fold.unreadable[name]:,}"
+        if late := sum(fold.late.values()):
+            yield f"rows that are late, and are left out: {late:,}"
 
     def words(self) -> list[str]:
         """Return the names of streams, columns and functions, for completion."""
@@ -246,6 +259,7 @@ class Session:
         """
         script = self._analysis.script()
         fold, count = Fold(replace(script, queries=(*script.queries, query)).needed_by([query])), 0
+        self._fold = fold
         is_state = not follows and (query.is_of_tables() or query.corrects())
         latest: dict[tuple[Any, ...], ResultRow] = {}
         inputs = [source for one in fold.script.queries for source in one.inputs()]

@@ -41,7 +41,7 @@ from headrace.sql.statements import (
     Struct,
     Tick,
 )
-from headrace.sql.types import STRING, SqlError, SqlType
+from headrace.sql.types import STRING, SqlError, SqlType, as_int
 
 # How the matcher reads a column of JSON.
 _KINDS = {"TIMESTAMP": "time", "DECIMAL": "decimal", "DOUBLE": "double"}
@@ -281,8 +281,8 @@ class SparkText:
     def _item(self, item: Item) -> str:
         index = self._write(item.index)
         if not item.is_of_map and not (isinstance(item.index, Literal) and item.index.value):
-            # Spark refuses 0, which KSQL answers with NULL.
-            index = f"nullif({index}, 0)"
+            # Spark refuses 0, which KSQL answers with NULL; of an INT's least number its JVM dies.
+            index = f"nullif({as_int(index)}, 0)"
         return f"try_element_at({self._write(item.of)}, {index})"
 
     def _operation(self, operation: Operation) -> str:

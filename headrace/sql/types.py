@@ -270,13 +270,13 @@ def widest(types: Sequence[SqlType]) -> SqlType:
     return result
 
 
-def unique(items: Sequence[Any]) -> list[Any]:
-    """Return the items, each once, in their order."""
-    result: list[Any] = []
-    for item in items:
-        if item not in result:
-            result.append(item)
-    return result
+def as_int(number: str) -> str:
+    """Return Spark's text of a whole number as the INT that is nearest: of a BIGINT it would take the last 32 bits."""
+    if number.isdigit():
+        return number
+    most = 2**31 - 2
+    nearest = f"WHEN {number} > {most} THEN {most} WHEN {number} < -{most} THEN -{most}"
+    return f"cast(CASE {nearest} ELSE {number} END AS INT)"
 
 
 def present(values: Sequence[Any]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.sql.coercions import as_text, cast_struct, may_be_cast, one_type
@@ -57,11 +58,13 @@ from headrace.sql.types import (
 )
 from headrace.sql.values import (
     check_compared,
+    check_constant,
     check_constants,
     check_escape,
     check_time_pattern,
 )
 
+_DIGITS = {"INT": (10, 0), "BIGINT": (19, 0)}
 _LETTERS = {
     "S": "text", "I": "a whole number", "N": "a number", "B": "a condition", "T": "a TIMESTAMP", "X": "BYTES",
     "A": "an ARRAY", "M": "a MAP", "C": "an ARRAY or a MAP", "D": "a DATE", "O": "a TIME",
@@ -320,9 +323,18 @@ def _arithmetic(expression: Operation, types: tuple[SqlType, ...]) -> tuple[Expr
             Cast(operand, DOUBLE, location=operand.location) for operand in expression.operands
         )
         return replace(expression, operands=operands), DOUBLE
+    if result.name == "DECIMAL" and len(types) == 2:
+        return expression, _sum_of_decimals(types)
     if operator == "/" and result.is_integer:
         return replace(expression, operator="DIV"), BIGINT
     return expression, result
+
+
+def _sum_of_decimals(types: Sequence[SqlType]) -> SqlType:
+    """Return the type that holds the sum of two numbers, one of them a DECIMAL, as in ksqlDB."""
+    digits = [one.digits or _DIGITS.get(one.name, (1, 0)) for one in types]
+    whole, scale = max(one[0] - one[1] for one in digits), max(one[1] for one in digits)
+    return SqlType("DECIMAL", digits=(min(whole + scale + 1, 38), scale))
 
 
 def _case(expression: Case, scope: Scope) -> tuple[Expression, SqlType]:
@@ -378,6 +390,11 @@ def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
         values, common_type = one_type(tuple(arguments), tuple(types))
         if STRING in types and common_type != STRING:
             arguments, types = [*values], [common_type] * len(types)
+    if function.name == "TRANSFORM" and len(types) != 1 + len(types[0].of or (NULL,)):
+        raise SqlError(
+            "TRANSFORM takes a function of an array's elements, or two of a map's keys and values",
+            call.location,
+        )
     check_time_pattern(function, arguments)
     check_constants(function.name, arguments)
     check_compared(function, types, call.location)
@@ -416,12 +433,12 @@ def _argument(
         return _lambda(function, argument, before, scope)
     if letter in _WORDS:
         return _word(argument, _WORDS[letter]), STRING
-    if letter == "K" and not isinstance(argument, Literal):
-        raise SqlError(f"argument {index + 1} of {function.name} is a constant", argument.location)
+    if letter == "K":
+        check_constant(function.name, index, argument)
     resolved, type_ = resolve(argument, scope)
     if not fits(letter, type_):
         raise SqlError(
-            f"argument {index + 1} of {function.name} is {_LETTERS[letter]}, not {type_}",
+            f"argument {index + 1} of {function.name} is {_LETTERS.get(letter, 'a value')}, not {type_}",
             argument.location,
         )
     return resolved, type_

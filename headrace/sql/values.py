@@ -38,7 +38,17 @@ from headrace.sql.statements import (
     Tick,
     walk,
 )
-from headrace.sql.types import BIGINT, DOUBLE, INT, NULL, Function, Location, SqlError, SqlType
+from headrace.sql.types import (
+    BIGINT,
+    DOUBLE,
+    INT,
+    NULL,
+    Function,
+    Location,
+    SqlError,
+    SqlType,
+    common,
+)
 
 # Of each function: the place of its pattern, and that of its group or its replacement.
 _PATTERNS = {
@@ -66,15 +76,57 @@ _EQUATING = frozenset({
     "ARRAY_CONTAINS", "ARRAY_DISTINCT", "ARRAY_EXCEPT", "ARRAY_INTERSECT", "ARRAY_REMOVE", "ARRAY_UNION", "ATTR",
     "COLLECT_SET", "COUNT_DISTINCT", "NULLIF",
 })  # fmt: skip
+# What the constants of functions are, in words, and whether a value is one.
+_COUNT = ("a number, 1 to 2147483647", lambda value: type(value) is int and 0 < value < 2**31)
+_BY_OFFSET = (
+    "a number of values, or a BOOLEAN",
+    lambda value: type(value) is bool or _COUNT[1](value),
+)
+_ORDER = (
+    "'ASC' or 'DESC'",
+    lambda value: str(value).upper() in ("ASC", "ASCENDING", "DESC", "DESCENDING"),
+)
+_BYTE_ORDER = ("'BIG_ENDIAN' or 'LITTLE_ENDIAN'", lambda value: isinstance(value, str))
+_CHARACTER = (
+    "a character or NULL",
+    lambda value: value is None or (isinstance(value, str) and len(value) == 1),
+)
+_CONSTANTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "TOPK": _COUNT, "TOPKDISTINCT": _COUNT, "LATEST_BY_OFFSET": _BY_OFFSET, "EARLIEST_BY_OFFSET": _BY_OFFSET,
+    **dict.fromkeys(("MASK", "MASK_LEFT", "MASK_RIGHT", "MASK_KEEP_LEFT", "MASK_KEEP_RIGHT"), _CHARACTER),
+    "ARRAY_SORT": _ORDER, "INT_FROM_BYTES": _BYTE_ORDER, "BIGINT_FROM_BYTES": _BYTE_ORDER,
+    "DOUBLE_FROM_BYTES": _BYTE_ORDER,
+}  # fmt: skip
+_OF_AN_ELEMENT = frozenset({"ARRAY_CONTAINS", "ARRAY_REMOVE"})
+_COMPARING = _OF_AN_ELEMENT | {"ARRAY_EXCEPT", "ARRAY_INTERSECT", "ARRAY_UNION", "NULLIF"}
 _ORDERING = frozenset({
     "ARRAY_MAX", "ARRAY_MIN", "ARRAY_SORT", "GREATEST", "LEAST", "MAX", "MIN", "TOPK", "TOPKDISTINCT",
 })  # fmt: skip
+
+
+def _check_kinds(name: str, first: SqlType, second: SqlType, location: Location) -> None:
+    """Refuse values of two types that are not compared, which would end the job."""
+    of_first = first.of[0] if name in _OF_AN_ELEMENT and first.of else first
+    one, other = of_first, second
+    if one.name == other.name == "ARRAY":
+        one, other = one.of[0], other.of[0]
+    is_wider = one.is_number and other.is_number and (one == of_first or common(one, other) == one)
+    if NULL not in (one, other) and one != other and not is_wider:
+        raise SqlError(f"{name} compares values of one type, not {of_first} and {second}", location)
 
 
 def check_compared(function: Function, types: Sequence[SqlType], location: Location) -> None:
     """Refuse values that a function compares or adds, and Spark or the runner does not."""
     if function.name == "SUM_LIST" and types[0].of[0] not in (INT, BIGINT, DOUBLE, NULL):
         raise SqlError(f"SUM_LIST adds INT, BIGINT or DOUBLE, not {types[0].of[0]}", location)
+    if function.name in ("LPAD", "RPAD") and NULL not in types and types[0] != types[2]:
+        raise SqlError(f"{function.name} pads text with text, and bytes with bytes", location)
+    if function.name == "JSON_ARRAY_CONTAINS" and types[1].of:
+        raise SqlError(
+            f"JSON_ARRAY_CONTAINS looks for a text, a number or a BOOLEAN, not {types[1]}", location
+        )
+    if function.name in _COMPARING:
+        _check_kinds(function.name, types[0], types[1], location)
     if function.name not in _EQUATING | _ORDERING:
         return
     refused = ("MAP", "STRUCT") if function.name in _ORDERING else ("MAP",)
@@ -85,6 +137,13 @@ def check_compared(function: Function, types: Sequence[SqlType], location: Locat
                 f"{function.name} compares values, and a {part.name} has no order", location
             )
         parts += part.of
+
+
+def check_constant(name: str, index: int, argument: Expression) -> None:
+    """Check the argument number `index` of a function, which a job has in its text; raises SqlError."""
+    what, is_one = _CONSTANTS.get(name, ("true or false", lambda value: isinstance(value, bool)))
+    if not isinstance(argument, Literal) or not is_one(argument.value):
+        raise SqlError(f"argument {index + 1} of {name} is a constant: {what}", argument.location)
 
 
 def check_constants(name: str, arguments: Sequence[Expression]) -> None:

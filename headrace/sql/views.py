@@ -233,7 +233,8 @@ class View:
         batches = self._batches()
         if not batches:
             raise ViewError(
-                f"{self.relation.name} has no state yet: `headrace sql run` runs its query"
+                f"{self.relation.name} has no state yet: `headrace sql run` runs its query, which stores a group with"
+                " its first change (EMIT FINAL: a window when it is closed)"
             )
         return batches[-1]
 

@@ -347,8 +347,10 @@ def open_segments(folder: Path, identity: bytes, known: KnownLog) -> OpenedLog:
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = sorted(folder.glob(f"*{SUFFIX}"))
-    unreadable: dict[int, tuple[Path, str]] = {}
     claimed = known.end_index
+    if not paths and claimed <= FIRST_INDEX:
+        return OpenedLog([Segment.create(folder, FIRST_INDEX, identity)], [], 0)
+    unreadable: dict[int, tuple[Path, str]] = {}
     opened: list[Segment] = []
     tail_is_good = False
     dropped_bytes = 0
@@ -368,8 +370,7 @@ def open_segments(folder: Path, identity: bytes, known: KnownLog) -> OpenedLog:
     claimed = max([claimed, end_index, *(segment.claimed_end_index for segment in opened)])
     if not tail_is_good or claimed > end_index:
         # An index is never used twice: skip those that records after the last mark may have had.
-        fresh = not paths and claimed <= FIRST_INDEX
-        following = FIRST_INDEX if fresh else max([claimed, *unreadable]) + UNCERTAIN
+        following = max([claimed, *unreadable]) + UNCERTAIN
         opened.append(Segment.create(folder, following, identity))
     return OpenedLog(opened, find_losses(opened, unreadable, known, claimed), dropped_bytes)
 

@@ -60,11 +60,6 @@ def answer_from(answer: Callable[[], Answer | None]) -> Generator[None]:
         NOW.answer = before
 
 
-def has_note() -> bool:
-    """Whether this thread has a note to store with its next transaction."""
-    return NOW.note is not None
-
-
 def write_note() -> None:
     """Write this thread's note, which there is; called inside a transaction, before the commit."""
     note, NOW.note = NOW.note, None

@@ -99,12 +99,12 @@ class ShardLog:
         # The frame that `append_shared` still adds to; it is written before any other.
         self._shared: SharedFrame | None = None
         self._folder_synced = False
+        self._damage = DamageLog()
         opened = open_segments(folder, identity, known)
         self._segments: list[Segment] = opened.segments
         self.losses: list[Loss] = opened.losses
         self.dropped_bytes = opened.dropped_bytes
         self.before_trim: Callable[[int], None] | None = None
-        self._damage = DamageLog()
         # The oldest record that should be there; lower than the first segment's when earlier segments are missing.
         self._start_index = min(
             [self._segments[0].first_index, *(s.first_index for s in self.losses if not s.accepted)]

@@ -24,12 +24,12 @@ from headrace.aws.signatures.access_keys import Credentials
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.services.lambda_.errors import CREDENTIALS_LEFT_SECONDS
-from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.environment import (
     ProcessPaths,
     SandboxSpec,
     build_environment,
 )
+from headrace.services.lambda_.runtime.messages import Invocation
 from headrace.services.lambda_.runtime.platform_log import (
     AnswerSink,
     Outcome,

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.services.lambda_.errors import RESPONSE_PAYLOAD_BYTES
-from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.environment import SandboxSpec
+from headrace.services.lambda_.runtime.messages import Invocation
 from headrace.services.lambda_.runtime.platform_log import (
     ProcessBroken,
     answer_too_large,

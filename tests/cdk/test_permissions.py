@@ -17,8 +17,8 @@ import pytest
 
 from headrace.cli.flights import iter_events
 from headrace.core.ports import CallerIdentity
-from headrace.permissions.decisions.caller import Entry
 from headrace.permissions.decisions.identity import identity_of
+from headrace.permissions.decisions.judge import Entry
 from headrace.permissions.decisions.report import report_of
 from headrace.permissions.policies.evaluate import evaluate
 from headrace.permissions.policies.model import NamedPolicy, Policies

@@ -182,7 +182,7 @@ ALLOWED = {
     "aws/signatures/credential_scopes.py ServiceNames.add": "the paths in our own profiles",
     "services/stepfunctions/jsonata_child.py _engine": "a process of its own, ended after five seconds",
     "services/apigateway/rest_stages.py <module>": "the paths of a stage's settings, which stand in the file",
-    "services/lambda_/runtime/connection.py <module>": "the path of the runtime's own API, which stands in the file",
+    "services/lambda_/runtime/channel.py <module>": "the path of the runtime's own API, which stands in the file",
     "services/iam/entities.py <module>": "moto's sentences, which stand in the file",
     "moto/storage/shells.py _compile": "patterns of the state that the cloud itself wrote",
     "moto/patches/codebuild.py check_by_model.check_name": "the name's pattern in AWS's model: one set of characters",

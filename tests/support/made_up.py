@@ -26,8 +26,7 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import operation_model
 from headrace.aws.gateway.dispatch import Gateway
-from headrace.moto.storage.changes import CHANGES
-from headrace.moto.storage.pickles import note_held
+from headrace.moto.storage.changes import Taken
 from headrace.moto.without_effect import TRIED_FILE, dropped_members
 from headrace.services.iam.answers import moto_tables
 from tests.support.cloud import InProcessCloud
@@ -353,10 +352,8 @@ def taken_back(cloud: Any, services: set[str] | None = None) -> Iterator[None]:
     services = set[str]() if services is None else services
     rows, save = {}, kept.save
 
-    def note(entry: Any, package: str = "", *, frees: bool = False) -> list[Any]:
-        if package:
-            note_held(package)
-        more, changed, _ = CHANGES.take(package)
+    def note(entry: Any, taken: Taken, *, frees: bool = False) -> list[Any]:
+        more, changed, _ = taken
         services.update(more)
         rows.update(changed)
         return []

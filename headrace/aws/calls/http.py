@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from headrace.aws.calls.operation import Call, Pending, SharedWrite, Signer
 
 # The header of an answer to a call that is accepted and has not, or not whole, the effect that it has on AWS.
 WITHOUT_EFFECT = "x-headrace-without-effect"
+READ_WHOLE_BELOW_BYTES = 1024 * 1024
 
 
 class ChunkSignatures(Protocol):
@@ -188,3 +190,14 @@ class HttpResponse(msgspec.Struct):
 
 Answer = HttpResponse | Future[HttpResponse]
 Handler = Callable[[HttpRequest], Answer]
+
+
+def answer_in_memory(handler: Handler, request: HttpRequest) -> Answer:
+    """Answer a request on a thread that may block, and read a short file body there. Raises OSError."""
+    answer = handler(request)
+    if isinstance(answer, HttpResponse):
+        body = answer.body
+        if isinstance(body, FileSlice) and body.length_bytes < READ_WHOLE_BELOW_BYTES:
+            with body.file or body.path.open("rb") as file:
+                answer.body = os.pread(file.fileno(), body.length_bytes, body.offset_bytes)
+    return answer

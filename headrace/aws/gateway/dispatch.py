@@ -1,7 +1,7 @@
 """Finds the service and operation of a request, runs it, and returns its answer.
 
-One `Gateway` serves the socket (`handle`), tests (`handle`, in process) and services that call each other's control
-plane (`call`). It finds the service by the signature's scope, then `X-Amz-Target`, then the path, then the form's
+One `Gateway` serves the socket (`handle`), tests (`handle`, in process) and services that call each other
+(`control_plane`). It finds the service by the signature's scope, then `X-Amz-Target`, then the path, then the form's
 Version, as the services' profiles declare them; it knows no service by name. headrace owns a service whole or not at
 all: an operation that an owned service does not implement answers UnknownOperationException and is never passed to
 moto. Thread-safe.
@@ -13,7 +13,6 @@ import functools
 import logging
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any, Protocol
 from urllib.parse import parse_qs
 
 from botocore.model import OperationNotFoundError
@@ -29,6 +28,7 @@ from headrace.aws.calls.operation import (
     name_of_root,
     operation_model,
 )
+from headrace.aws.gateway.control_plane import ControlPlaneCalls, MotoServices
 from headrace.aws.gateway.documents import error_answer
 from headrace.aws.gateway.faults import Faults, answer_with_faults
 from headrace.aws.gateway.inline_requests import InlineRequests
@@ -43,7 +43,6 @@ from headrace.aws.signatures.credential_scopes import SIGV2, ServiceNames, scope
 from headrace.core.arn import is_account_id
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import CallerIdentity
 
 log = logging.getLogger(__name__)
 MOST_ACCOUNTS_KEPT = 10_000
@@ -52,45 +51,7 @@ _KEY_CHARS = 20
 _PUBLIC_SERVICES = ("cognito-identity", "cognito-idp", "sns")
 
 
-class MotoServices(Protocol):
-    """The services that headrace does not own."""
-
-    @property
-    def profiles(self) -> Mapping[str, Profile]:
-        """The profiles of services, by botocore's name; a service without a profile uses botocore's names."""
-        ...
-
-    def handle(self, request: HttpRequest, service: str) -> HttpResponse:
-        """Answer a request to `service` (the signature scope's name)."""
-        ...
-
-    def call(
-        self,
-        service: str,
-        operation: str,
-        params: Mapping[str, Any],
-        *,
-        account: str,
-        region: str,
-        is_for_client: bool,
-    ) -> dict[str, Any]:
-        """Run an operation in process, for a client's role or for the cloud itself. Raises AwsError."""
-        ...
-
-    def may_be_quick(self, request: HttpRequest) -> bool:
-        """Whether a request may be answered on the event loop's thread; `handle` may still raise NeedsThread."""
-        ...
-
-    def service_of(self, request: HttpRequest, service: str) -> str:
-        """Return botocore's name of the service that a request's signature names."""
-        ...
-
-    def account_of(self, access_key: str) -> str | None:
-        """Return the account of a temporary or user key; empty when it is unknown."""
-        ...
-
-
-class Gateway:
+class Gateway(ControlPlaneCalls):
     """Routes requests to owned services and to moto.
 
     Attributes:
@@ -112,29 +73,19 @@ class Gateway:
         sessions: RoleSessions | None = None,
         strict: bool = False,
     ) -> None:
+        super().__init__(clock=clock, ids=ids, account=account, region=region, moto=moto)
         self._strict = strict
         self._authentication = authentication
         self._sessions = sessions
-        self._clock = clock
-        self._ids = ids
-        self._account = account
-        self._region = region
-        self._moto = moto
         self.faults = Faults(ids)
         self.names = ServiceNames()
         find = self.names.service_of
         self.inline = InlineRequests(self.faults, authentication, moto.may_be_quick, find)
-        self.permissions: Permissions | None = None
         self._callers: Callers | None = None
-        self._services: dict[str, OwnedService] = {}
         self.owned: dict[str, ServiceApi] = {}
         for name, profile in moto.profiles.items():
             self._add(name, profile)
         self._accounts: dict[str, str] = {}
-        # Request ids must be unique, not unguessable: a random start and a counter are cheap.
-        prefix = ids.hex(20)
-        self._request_prefix = f"{prefix[:8]}-{prefix[8:12]}-{prefix[12:16]}-{prefix[16:]}-"
-        self._request_count = 0
 
     def register(self, api: ServiceApi) -> None:
         """Add an owned service. A test checks its actions against AWS's model, by `check_api`."""
@@ -204,8 +155,10 @@ class Gateway:
             refusal = self._refusal(owned, request, call)
             if refusal is not None:
                 return refusal
-        if self.permissions is not None:
-            call.permit = self.permissions.permit_of(scope.access_key, scope.token, call.account)
+        permissions, key = self.permissions, scope.access_key
+        # The account's own keys need a permit only where denied requests are refused.
+        if permissions is not None and (key[:1] == "A" or permissions.enforces):
+            call.permit = permissions.permit_of(key, scope.token, call.account)
         if self.faults.rules and self.faults.concerns(service):
             answer = answer_with_faults(
                 self.faults,
@@ -339,9 +292,7 @@ class Gateway:
             return error_answer(request, service, error, call.request_id)
         return None
 
-    def _call(
-        self, scope: Scope, service: str, headers: Mapping[str, str], operation: str = ""
-    ) -> Call:
+    def _call(self, scope: Scope, service: str, headers: Mapping[str, str]) -> Call:
         self._request_count += 1
         # Positional arguments: keyword arguments cost time on every request.
         return Call(
@@ -350,7 +301,7 @@ class Gateway:
             f"{self._request_prefix}{self._request_count:012x}",
             self._clock.now_ms(),
             service,
-            operation,
+            "",
             scope.access_key,
             headers,
         )
@@ -387,38 +338,6 @@ class Gateway:
             self._accounts.clear()
         self._accounts[access_key] = account
         return account
-
-    # --- calls in process ---------------------------------------------------------------------
-
-    def call(
-        self,
-        service: str,
-        operation: str,
-        params: Mapping[str, Any],
-        *,
-        account: str | None = None,
-        region: str | None = None,
-        acting: CallerIdentity | None = None,
-    ) -> dict[str, Any]:
-        """See `headrace.core.ports.ControlPlane.call`."""
-        owned = self._services.get(service)
-        account, region, permit = account or self._account, region or self._region, None
-        if acting is not None and acting.arn and self.permissions is not None:
-            permit = self.permissions.permit_as(acting)
-        if owned is None:
-            if permit is not None:
-                permit.ask(service, operation, params, account=account, region=region)
-            return self._moto.call(
-                service, operation, params,
-                account=account, region=region, is_for_client=acting is not None,
-            )  # fmt: skip
-        scope = Scope(account, region, service)
-        scope_call = self._call(scope, service, {}, operation)
-        scope_call.permit, scope_call.acting = permit, acting
-        output = owned.operations.run(operation, params, scope_call)
-        for wait in scope_call.waits:
-            wait.result()
-        return output
 
 
 def _is_public(request: HttpRequest, service: str) -> bool:

@@ -179,11 +179,10 @@ def _router(service: str) -> Any:
 
     The validator then reports the missing parameter, as AWS does, instead of an unknown operation.
     """
-    load_moto()
+    protocol = _model(service).protocol
     from moto.core.routing import RestRouter, get_service_router
 
     router: Any = get_service_router(service)
-    protocol = _model(service).protocol
     # moto has no public API for this; its version is pinned.
     rest: Any = router._get_router(protocol)  # noqa: SLF001
     if protocol == "rest-json" and isinstance(rest, RestRouter):
@@ -199,9 +198,9 @@ def moto_request(
 ) -> Any:
     """Return a request in moto's form: a WSGI environment, as its own server creates.
 
-    Made here, since werkzeug's builder, which takes a program's values for a test, takes seven times as long.
+    Made here, since werkzeug's builder, which takes a program's values for a test, takes seven times as long. moto is
+    loaded.
     """
-    load_moto()
     from moto.core.request import PRESERVED_HEADER_NAMES_ENVIRON_KEY, Request
 
     environ: dict[str, Any] = {
@@ -310,11 +309,11 @@ def is_rest(service: str) -> bool:
 
 def operation_name(service: str, request: HttpRequest) -> str:
     """Return the operation that method and path mean; empty when there is none."""
-    load_moto()
+    router = _router(service)
     from werkzeug.exceptions import HTTPException
 
     try:
-        operation, _ = _router(service).match(_moto_request(request))
+        operation, _ = router.match(_moto_request(request))
     except (HTTPException, NotImplementedError, ValueError):
         return ""
     return str(operation.name)
@@ -323,7 +322,6 @@ def operation_name(service: str, request: HttpRequest) -> str:
 def _parse(
     operation: Any, moto_request: Any, url_params: Mapping[str, Any], body: bytes
 ) -> dict[str, Any]:
-    load_moto()
     from moto.core.parse import PROTOCOL_PARSERS, UNDEFINED
 
     parser = PROTOCOL_PARSERS[operation.service_model.protocol](operation)
@@ -449,10 +447,9 @@ def without_controls(body: bytes, content_type: str) -> bytes:
 
 
 def _serializer(service: str, operation: str, request_id: str, protocol: str) -> Any:
-    load_moto()
+    model = _model(service)
     from moto.core.serialize import SerializationContext, get_serializer_class
 
-    model = _model(service)
     serializer_class = get_serializer_class(service, protocol or model.protocol)
     return serializer_class(
         model.operation_model(operation), context=SerializationContext(request_id)

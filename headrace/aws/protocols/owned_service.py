@@ -211,15 +211,20 @@ class Operations:
         """The service's protocol, as botocore names it."""
         return protocol_of(self._api.name)
 
-    def run(self, operation: str, params: Mapping[str, Any], call: Call) -> dict[str, Any]:
-        """Run an operation and return its output. Raises AwsError only."""
+    def run(
+        self, operation: str, params: Mapping[str, Any], call: Call, *, is_permitted: bool = False
+    ) -> dict[str, Any]:
+        """Run an operation and return its output; `is_permitted`: the call's permit has been asked.
+
+        Raises AwsError only.
+        """
         api = self._api
         action = self._actions.get(operation)
         if action is None:
             log.warning("headrace does not implement %s:%s", api.name, operation)
             raise unknown_operation(operation, api.name, api.instead.get(operation, ""))
         try:
-            if call.permit is not None:
+            if call.permit is not None and not is_permitted:
                 account, region = call.account, call.region
                 call.permit.ask(api.name, operation, params, account=account, region=region)
             protocol = self.protocol

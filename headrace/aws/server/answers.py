@@ -17,7 +17,7 @@ from http import HTTPStatus
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.http import DROPPED, Answer, FileSlice, Handler, HttpRequest, HttpResponse
+from headrace.aws.calls.http import DROPPED, FileSlice, HttpResponse
 from headrace.aws.protocols import codec_json
 from headrace.aws.server.connection import Connection, Exchange, RequestTaker
 from headrace.aws.server.thread_pool import Job
@@ -26,20 +26,8 @@ from headrace.aws.signatures.credential_scopes import scope_of_headers
 log = logging.getLogger(__name__)
 
 FILE_READ_BYTES = 256 * 1024
-READ_WHOLE_BELOW_BYTES = 1024 * 1024
 
 Submit = Callable[..., Job]
-
-
-def answer_in_memory(handler: Handler, request: HttpRequest) -> Answer:
-    """Answer a request on a thread that may block, and read a short file body there. Raises OSError."""
-    answer = handler(request)
-    if isinstance(answer, HttpResponse):
-        body = answer.body
-        if isinstance(body, FileSlice) and body.length_bytes < READ_WHOLE_BELOW_BYTES:
-            with body.file or body.path.open("rb") as file:
-                answer.body = os.pread(file.fileno(), body.length_bytes, body.offset_bytes)
-    return answer
 
 
 async def file_parts(part: FileSlice) -> AsyncGenerator[bytes, None]:

@@ -46,6 +46,9 @@ class Http1Connection(asyncio.Protocol):
         # Whether bytes that arrive may be parsed at once: none are held, and no request is being answered.
         self._is_free = False
         self._held: bytearray = bytearray()
+        # A usual request whose short body has not arrived: many clients send it by itself, right after the head. It is
+        # parsed whole when that comes; the parser gets it if that does not come until the server looks.
+        self._part: bytes = b""
         self._current: Exchange | None = None
         self._is_scheduled = False
         self._half_closed = False
@@ -62,6 +65,7 @@ class Http1Connection(asyncio.Protocol):
         return not (
             self._current
             or self._reader.is_arriving
+            or self._part
             or self._has_more
             or not self._writable.is_set()
         )
@@ -84,6 +88,12 @@ class Http1Connection(asyncio.Protocol):
                 self._abort_unread()
         elif self._current is not None:
             self._since_s = now_s
+        elif self._part:
+            since_s = self._since_s
+            self._take(b"")
+            # Its time limit counts from its arrival.
+            self._reader.since_s = since_s
+            self._advance()
         elif self._reader.is_arriving:
             is_late, answer = self._reader.late(now_s)
             if is_late and answer is not None:
@@ -137,6 +147,7 @@ class Http1Connection(asyncio.Protocol):
         self._is_free = False
         self._writable.set()
         self._held.clear()
+        self._part = b""
         self._reader.close()
         if self._current is not None:
             self._current.leave()
@@ -310,12 +321,19 @@ class Http1Connection(asyncio.Protocol):
         Return whether requests or bytes wait now. An answer may be put off until the turn ends when nothing else can be
         written to this connection before.
         """
-        server, reader = self._server, self._reader
+        server, reader, kept = self._server, self._reader, self._kept
         self._since_s = server.now_s
-        request = None
+        request, part = None, self._part
+        if part:
+            self._part, data = b"", part + data
         if not reader.is_arriving and not self._held:
-            request = usual_request(data, self._kept, self._bounds.small_body_bytes)
+            request = usual_request(data, kept, self._bounds.small_body_bytes)
         if request is None:
+            if kept.lacks_body:
+                kept.lacks_body = False
+                if not part:
+                    self._part = data
+                    return False
             if len(data) > max(self._bounds.turn_bytes, reader.body_left_bytes):
                 self._held += data
                 return True

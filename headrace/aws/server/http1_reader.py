@@ -166,6 +166,7 @@ class RequestReader:
         rest: the bytes after a request that offers another protocol, which must be fed again.
         body_left_bytes: how many bytes of a body of known length are still to come.
         is_arriving: whether a part of a request has arrived.
+        since_s: when the last bytes arrived, by the server's clock.
     """
 
     _server: Receiver
@@ -174,6 +175,7 @@ class RequestReader:
     rest: bytes = b""
     body_left_bytes: int = 0
     is_arriving: bool = False
+    since_s: float = 0.0
     # Made for the first request that is not usual. It and this listener refer to each other, until `close`.
     _parser: httptools.HttpRequestParser = _NO_PARSER
     _head: RequestHead | None = None
@@ -183,8 +185,6 @@ class RequestReader:
     _refusal: HttpResponse | None = None
     # When the head began to arrive, by the server's clock; None while none is arriving.
     _head_since_s: float | None = None
-    # When bytes were last parsed, by the server's clock.
-    _since_s: float = 0.0
     _head_fed_bytes: int = 0
     _framing_bytes: int = 0
     # Whether the parser gets a head for the second time.
@@ -203,7 +203,7 @@ class RequestReader:
     def feed(self, data: bytes) -> HttpResponse | None:
         """Parse new bytes; return the connection's last answer when it must be closed."""
         self.await_head()
-        self._since_s = self._server.now_s
+        self.since_s = self._server.now_s
         arriving = self._body
         had_bytes = 0 if arriving is None else arriving.size_bytes
         if self._parser is _NO_PARSER:
@@ -278,7 +278,7 @@ class RequestReader:
             is_late = now_s - self._head_since_s > self._server.bounds.head_s
             # No answer before a request has begun: the client could take it for the answer to its next request.
             return is_late, None if self._head is None else plain(408, "no header fields came")
-        if self._head is None or now_s - self._since_s <= self._server.bounds.body_idle_s:
+        if self._head is None or now_s - self.since_s <= self._server.bounds.body_idle_s:
             return False, None
         return True, body_late(self._head.headers)
 
@@ -306,7 +306,7 @@ class RequestReader:
             return
         self._head, self.is_arriving = RequestHead(self._server.bounds), True
         if self._head_since_s is None:
-            self._head_since_s = self._since_s
+            self._head_since_s = self.since_s
 
     def on_url(self, url: bytes) -> None:
         if self._head is not None and not self._is_repeated:

@@ -21,10 +21,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from headrace.aws.calls.http import DROPPED, Answer, FileSlice, Handler, HttpRequest, HttpResponse
+from headrace.aws.calls.http import (
+    DROPPED,
+    Answer,
+    FileSlice,
+    Handler,
+    HttpRequest,
+    HttpResponse,
+    answer_in_memory,
+)
 from headrace.aws.calls.operation import SharedWrite
 from headrace.aws.server.answers import (
-    answer_in_memory,
     body_not_stored,
     busy,
     file_parts,
@@ -183,7 +190,6 @@ class Server:
         self._complained_s: dict[str, float] = {}
         self._looking: asyncio.TimerHandle | None = None
         self._looked_s = 0.0
-
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._done: deque[tuple[HttpResponse, Callable[[HttpResponse], None]]] = deque()

@@ -22,6 +22,8 @@ _POST = b"POST / HTTP/1.1\r\n"
 _START = re.compile(rb"(GET|POST|PUT) (/[-.~\w/]*+)(?:\?([-.~\w/=&%:+]*+))? HTTP/1\.1\r\n")
 _MOST_BYTES = 64 * 1024
 _MOST_HEADERS = 64
+# The digits of a Content-Length.
+_LONGEST_LENGTH = 9
 _UNUSUAL = frozenset({"connection", "expect", "transfer-encoding", "upgrade"})
 # Fields that differ between the requests of one client; SDKs send the others first.
 _VARYING = frozenset({"amz-sdk-invocation-id", "authorization", "content-length", "x-amz-date"})
@@ -74,6 +76,8 @@ class KeptHead:
     # The other fields' names, in lower case, and what matches their lines; None when nothing does.
     names: tuple[str, ...] = ()
     cut: Callable[[str], re.Match[str] | None] | None = None
+    # Whether the last bytes were a usual request without all of its short body.
+    lacks_body: bool = False
     _left: int = _MOST_HEADS_KEPT
 
     def keep(self, data: bytes, start: int, lines: list[str], headers: dict[str, str]) -> None:
@@ -113,7 +117,8 @@ def usual_request(
 
     Args:
         data: what came in one piece.
-        kept: of the connection that `data` came from; it changes nothing but the time that this takes.
+        kept: of the connection that `data` came from; it says what `data` lacks, and else changes only the time that
+            this takes.
         most_body_bytes: a longer body is usual only of a POST to `/`: those of REST services wait for room in memory,
             or lie in files.
     """
@@ -146,11 +151,13 @@ def usual_request(
             return None
         if kept is not None and start == first:
             kept.keep(data, first, lines, headers)
-    length = headers.get("content-length", "0" if method == "GET" else "")
-    if length != str(len(body)):
-        return None
     host = headers.get("host")
     if host not in WELL_FORMED and (host is None or not is_host(host)):
+        return None
+    length = headers.get("content-length", "0" if method == "GET" else "")
+    if length != str(len(body)):
+        if kept is not None and length.isdecimal() and len(length) <= _LONGEST_LENGTH:
+            kept.lacks_body = len(body) < int(length) <= most_body_bytes
         return None
     return HttpRequest(method, path, query, headers, body, None, head)
 

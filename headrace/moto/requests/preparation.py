@@ -328,8 +328,8 @@ class Preparation:
                 make_private_key(codec_moto.operation_of(service, request)[1])
         return PreparedRequest(request, service, package, operation, kind, entry, answer)
 
-    def entry_of(self, request: HttpRequest, service: str) -> Entry:
-        """Return a request to botocore's service as moto takes it and the journal stores it, with a new seed."""
+    def entry_of(self, request: HttpRequest, service: str, seed: int = 0) -> Entry:
+        """Return a request to botocore's service as moto takes it and the journal stores it; 0 makes a new seed."""
         call = request.call
         assert call is not None
         # By AWS's host name moto finds the service; it puts this cloud's into URLs.
@@ -344,5 +344,5 @@ class Preparation:
                 "x-moto-account-id": call.account,
             },
             body=request.body,
-            seed=self._ids.seed(),
+            seed=seed or self._ids.seed(),
         )

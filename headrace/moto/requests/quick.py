@@ -11,16 +11,14 @@ functions, and leaves everything else, such as every refusal, to moto. Property 
 from __future__ import annotations
 
 import functools
-import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from email.utils import formatdate
 from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest
 from headrace.aws.calls.operation import Call
 from headrace.aws.signatures.credential_scopes import SIGV4, scope_of
 from headrace.core.ids import Ids
@@ -44,6 +42,7 @@ class QuickRequest(NamedTuple):
         backend: moto's state of the service, for the caller's account and region; None for a call that uses none.
         request_id: the answer's.
         ids: what seeds come from.
+        seed: of the request's random numbers, for a call that `is_whole`.
     """
 
     call: Call
@@ -51,6 +50,7 @@ class QuickRequest(NamedTuple):
     backend: Any
     request_id: str
     ids: Ids
+    seed: int = 0
 
     def fields(self, names: Collection[str]) -> dict[str, str]:
         """Return the parameters of a form, without what names its operation.
@@ -100,29 +100,40 @@ class QuickCall:
         service: botocore's name of the service, and moto's package.
         answer: returns the body of an answer, or raises NotPlain. It waits for nothing, and notes the rows that it
             changes. Its caller holds `MOTO_LOCK`.
+        is_whole: it changes more of the service's state than rows. To store that takes long: never on the event loop's
+            thread.
         frees: it frees disk space.
         has_checksum: its answers have a checksum.
         content_type: of its answers; empty for none.
         is_motos: moto would answer it, and add headers.
         is_own: the cloud's own calls go this way, too: all members are texts, numbers, lists and structures.
         uses_state: it acts on the service's state, which moto makes at its first use.
+        signed_as: the service's name in signatures; empty where it is the same.
     """
 
     name: str
     service: str
     answer: Answer
+    is_whole: bool = False
     frees: bool = False
     has_checksum: bool = False
     content_type: str = "application/x-amz-json-1.0"
     is_motos: bool = True
     is_own: bool = False
     uses_state: bool = True
+    signed_as: str = ""
 
 
 class QuickCalls:
-    """Finds the quick call for a request. Thread-safe."""
+    """Finds the quick call for a request; there are none until they are loaded. Thread-safe."""
 
-    def __init__(self, calls: Sequence[QuickCall]) -> None:
+    def __init__(self, *, waits_for_disk: bool) -> None:
+        """`waits_for_disk`: what a call changes is on the disk before it is answered."""
+        self._waits_for_disk = waits_for_disk
+        self.load(())
+
+    def load(self, calls: Sequence[QuickCall]) -> None:
+        """Take the quick calls."""
         self._targets = {call.name: call for call in calls if "=" not in call.name}
         self._fields = {call.name.encode(): call for call in calls if "=" in call.name}
         self._own = {(one.service, one.name.partition(".")[2]): one for one in calls if one.is_own}
@@ -142,6 +153,11 @@ class QuickCalls:
             "authorization": f"{SIGV4} Credential={scope}, SignedHeaders=host, Signature=0",
         }
         return HttpRequest("POST", "/", headers=headers, body=body, call=call), quick
+
+    def may_be_at_once(self, request: HttpRequest) -> bool:
+        """Whether a request may be answered on the event loop's thread."""
+        quick = None if self._waits_for_disk else self.find(request)
+        return quick is not None and not quick.is_whole
 
     def find(self, request: HttpRequest) -> QuickCall | None:
         """Return the quick call of a request that may be plain, by its head and the start of its body."""
@@ -166,7 +182,7 @@ class QuickCalls:
             return None
         scope = scope_of(request)
         is_signed = scope.algorithm == SIGV4 and not scope.is_query
-        return call if is_signed and scope.service == call.service else None
+        return call if is_signed and scope.service == (call.signed_as or call.service) else None
 
 
 def find_state(quick: QuickCall, call: Call) -> Any:
@@ -194,20 +210,3 @@ def _backends_of(service: str) -> Any:
     import moto.backends
 
     return moto.backends.get_backend(cast("Any", service))
-
-
-def response_of(call: QuickCall, body: bytes, request_id: str, now_ms: int) -> HttpResponse:
-    """Return an answer with the headers that it gets the long way."""
-    headers = [("Content-Type", call.content_type)] if call.content_type else []
-    if call.is_motos:
-        headers.append(("server", "amazon.com"))
-        headers.append(("date", _date_of(now_ms // 1000)))
-        headers.append(("x-amzn-requestid", request_id))
-    if call.has_checksum:
-        headers.append(("x-amz-crc32", str(zlib.crc32(body))))
-    return HttpResponse(200, headers, body)
-
-
-@functools.lru_cache(4)
-def _date_of(now_s: int) -> str:
-    return formatdate(now_s, usegmt=True)

@@ -1,8 +1,8 @@
 """Records what the current requests have changed in moto: whole services, and single rows of growing collections.
 
 A process has one moto, and so one record. Whoever changes moto's state records it here while it holds `MOTO_LOCK`;
-`MotoStorage.save` takes the record and writes the changes in one transaction. A concurrent read may add services that
-it only looked at: they equal their stored state, and nothing is written.
+the engine takes the record, and `MotoStorage.save` writes the changes in one transaction. A concurrent read may add
+services that it only looked at: they equal their stored state, and nothing is written.
 """
 
 from __future__ import annotations
@@ -86,6 +86,8 @@ def new_rows_id() -> int:
 # Collection -> the changed keys of its rows; None when exactly the current rows are to be stored.
 ChangedRows = dict[Rows, set[Hashable] | None]
 Act = Callable[[], None]
+# The changed services and rows, and what to call when they are stored.
+Taken = tuple[set[str], ChangedRows, list[Act]]
 
 
 class Changes:
@@ -146,7 +148,7 @@ class Changes:
         """Call `act` once the current changes are stored, under `MOTO_LOCK`; never, if they are undone."""
         self._when_stored.append(act)
 
-    def take(self, package: str | None = None) -> tuple[set[str], ChangedRows, list[Act]]:
+    def take(self, package: str | None = None) -> Taken:
         """Return the changed services and rows, and what to call when they are stored; start a new record.
 
         `package` may have changed as a whole, and with it those that it holds. When it is empty, nothing but rows has

@@ -18,7 +18,7 @@ import pickle
 import threading
 import types
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, cast
 
 from headrace.aws.protocols.moto_imports import IMPORTING
 from headrace.moto.storage.changes import CHANGES, Rows, package_of
@@ -93,10 +93,10 @@ def backends_of(package: str) -> dict[Where, Any]:
     from moto.core.base_backend import BackendDict
 
     by_place: dict[Where, Any] = {}
-    backends: Any = BackendDict
+    backends, within = cast("Any", BackendDict), f"moto.{package}."
     for instance in list(backends._instances):  # noqa: SLF001 - moto has no other list of them
         kind = instance.backend
-        if package_of(kind) != package:
+        if not kind.__module__.startswith(within):
             continue
         for account, regions in list(instance.items()):
             for region, backend in list(regions.items()):

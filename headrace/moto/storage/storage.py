@@ -18,19 +18,18 @@ import logging
 import sqlite3
 import sys
 import zlib
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headrace.aws.calls.errors import AwsError
-from headrace.moto.storage.changes import CHANGES, Act, ChangedRows, RowKey, Rows
+from headrace.moto.storage.changes import CHANGES, Act, ChangedRows, RowKey, Rows, Taken
 from headrace.moto.storage.pickles import (
     Where,
     all_packages,
     digest_of,
     dump_service,
     load_service,
-    note_held,
     take_back,
 )
 from headrace.store.database import Database
@@ -195,7 +194,7 @@ class MotoStorage:
         for package in all_packages():
             CHANGES.made(package)
         with self._database.transaction():
-            self.save(None)
+            self.save(None, CHANGES.take())
             self.journal.adopt_old_entries(sorted(self.journalled))
         (free,) = self._database.query("PRAGMA freelist_count")[0]
         (page_bytes,) = self._database.query("PRAGMA page_size")[0]
@@ -208,17 +207,16 @@ class MotoStorage:
 
     # --- saving -----------------------------------------------------------------------------------
 
-    def save(self, entry: Entry | None, package: str = "", *, frees: bool = False) -> list[Act]:
-        """Write everything touched since the last save; durable on return. Return what is to be called then.
+    def save(
+        self, entry: Callable[[], Entry] | None, taken: Taken, *, frees: bool = False
+    ) -> list[Act]:
+        """Write what `CHANGES` had; durable on return. Return what is to be called then.
 
-        `entry` is the request that changed it, for journalled services. `package` may have changed as a whole; without
-        one the caller knows that only rows have changed. `frees` marks a change that frees disk space, which is also
-        written on a full disk. When this raises, the changes are undone: memory equals the database, or
-        `must_load_again` says that everything has to be loaded anew.
+        `entry` returns the request that changed it, for journalled services. `frees` marks a change that
+        frees disk space, which is also written on a full disk. When this raises, the changes are undone: memory equals
+        the database, or `must_load_again` says that everything has to be loaded anew.
         """
-        if package and package not in CHANGES.held:
-            note_held(package)
-        services, rows, acts = CHANGES.take(package)
+        services, rows, acts = taken
         services |= {row.service for row in rows if not self._is_live(row)}
         # A journalled service has no stored rows: they would contain the effects of requests that run again.
         services |= {row.service for row in rows} & self.journalled
@@ -235,7 +233,7 @@ class MotoStorage:
                     statements += _statements_of(backend, keys)
             with self._database.transaction(frees=frees):
                 if unable and entry is not None:
-                    self.journal.append(entry, unable)
+                    self.journal.append(entry(), unable)
                 for sql, arguments in statements:
                     self._database.execute_many(sql, arguments)
         except BaseException:

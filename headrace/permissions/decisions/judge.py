@@ -8,11 +8,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from headrace.core.clock import Clock
-from headrace.permissions.decisions.caller import Entry
 from headrace.permissions.decisions.identity import NOT_IN_IAM, Identity, at, with_tags
 from headrace.permissions.policies.evaluate import denial, evaluate
 from headrace.permissions.policies.model import (
@@ -55,6 +54,33 @@ class UsersAndRoles(Protocol):
     def policies(self, identity: Identity) -> Policies:
         """Return a caller's own policies."""
         ...
+
+
+@dataclass(slots=True)
+class Entry:
+    """An action on a resource, or on all resources below it when the ARN ends in `*` (a shared entry).
+
+    Attributes:
+        pending: the number of calls that are not judged yet; `allowed` and `denied` count the others.
+        samples: for a shared entry, the kept accesses of pending calls.
+        not_judged: the calls of a shared entry without a sample.
+        reason: AWS's sentence for the last denial.
+        version: the version of the policies on which `decision` is based.
+    """
+
+    identity: Identity
+    access: Access
+    pending: int = 0
+    allowed: int = 0
+    denied: int = 0
+    not_judged: int = 0
+    first_ms: int = 0
+    last_ms: int = 0
+    denied_ms: int = 0
+    reason: str = ""
+    decision: Decision | None = None
+    version: Any = None
+    samples: dict[Access, int] | None = None
 
 
 # Returns the policy of an access's resource; None when it has none.

@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from headrace.permissions.decisions.caller import Entry, folder_of
-from headrace.permissions.decisions.decisions import Decisions
+from headrace.permissions.decisions.decisions import Decisions, folder_of
 from headrace.permissions.decisions.identity import NOT_IN_IAM, Identity
+from headrace.permissions.decisions.judge import Entry
 from headrace.permissions.policies.model import Access
 
 log = logging.getLogger(__name__)

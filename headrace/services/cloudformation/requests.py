@@ -47,7 +47,7 @@ from headrace.services.cloudformation.resources.schemas import aws_types
 from headrace.services.cloudformation.state import ChangeSet, Stack
 from headrace.services.cloudformation.store import resource_document
 from headrace.services.cloudformation.template import (
-    functions,
+    function_checks,
     language_extensions,
     parameters,
 )
@@ -119,7 +119,7 @@ def expand(cfn: CloudFormation, call: Call, request: StackRequest) -> ExpandedTe
         expanded = cfn.transforms.expand(body, stack, values_by_name | own)
         template = parse(body if expanded is None else expanded)
         if language_extensions.NAME not in body:
-            functions.check_unextended(template)
+            function_checks.check_unextended(template)
         return ExpandedTemplate(template if expanded is None else replace(template, original=body))
     except (AwsError, TemplateError, ResourceFailed) as error:
         return ExpandedTemplate(error=error)

@@ -18,7 +18,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from botocore.loaders import create_loader
 
-from headrace.deliveries.outbox import OUTBOX, Delivery
+from headrace.deliveries.outbox import queue_call
 from headrace.deliveries.service_events import queue_service_event
 from headrace.moto.current_cloud import CURRENT
 from headrace.services.cloudwatch.alarm_rules import time_text
@@ -76,7 +76,8 @@ def _act(alarm: Any, before: dict[str, Any], account: str, region: str) -> None:
             message = json.dumps(_message(alarm, before, account, region))
             subject = f'{alarm.state_value}: "{alarm.name}" in {region}'[:100]
             params = {"TopicArn": action, "Message": message, "Subject": subject}
-            _publish(alarm, str(action), params, account, region)
+            what = f"The alarm {alarm.name} for {action}"
+            queue_call(what, "sns", "Publish", params, account=account, region=region)
         elif service == "lambda" and CURRENT.functions is not None:
             payload = json.dumps(_event(alarm, before, account, region)).encode()
             CURRENT.functions(
@@ -84,20 +85,6 @@ def _act(alarm: Any, before: dict[str, Any], account: str, region: str) -> None:
             )
         else:
             log.warning("%s: headrace does not support the action %s", alarm.alarm_arn, action)
-
-
-def _publish(alarm: Any, topic: str, params: dict[str, Any], account: str, region: str) -> None:
-    OUTBOX.add(
-        Delivery(
-            what=f"The alarm {alarm.name} for {topic}",
-            body=json.dumps(params).encode(),
-            service="sns",
-            operation="Publish",
-            params=params,
-            account=account,
-            region=region,
-        )
-    )
 
 
 def _configuration(alarm: Any) -> dict[str, Any]:

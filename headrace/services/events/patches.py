@@ -15,7 +15,7 @@ import functools
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any, cast
 
@@ -23,7 +23,7 @@ import msgspec
 
 from headrace.deliveries.input_templates import compact
 from headrace.deliveries.schedule_worker import ScheduleEntry, build_scheduled_event
-from headrace.moto.current_cloud import CURRENT, use_clock
+from headrace.moto.current_cloud import CURRENT, unix_time, use_clock
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
@@ -50,10 +50,22 @@ def patch() -> None:
 
     rule: Any = Rule
     rule.send_to_targets = send_matching_event
+    rule.__init__ = _with_creation(Rule.__init__)
     archive: Any = Archive
     archive.__init__ = _with_rows(Archive.__init__)
     archive.describe_short = _with_size(Archive.describe_short)
     pickles.register_reducer(Archive, _reduce_archive)
+
+
+def _with_creation(init: Callable[..., None]) -> Callable[..., None]:
+    """Store when a rule was put, which moto does not: its rate counts from then, over every restart."""
+
+    @functools.wraps(init)
+    def with_creation(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        self.put_s = unix_time()
+
+    return with_creation
 
 
 # --- archives ---------------------------------------------------------------------------------------
@@ -178,8 +190,8 @@ def _entry_of_rule(rule: Any) -> ScheduleEntry:
         what=(rule.scheduled_expression,),
         expression=str(rule.scheduled_expression),
         zone="UTC",
-        # moto does not store when a rule was created: a rate counts from when the rule is first seen.
-        since=None,
+        # Of a rule of an older version a rate counts from when the rule is first seen.
+        since=datetime.fromtimestamp(rule.put_s, UTC) if hasattr(rule, "put_s") else None,
         until=None,
         fire=fire,
     )

@@ -24,6 +24,7 @@ from headrace.core.ports import (
 )
 from headrace.core.workers import Supervisor, Worker
 from headrace.services.kinesis.actions import ACTIONS
+from headrace.services.kinesis.actions.resources import policy_of
 from headrace.services.kinesis.backend import Kinesis, TokenCodec
 from headrace.services.kinesis.channels import Channels
 from headrace.services.kinesis.data_path.get import Iterators
@@ -180,7 +181,7 @@ def kinesis_api(kinesis: Kinesis) -> ServiceApi:
             trace_page(kinesis),
         ],
         shards_by_stream=functools.partial(shards_by_stream, kinesis),
-        policy_of=kinesis.policy_of,
+        policy_of=functools.partial(policy_of, kinesis),
         key_of=lambda _, arn: (kinesis.key_of(arn.partition("/consumer/")[0]), "", ""),
     )
 

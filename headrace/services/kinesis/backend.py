@@ -274,17 +274,6 @@ class Kinesis:
             return ""
         return self.registry.keys.arn_of(stream.key_id, stream.account, stream.region)
 
-    def policy_of(self, arn: str) -> str | None:
-        """Return the JSON policy of a stream, a consumer or a queue, or None when it has none."""
-        opened = self.queues.by_arn(arn)
-        if opened is not None:
-            return opened.queue.policy
-        if "/consumer/" in arn:
-            consumer = self.consumers.by_arn(arn, self.clock.now_ms())
-            return None if consumer is None else consumer.policy
-        stream = self.registry.find_arn(arn)
-        return None if stream is None else stream.policy
-
     def add(self, stream: Stream) -> None:
         """Store a new stream (its logs, then its document), then let requests see it."""
         self.store.add(stream)

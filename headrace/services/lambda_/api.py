@@ -37,6 +37,7 @@ from headrace.core.ports import (
 )
 from headrace.core.workers import Supervisor
 from headrace.services.lambda_.actions import ACTIONS
+from headrace.services.lambda_.actions.policy import policy_of
 from headrace.services.lambda_.async_events import Destinations
 from headrace.services.lambda_.async_queue import AsyncQueue, WaitingEvents
 from headrace.services.lambda_.backend import Lambda, Parts
@@ -232,6 +233,7 @@ def lambda_api(lambda_: Lambda, *, strict: bool = False) -> ServiceApi:
         fidelity_rows=lambda _: lambda_.fidelity_remarks(),
         wording=WORDING,
         pages=[trace_page(lambda_.mappings), backlog_page(lambda_.mappings)],
+        policy_of=functools.partial(policy_of, lambda_),
         may_be_quick=may_be_quick,
         raw=Strictness.of("lambda", ACTIONS, FIDELITY).guard(raw) if strict else raw,
     )

@@ -124,7 +124,7 @@ class AsyncQueue:
 
     def _find_concurrency(self, key: str) -> int:
         function = self._functions.of_key(key)
-        return _THREADS if function is None else min(function.most_processes, _THREADS // 2)
+        return _THREADS if function is None else min(function.most_processes(), _THREADS // 2)
 
     def _run(self, request_id: str, key: str) -> None:
         """Run an event, then the events of the same function that waited for a thread."""

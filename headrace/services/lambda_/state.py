@@ -289,7 +289,6 @@ class Function:
         """The version `$LATEST`."""
         return self.versions[LATEST]
 
-    @property
     def most_processes(self) -> int:
         """How many processes of a version may run at a time on this machine."""
         asked = max(self.reserved_concurrency or 0, sum(self.provisioned.values()))

@@ -18,7 +18,6 @@ import msgspec
 
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest, reader_of
-from headrace.services.logs.metric_filters import filters_of
 
 _CLASSES = ("STANDARD", "INFREQUENT_ACCESS", "DELIVERY", "ESSENTIALS")
 
@@ -132,7 +131,9 @@ def _put_quickly(request: QuickRequest, asked: _PutLogEvents) -> bytes:
     group = backend.groups.get(asked.logGroupName)
     if group is None or asked.logStreamName not in group.streams:
         raise NotPlain
-    if group.subscription_filters or filters_of(group):
+    metric_filters = backend.filters.metric_filters
+    is_filtered = any(one["logGroupName"] == group.name for one in metric_filters)
+    if group.subscription_filters or is_filtered:
         raise NotPlain
     events: list[Any] = msgspec.to_builtins(asked.logEvents)
     if any(later["timestamp"] < one["timestamp"] for one, later in pairwise(events)):

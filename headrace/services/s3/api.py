@@ -27,6 +27,7 @@ from headrace.core.ids import Ids
 from headrace.core.ports import FidelityLevel, Guard, PrincipalCheck, accept_principal
 from headrace.moto.without_effect import S3_ROWS
 from headrace.services.s3.actions import ACTIONS
+from headrace.services.s3.actions.configurations import policy_of
 from headrace.services.s3.backend import S3
 from headrace.services.s3.encryption import Keys
 from headrace.services.s3.errors import translate
@@ -125,7 +126,7 @@ def s3_api(
         fidelity_notes=FIDELITY_NOTES,
         raw=RawRequests(s3, ACTIONS, strictness, admit, before_policies_change).answer_raw,
         may_be_quick=may_be_quick,
-        policy_of=s3.policy_of,
+        policy_of=functools.partial(policy_of, s3),
         key_of=functools.partial(find_key, s3),
     )
 

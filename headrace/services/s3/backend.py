@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
-from headrace.core.arn import s3_path_of
 from headrace.core.clock import Clock
 from headrace.core.ports import (
     BucketNotFound,
@@ -98,11 +97,6 @@ class S3:
         if bucket is None:
             raise BucketNotFound(name)
         return bucket
-
-    def policy_of(self, arn: str) -> str | None:
-        """Return the JSON policy of the bucket in a bucket's or an object's ARN, or None when there is none."""
-        bucket = self._buckets.get(s3_path_of(arn).partition("/")[0])
-        return None if bucket is None else bucket.configurations.get("BucketPolicy")
 
     def buckets(self) -> dict[str, Bucket]:
         """Return a dictionary of all buckets, by name."""

@@ -18,6 +18,7 @@ import contextlib
 import functools
 import hashlib
 import heapq
+import itertools
 import os
 import shutil
 import stat
@@ -174,7 +175,7 @@ class ObjectFiles:
     ) -> None:
         self.root = data_dir / S3_FOLDER
         self.lock = threading.RLock()
-        self._ids = ids
+        self._run, self._temporaries = ids.hex(16), itertools.count(1)
         self._index = index
         self._fsync = durability == "fsync"
         self._last_stamp_ns = 0
@@ -211,7 +212,7 @@ class ObjectFiles:
 
     def temporary(self) -> Path:
         """Return the path of a new temporary file on the same file system."""
-        return self.root / _TEMPORARY / self._ids.hex(32)
+        return self.root / _TEMPORARY / f"{self._run}-{next(self._temporaries):x}"
 
     def write_temporary(self, data: bytes) -> Path:
         """Return a temporary file that holds `data`."""
@@ -254,6 +255,10 @@ class ObjectFiles:
             escaped = path == escape
             status = temporary.stat()  # a move keeps inode and modification time
             stored = replace(stored, path=path, mtime_ns=status.st_mtime_ns)
+            if not escaped:
+                # Hadoop compares a file with the checksum file beside it, which belongs to the old file: a kill between
+                # the two must not leave it beside the new one.
+                _remove_checksum(path)
             self._index.announce(stored, escaped=escaped, inode=status.st_ino, change=change)
             if link is not None:
                 os.link(temporary, link)
@@ -265,8 +270,6 @@ class ObjectFiles:
             self._index.confirm(stored.bucket, stored.key, change)
             if not escaped:
                 escape.unlink(missing_ok=True)
-                # Hadoop compares a file with the checksum file beside it, which belongs to the old file.
-                _remove_checksum(path)
         return stored
 
     def _stamp(self, temporary: Path) -> None:

@@ -10,10 +10,13 @@ import math
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
+from headrace.moto.requests.quick import NotPlain, QuickCall, QuickRequest, reader_of
 from headrace.services.stepfunctions import aliases, answers
 from headrace.services.stepfunctions.executions import build_input, settle
 from headrace.services.stepfunctions.interpreter.run import Run
@@ -35,7 +38,8 @@ def _start(create: Any) -> Any:
         if machine is None:
             return create(self, arn, name, execution_input)  # which refuses it
         for started in machine.executions:
-            settle(started, CURRENT.executions)
+            if started.status == "RUNNING":
+                settle(started, CURRENT.executions)
         known = len(machine.executions)
         create_it = functools.partial(create, self, machine.arn, name, execution_input)
         execution = create_it() if machine.type != "EXPRESS" else _express(machine, create_it)
@@ -51,6 +55,36 @@ def _start(create: Any) -> Any:
         return execution
 
     return start_execution
+
+
+class _StartExecution(msgspec.Struct, forbid_unknown_fields=True):
+    stateMachineArn: Annotated[str, msgspec.Meta(max_length=256)]
+    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,80}\Z")] | None = None
+    input: str = "{}"
+
+
+def _start_quickly(request: QuickRequest, asked: _StartExecution) -> bytes:
+    from moto.moto_api._internal import mock_random
+
+    mock_random.seed(request.seed)
+    try:
+        started = request.backend.start_execution(asked.stateMachineArn, asked.name, asked.input)
+    except Exception as refused:
+        # What is refused changes nothing.
+        raise NotPlain from refused
+    begun_s = started.start_date.replace(tzinfo=UTC).timestamp()
+    return msgspec.json.encode({"executionArn": started.execution_arn, "startDate": begun_s})
+
+
+QUICK_CALLS = (
+    QuickCall(
+        "AWSStepFunctions.StartExecution",
+        "stepfunctions",
+        reader_of(_start_quickly, _StartExecution),
+        is_whole=True,
+        signed_as="states",
+    ),
+)
 
 
 def _express(machine: Any, create: Callable[[], Any]) -> Any:

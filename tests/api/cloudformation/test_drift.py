@@ -245,6 +245,13 @@ def test_what_a_service_writes_in_another_form_is_no_drift(cloud: InProcessCloud
                 "StartDate": "2050-01-01T00:00:00.000Z", "EndDate": "2050-02-01T01:00:00+01:00",
             },
         ),
+        "Cluster": (
+            "Redshift::Cluster",
+            {
+                "ClusterType": "single-node", "NodeType": "ra3.large", "DBName": "d", "IamRoles": [role],
+                "MasterUsername": "me", "MasterUserPassword": "Secret12345",
+            },
+        ),
         "Api": (
             "ApiGateway::RestApi",
             {"Name": "mine", "BodyS3Location": {"Bucket": "definitions", "Key": "api.yaml"}},

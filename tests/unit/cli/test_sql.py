@@ -317,6 +317,42 @@ def test_a_script_at_the_prompt_ends_with_1_if_a_statement_failed(text: str, cod
     assert CliRunner().invoke(headrace, ["sql"], input=text).exit_code == code
 
 
+@pytest.mark.parametrize(
+    ("text", "shown", "said"),
+    [
+        (
+            "CREATE TYPE a AS INT; SELEC 1; SHOW TYPES; SHOW GARDENS; DESCRIBE x; SHOW TYPES",
+            ["ok", "a  INT", "no stream, table or query 'x'", "a  INT"],
+            ["line 1, column 23: 'SELEC'", "line 1, column 44: SHOW GARDENS"],
+        ),
+        (
+            "DEFINE a = 'x; y'; -- a comment;\n/* no; end\n;*/ SHOW VARIABLES;",
+            ["a  x; y"],
+            [],
+        ),
+        (
+            "SHOW 'TYPES; SHOW TYPES;\nDEFINE b = '1';\nSHOW VARIABLES;",
+            ["b  1"],
+            ["line 1, column 6: the '"],
+        ),
+        (
+            ";;\n# ; CREATE\nTYPE -- t;\nu AS INT;SHOW TYPES;",
+            ["ok", "u  INT"],
+            ["line 1, column 1: '#'"],
+        ),
+    ],
+)
+def test_a_bad_statement_at_the_prompt_takes_no_other_of_its_line_with_it(
+    text: str, shown: list[str], said: list[str]
+) -> None:
+    done = CliRunner().invoke(headrace, ["sql"], input=text)
+    assert done.stdout.splitlines() == shown
+    mistakes = done.stderr.splitlines()
+    assert len(mistakes) == len(said)
+    assert all(one.startswith(start) for one, start in zip(mistakes, said, strict=True))
+    assert done.exit_code == (1 if said else 0)
+
+
 def test_run_refuses_to_read_the_records_that_it_cannot_read(tmp_path: Path) -> None:
     file = tmp_path / "q.sql"
     file.write_text(

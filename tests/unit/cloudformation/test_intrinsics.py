@@ -9,8 +9,8 @@ import pytest
 from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.template import language_extensions
+from headrace.services.cloudformation.template.functions import UNKNOWN
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate
-from headrace.services.cloudformation.template.produced_values import UNKNOWN
 
 
 def scope(**names: Any) -> Scope:

@@ -10,6 +10,10 @@ from headrace.services.cloudformation.deployment.parallel_runs import run_in_ord
 DEPENDS_ON = {"a": set[str](), "b": {"a"}, "c": {"b"}, "d": {"a"}, "e": set[str]()}
 
 
+def pool_of_four() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(4)
+
+
 def run(failing: set[str], *, keep_going: bool) -> tuple[set[str], set[str], bool]:
     done: set[str] = set()
     stop = threading.Event()
@@ -20,9 +24,7 @@ def run(failing: set[str], *, keep_going: bool) -> tuple[set[str], set[str], boo
             raise ValueError(name)
         done.add(name)
 
-    failed = run_in_order(
-        DEPENDS_ON, work, stop=stop, keep_going=keep_going, pool=ThreadPoolExecutor(4)
-    )
+    failed = run_in_order(DEPENDS_ON, work, stop=stop, keep_going=keep_going, executor=pool_of_four)
     return done, set(failed), stop.is_set()
 
 
@@ -40,12 +42,21 @@ def test_a_failure_stops_what_has_not_begun():
     assert not done & {"b", "c", "d"}
 
 
+def test_a_single_node_needs_no_thread():
+    stop, ran, error = threading.Event(), list[int](), ValueError("a")
+
+    def work(name: str) -> None:
+        ran.append(threading.get_ident())
+        raise error
+
+    failed = run_in_order({"a": set()}, work, stop=stop, keep_going=False, executor=pool_of_four)
+    assert (failed, ran, stop.is_set()) == ({"a": error}, [threading.get_ident()], True)
+
+
 def test_nothing_is_begun_once_stopped():
     stop = threading.Event()
     stop.set()
     assert (
-        run_in_order(
-            DEPENDS_ON, lambda _: None, stop=stop, keep_going=True, pool=ThreadPoolExecutor(4)
-        )
+        run_in_order(DEPENDS_ON, lambda _: None, stop=stop, keep_going=True, executor=pool_of_four)
         == {}
     )

@@ -139,6 +139,23 @@ def test_a_target_that_headrace_has_not_says_so_and_harms_nobody(lab: MotoLab, c
     assert "does not deliver to such a target" in caplog.text
 
 
+def test_a_rules_rate_counts_from_its_creation_over_restarts_that_come_sooner(lab: MotoLab):
+    run = Run(lab)
+    events = lab.client("events")
+    events.put_rule(Name="r", ScheduleExpression="rate(1 minute)")
+    events.put_targets(Rule="r", Targets=[{"Id": "1", "Arn": QUEUE}])
+    run.worker.step()
+    came: list[int] = []
+    for _ in range(4):
+        lab.kill()
+        lab.start()
+        lab.moto.warm_up()
+        run.worker = ScheduleWorker(lab.moto, lab.clock, [schedules, scheduled_rules])
+        run.worker.step()
+        came.append(len(run.after(31)))
+    assert came == [0, 1, 0, 1]
+
+
 def test_it_sleeps_without_a_schedule_and_is_woken_by_the_call_that_makes_one(lab: MotoLab):
     woken: list[str] = []
     run = Run(lab)

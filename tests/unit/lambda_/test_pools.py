@@ -25,7 +25,7 @@ class Idle:
 
 def test_the_loop_takes_no_sandbox_for_which_a_thread_waits() -> None:
     made: Any = Idle()
-    pool = SandboxPool(lambda: made, most=1, clock=SystemClock())
+    pool = SandboxPool(lambda: made, most=lambda: 1, clock=SystemClock())
     assert pool.take_idle() is None
     pool.acquire()
     taken: list[Any] = []

@@ -15,15 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.services.lambda_.runtime.channel import (
+    READ_BYTES,
+    RuntimeChannel,
+    RuntimeConnection,
+    Wait,
+)
+from headrace.services.lambda_.runtime.messages import (
     Invocation,
     Message,
     ProcessEnded,
     ReadyForInvocation,
     Responded,
-    RuntimeChannel,
-    Wait,
 )
-from headrace.services.lambda_.runtime.connection import READ_BYTES, RuntimeConnection
 from headrace.services.lambda_.runtime.steps import Steps, take_step, watch
 
 

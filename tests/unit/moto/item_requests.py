@@ -17,6 +17,7 @@ TARGETS = {
     "sqs": "AmazonSQS",
     "events": "AWSEvents",
     "logs": "Logs_20140328",
+    "states": "AWSStepFunctions",
 }
 # Text from which moto may take a region: such a request is not plain.
 MOTOS_WAY = "sdk region/us-east-1"

@@ -54,6 +54,23 @@ def test_a_row_shows_letters_as_they_are_and_what_has_no_utf_8_escaped() -> None
     assert rows == ['{"id": "a\\ud83d", "origin": "café"}']
 
 
+def test_what_a_query_left_out_is_said_once() -> None:
+    def read(_: Sequence[str]) -> Iterator[list[tuple[str, Record]]]:
+        for at in (0, 600_000, 1):
+            yield [("s", Record({"at": at})), ("s", Record("garbage"))]
+
+    session = Session(Analysis(KSQL), read)
+    declared = """CREATE STREAM s (at BIGINT) WITH (stream = 's', timestamp = 'at');
+    CREATE STREAM other (at ARRAY<INT>) WITH (stream = 's');"""
+    assert list(session.answer(declared)) == ["ok", "ok"]
+    assert len(list(session.answer("SELECT at FROM s;"))) == 3
+    assert list(session.left_out()) == ["records of s that cannot be read, and are left out: 3"]
+    assert list(session.left_out()) == []
+    query = "SELECT COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 1 SECOND, GRACE PERIOD 0 SECONDS) GROUP BY 1 EMIT FINAL;"
+    assert len(list(session.answer(query))) == 1
+    assert "rows that are late, and are left out: 1" in list(session.left_out())
+
+
 def test_what_there_is_is_listed_and_described(session: Session) -> None:
     assert list(session.answer("\\d")) == [
         "STREAM  flights  flights  JSON",

@@ -152,6 +152,13 @@ CREATE PUMP q AS INSERT INTO out SELECT STREAM n FROM mid;"""
         compile_script(read_script(RELATIONS + text, "kinesis-analytics"), "A test.")
 
 
+def test_a_stream_in_the_application_that_nothing_writes_is_refused() -> None:
+    text = """CREATE STREAM mid (n INT); CREATE STREAM out (n INT) WITH (stream = 'out');
+CREATE PUMP p AS INSERT INTO out SELECT STREAM n FROM mid;"""
+    with pytest.raises(SqlError, match=r"line 3, .*: no query writes into mid, which is read"):
+        compile_script(read_script(RELATIONS + text, "kinesis-analytics"), "A test.")
+
+
 def test_a_staggered_window_begins_with_its_partitions_first_row() -> None:
     """Rows at 3 to 62 are of one window, the row at 63, a minute after the first, is the next one's first."""
     query = (

@@ -25,15 +25,15 @@ from headrace.services.cloudformation.state import (
     property_details,
     replacement,
 )
-from headrace.services.cloudformation.template import functions
-from headrace.services.cloudformation.template.intrinsics import Scope, evaluate, evaluate_whole
-from headrace.services.cloudformation.template.parameters import effective_values
-from headrace.services.cloudformation.template.produced_values import (
+from headrace.services.cloudformation.template.function_checks import JOIN, template_error
+from headrace.services.cloudformation.template.functions import (
     UNKNOWN,
     Allowance,
     OperationSize,
     is_unknown,
 )
+from headrace.services.cloudformation.template.intrinsics import Scope, evaluate, evaluate_whole
+from headrace.services.cloudformation.template.parameters import effective_values
 from headrace.services.cloudformation.template.scope import Lookups, decide, scope_of
 from headrace.services.cloudformation.template.template import (
     Template,
@@ -168,9 +168,7 @@ class ResourceChanges:
             if self._missing_export and not self.warning:  # pyrefly: ignore[redundant-condition]
                 self.warning = _INCOMPLETE.format(name, f"No export named {self._missing_export}")
             if not self.warning and _joins_unknown(definition.get("Properties"), self._scope):
-                self.warning = _INCOMPLETE.format(
-                    name, str(functions.template_error(functions.JOIN))
-                )
+                self.warning = _INCOMPLETE.format(name, str(template_error(JOIN)))
             present = self._stack.resources.get(name)
             if present is None or not present.physical_id:
                 with_values[name] = plain[name] = _build_addition(name, definition, properties)

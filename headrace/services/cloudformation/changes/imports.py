@@ -21,7 +21,7 @@ from headrace.services.cloudformation.resources.base import Context, ResourceRes
 from headrace.services.cloudformation.resources.schemas import list_names
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
-from headrace.services.cloudformation.template.produced_values import is_unknown
+from headrace.services.cloudformation.template.functions import is_unknown
 from headrace.services.cloudformation.template.template import Template
 
 # The error codes that mean that a name is taken.

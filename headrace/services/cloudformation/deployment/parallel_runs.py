@@ -5,11 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Set
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from typing import Any
 
 from headrace.services.cloudformation.signals import CloudStopped
 from headrace.services.cloudformation.template.template import reverse_graph
 
 AT_ONCE = 4
+
+
+class _Here(Executor):
+    """Runs each call at once."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """See `Executor.submit`."""
+        done: Future[Any] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - whoever asks for the result gets it
+            done.set_exception(error)
+        return done
 
 
 def run_in_order(
@@ -18,7 +32,7 @@ def run_in_order(
     *,
     stop: threading.Event,
     keep_going: bool,
-    pool: Executor,
+    executor: Callable[[], Executor],
 ) -> dict[str, BaseException]:
     """Run `work` on each node after its dependencies; return the nodes that failed with their errors.
 
@@ -27,7 +41,7 @@ def run_in_order(
         work: raises when it fails; nodes that depend on this one are then not begun.
         stop: once it is set, no node is begun; running ones end first.
         keep_going: whether nodes that do not depend on a failed one are still begun. Otherwise a failure sets `stop`.
-        pool: runs the work; it is shut down at the end.
+        executor: makes what runs the work of several nodes; it is shut down at the end.
 
     Raises CloudStopped.
     """
@@ -38,7 +52,8 @@ def run_in_order(
     ready = [name for name, count in left.items() if not count]
     running: dict[Future[None], str] = {}
     failed: dict[str, BaseException] = {}
-    with pool:
+    # A single node needs no thread of its own.
+    with executor() if len(depends_on) > 1 else _Here() as pool:
         while True:
             while ready and not stop.is_set():
                 name = ready.pop(0)

@@ -114,7 +114,7 @@ class Removal:
             lambda name: self._delete(resources[name], rolling_back=rolling_back),
             stop=self._states.stop,
             keep_going=True,
-            pool=self._states.ports.executor(),
+            executor=self._states.ports.executor,
         )
         left = [name for name, r in resources.items() if r.status == "DELETE_FAILED"]
         if not left:

@@ -33,9 +33,9 @@ from headrace.services.cloudformation.errors import ResourceFailed, TemplateErro
 from headrace.services.cloudformation.resources.base import ResourceResult, list_changed_properties
 from headrace.services.cloudformation.resources.schemas import convert_to_texts
 from headrace.services.cloudformation.state import Resource
+from headrace.services.cloudformation.template.functions import OperationSize
 from headrace.services.cloudformation.template.intrinsics import Scope
 from headrace.services.cloudformation.template.parameters import effective_values
-from headrace.services.cloudformation.template.produced_values import OperationSize
 from headrace.services.cloudformation.template.scope import (
     Lookups,
     decide,
@@ -176,7 +176,7 @@ class Provisioner:
             lambda name: self._apply_one(template, name, depends_on[name]),
             stop=self._states.stop,
             keep_going=False,
-            pool=self._states.ports.executor(),
+            executor=self._states.ports.executor,
         )
         if failed:
             return self._states.describe_failures(failed)

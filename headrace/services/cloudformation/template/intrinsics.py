@@ -15,7 +15,12 @@ from typing import Any, cast
 
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.template import functions
-from headrace.services.cloudformation.template.produced_values import (
+from headrace.services.cloudformation.template.function_checks import (
+    build_unsupported_error,
+    check_count,
+    no_string_ref,
+)
+from headrace.services.cloudformation.template.functions import (
     NO_VALUE,
     UNKNOWN,
     Allowance,
@@ -110,7 +115,7 @@ def _evaluate(value: Any, scope: Scope) -> Any:
         if function is not None:
             return function(argument, scope)
         if name.startswith("Fn::"):
-            raise functions.build_unsupported_error(name)
+            raise build_unsupported_error(name)
     evaluated = {key: _evaluate(item, scope) for key, item in mapping.items()}
     return {key: item for key, item in evaluated.items() if item is not NO_VALUE}
 
@@ -139,7 +144,7 @@ def _ref(argument: Any, scope: Scope) -> Any:
     if argument == "AWS::NoValue":
         return NO_VALUE
     if not isinstance(argument, str):
-        raise functions.no_string_ref()
+        raise no_string_ref()
     if argument not in scope.names:
         raise build_unresolved_error(argument)
     value = scope.names[argument]
@@ -156,7 +161,7 @@ def _get_att(argument: Any, scope: Scope) -> Any:
 
 
 def _list_argument(name: str, argument: Any, scope: Scope) -> list[Any]:
-    functions.check_count(name, argument)
+    check_count(name, argument)
     return [_evaluate(part, scope) for part in cast("list[Any]", argument)]
 
 
@@ -180,7 +185,7 @@ def _sub(argument: Any, scope: Scope) -> Any:
 
 
 def _if(argument: Any, scope: Scope) -> Any:
-    functions.check_count("Fn::If", argument)
+    check_count("Fn::If", argument)
     name, yes, no = cast("list[Any]", argument)
     return _evaluate(yes if scope.condition(str(name)) else no, scope)
 

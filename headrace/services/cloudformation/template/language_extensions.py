@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from headrace.services.cloudformation.errors import TransformFailed
-from headrace.services.cloudformation.template.produced_values import Allowance
+from headrace.services.cloudformation.template.functions import Allowance
 
 NAME = "AWS::LanguageExtensions"
 _LOOP = "Fn::ForEach::"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
-from headrace.core.arn import partition_of, url_suffix_of
+from headrace.core.arn import URL_SUFFIXES, partition_of
 from headrace.core.ports import ControlPlane
 from headrace.core.values import get_list, parse_json
 from headrace.services.cloudformation.errors import (
@@ -21,9 +21,14 @@ from headrace.services.cloudformation.errors import (
 )
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
-from headrace.services.cloudformation.template.functions import (
+from headrace.services.cloudformation.template.function_checks import (
     check_export_name,
     check_output_value,
+)
+from headrace.services.cloudformation.template.functions import (
+    NO_VALUE,
+    UNKNOWN,
+    Allowance,
     output_text,
 )
 from headrace.services.cloudformation.template.intrinsics import (
@@ -31,7 +36,6 @@ from headrace.services.cloudformation.template.intrinsics import (
     build_unresolved_error,
     evaluate,
 )
-from headrace.services.cloudformation.template.produced_values import NO_VALUE, UNKNOWN, Allowance
 from headrace.services.cloudformation.template.template import Template, conditions_in, in_order
 
 _MISSING = "No export named {} found."
@@ -187,15 +191,16 @@ class Lookups:
 
 def pseudo_parameters(stack: Stack) -> dict[str, Any]:
     """Return the values of AWS::Region and the other pseudo parameters."""
+    partition = partition_of(stack.region)
     return {
         "AWS::AccountId": stack.account,
         "AWS::NotificationARNs": stack.notification_arns,
         "AWS::NoValue": NO_VALUE,
-        "AWS::Partition": partition_of(stack.region),
+        "AWS::Partition": partition,
         "AWS::Region": stack.region,
         "AWS::StackId": stack.stack_id,
         "AWS::StackName": stack.name,
-        "AWS::URLSuffix": url_suffix_of(stack.region),
+        "AWS::URLSuffix": URL_SUFFIXES[partition],
     }
 
 

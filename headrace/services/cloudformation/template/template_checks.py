@@ -18,7 +18,7 @@ from headrace.core.values import as_mapping
 from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.resources.base import SNAPSHOT, WITH_SNAPSHOTS
-from headrace.services.cloudformation.template.functions import check_export, check_forms
+from headrace.services.cloudformation.template.function_checks import check_export, check_forms
 from headrace.services.cloudformation.template.template import (
     PSEUDO_PARAMETERS,
     RESOURCE_KEYS,

@@ -19,17 +19,17 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
-from headrace.core.arn import make_arn, partition_of, url_suffix_of
+from headrace.core.arn import URL_SUFFIXES, make_arn, partition_of
 from headrace.core.extras import install_command
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, FunctionInvoker, FunctionNotFound, FunctionThrottled
-from headrace.core.values import parse_json
+from headrace.core.values import as_mapping, parse_json
 from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import TemplateError, TransformFailed
 from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template import language_extensions
-from headrace.services.cloudformation.template.produced_values import substitute
+from headrace.services.cloudformation.template.functions import substitute
 from headrace.services.cloudformation.template.template import sub_names, sub_parts
 from headrace.services.cloudformation.template.template_text import load
 
@@ -197,12 +197,13 @@ def _plain(value: Any, context: TransformContext) -> Any:
 def _fill_sub(argument: Any, context: TransformContext) -> str | None:
     """Return the text of an Fn::Sub, or None when it refers to a resource."""
     text, variables = sub_parts(argument)
+    partition = partition_of(context.region)
     known = {
         **context.parameters,
         "AWS::AccountId": context.account,
-        "AWS::Partition": partition_of(context.region),
+        "AWS::Partition": partition,
         "AWS::Region": context.region,
-        "AWS::URLSuffix": url_suffix_of(context.region),
+        "AWS::URLSuffix": URL_SUFFIXES[partition],
         **{name: _plain(one, context) for name, one in variables.items()},
     }
     values = {name: known.get(name) for name in sub_names(text)}
@@ -352,6 +353,20 @@ class _Session:
     region_name: str
 
 
+def _refuse_applications(document: Mapping[str, Any]) -> None:
+    """Refuse applications of the Serverless Application Repository, which the translator would ask the real AWS for."""
+    for name, resource in as_mapping(document.get("Resources")).items():
+        members = as_mapping(resource)
+        location = as_mapping(members.get("Properties")).get("Location")
+        if members.get("Type") == "AWS::Serverless::Application" and isinstance(location, Mapping):
+            application = cast("Mapping[str, Any]", location).get("ApplicationId")
+            raise TransformFailed(
+                f"Transform {SERVERLESS} failed with: headrace has no Serverless Application Repository, which {name}"
+                f" takes {application} from. Give its Location the template itself: a local path for `sam package`,"
+                " or its URL in a bucket"
+            )
+
+
 def expand_serverless(document: dict[str, Any], context: TransformContext) -> dict[str, Any]:
     """Return a template without SAM's resources. Raises TemplateError, with the translator's sentences."""
     try:
@@ -365,6 +380,7 @@ def expand_serverless(document: dict[str, Any], context: TransformContext) -> di
             f"Transform {SERVERLESS} needs AWS's translator, which is not installed: {install_command('sam')}"
         ) from error
 
+    _refuse_applications(document)
     values = dict(context.parameters)
     session: Any = _Session(context.region)
     with _LOCK:

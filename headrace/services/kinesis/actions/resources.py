@@ -229,6 +229,18 @@ def list_tags_for_resource(
     return {"Tags": [{"Key": key, "Value": tags[key]} for key in sorted(tags)]}
 
 
+def policy_of(kinesis: Kinesis, arn: str) -> str | None:
+    """Return the JSON policy of a stream, a consumer or a queue, or None when it has none."""
+    opened = kinesis.queues.by_arn(arn)
+    if opened is not None:
+        return opened.queue.policy
+    if "/consumer/" in arn:
+        consumer = kinesis.consumers.by_arn(arn, kinesis.clock.now_ms())
+        return None if consumer is None else consumer.policy
+    stream = kinesis.registry.find_arn(arn)
+    return None if stream is None else stream.policy
+
+
 # GetResourcePolicy's answer for a resource without a policy. Observed by moto's authors.
 _EMPTY = "{}"
 

@@ -45,7 +45,7 @@ from headrace.services.lambda_.errors import (
     not_found,
     precondition_failed,
 )
-from headrace.services.lambda_.names import LATEST, FunctionRef, format_lambda_time
+from headrace.services.lambda_.names import LATEST, FunctionRef, format_lambda_time, parse_function
 from headrace.services.lambda_.permits import policy_text
 from headrace.services.lambda_.state import Function, PolicyStatement, UrlConfig
 from headrace.services.lambda_.url_calls import URL_PATH
@@ -182,6 +182,18 @@ def _read_policy(lambda_: Lambda, ref: FunctionRef) -> GetPolicyOutput:
     if not text:
         raise not_found(NO_POLICY)
     return {"Policy": text, "RevisionId": function.revision_of(ref.qualifier)}
+
+
+def policy_of(lambda_: Lambda, arn: str) -> str | None:
+    """Return the JSON policy of a function, version or alias, or None when it has none."""
+    if ":function:" not in arn:
+        return None
+    try:
+        ref = parse_function(arn, account="", region="")
+    except AwsError:
+        return None  # no such function, which the service itself reports
+    function = lambda_.functions.find(ref)
+    return None if function is None else policy_text(function, ref.qualifier)
 
 
 @operation("GetResourcePolicy")

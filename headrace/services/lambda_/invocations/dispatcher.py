@@ -39,7 +39,7 @@ from headrace.services.lambda_.errors import (
 from headrace.services.lambda_.invocations.pools import Pools, Run, Slot
 from headrace.services.lambda_.names import FunctionRef, parse_function
 from headrace.services.lambda_.permits import EVERYTHING, Permits
-from headrace.services.lambda_.runtime.channel import Invocation
+from headrace.services.lambda_.runtime.messages import Invocation
 from headrace.services.lambda_.runtime.platform_log import AnswerSink, Outcome
 from headrace.services.lambda_.runtime.steps import Steps
 from headrace.services.lambda_.state import Function, FunctionStore, Target, Version
@@ -173,26 +173,29 @@ class AnswerStream:
 class FunctionMetrics:
     """Sends functions' metrics. Thread-safe, as its sink is."""
 
-    def __init__(self, clock: Clock, metrics: MetricSink) -> None:
+    def __init__(self, clock: Clock, sink: MetricSink) -> None:
         self._clock = clock
-        self._metrics = metrics
+        self.sink = sink
 
     def send(self, function: Function, qualifier: str | None, values: Mapping[str, float]) -> None:
         """Send metrics by function and, when one was named, by version or alias."""
+        metrics = self.build(function, qualifier, values)
+        self.sink.put(metrics, account=function.account, region=function.region)
+
+    def build(
+        self, function: Function, qualifier: str | None, values: Mapping[str, float]
+    ) -> list[Metric]:
+        """Return what `send` sends."""
         now_ms = self._clock.now_ms()
         by_name = (("FunctionName", function.name),)
         dimensions: list[tuple[tuple[str, str], ...]] = [by_name]
         if qualifier is not None:
             dimensions.append((*by_name, ("Resource", f"{function.name}:{qualifier}")))
-        self._metrics.put(
-            [
-                Metric("AWS/Lambda", name, value, _UNITS.get(name, "Count"), dimension_set, now_ms)
-                for dimension_set in dimensions
-                for name, value in values.items()
-            ],
-            account=function.account,
-            region=function.region,
-        )
+        return [
+            Metric("AWS/Lambda", name, value, _UNITS.get(name, "Count"), dimension_set, now_ms)
+            for dimension_set in dimensions
+            for name, value in values.items()
+        ]
 
 
 def invocation_metrics(outcome: Outcome, slot: Slot) -> dict[str, float]:
@@ -316,9 +319,10 @@ class Dispatcher:
         self._metrics.send(target.function, target.qualifier, {"Throttles": 1.0})
 
     def _end(self, target: Target, request_id: str, run: Run) -> InvokeResult:
-        """Send the metrics and the log lines of an invocation, and return its result."""
+        """Send the log lines and the metrics of an invocation, and return its result."""
         function, outcome, spec = target.function, run.outcome, run.environment.spec
-        self._metrics.send(function, target.qualifier, invocation_metrics(outcome, run.slot))
+        values = invocation_metrics(outcome, run.slot)
+        metrics = self._metrics.build(function, target.qualifier, values)
         acting, log_stream = _identity_of(spec.role, spec.name), run.environment.log_stream
         if self._permits.may_log(function, acting, spec.log_group, log_stream):
             self._logs.put(
@@ -329,6 +333,7 @@ class Dispatcher:
                 region=function.region,
                 acting=acting if spec.role else None,
             )
+        self._metrics.sink.put(metrics, account=function.account, region=function.region)
         return InvokeResult(
             payload=outcome.payload,
             function_error=outcome.function_error,

@@ -32,9 +32,10 @@ from headrace.services.lambda_.invocations.sandbox_pool import ExecutionEnvironm
 from headrace.services.lambda_.layers import Bytecode
 from headrace.services.lambda_.names import FunctionRef
 from headrace.services.lambda_.packages import CodeStore
-from headrace.services.lambda_.runtime.channel import Invocation, Wait
+from headrace.services.lambda_.runtime.channel import Wait
 from headrace.services.lambda_.runtime.environment import SandboxSpec, trust_the_machine
 from headrace.services.lambda_.runtime.function_process import Sandbox
+from headrace.services.lambda_.runtime.messages import Invocation
 from headrace.services.lambda_.runtime.namespaces import Namespaces
 from headrace.services.lambda_.runtime.platform_log import AnswerSink, Outcome
 from headrace.services.lambda_.runtime.process import NotStarted, ReaperClient
@@ -163,14 +164,13 @@ class Pools:
 
         Raises Throttled while stopping.
         """
-        key, most = (function.key, version.number), function.most_processes
+        key = (function.key, version.number)
         made_from = (
             str(version.config["RevisionId"]),
             self._code.fingerprint(version.digest, *version.layers),
         )
         entry = self._entries.get(key)
         if entry is not None and entry.made_from == made_from:
-            entry.pool.most = most
             return entry.pool
         with self._lock:
             if self._stopped:
@@ -185,7 +185,9 @@ class Pools:
                 new_pool = self._build_maker(spec)
                 opt = [] if spec.opt_dir is None else [spec.opt_dir]
                 folders = frozenset({spec.code_dir, *spec.layer_dirs, *opt})
-                pool = SandboxPool(new_pool, most=most, clock=self._clock, folders=folders)
+                pool = SandboxPool(
+                    new_pool, most=function.most_processes, clock=self._clock, folders=folders
+                )
                 entry = _Entry(made_from, pool)
                 self._entries[key] = entry
             return entry.pool

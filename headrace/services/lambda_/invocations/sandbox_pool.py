@@ -10,8 +10,8 @@ from typing import Protocol
 from headrace.core.clock import Clock
 from headrace.core.ports import FunctionThrottled
 from headrace.services.lambda_.errors import SANDBOX_WAIT_SECONDS
-from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.environment import SandboxSpec
+from headrace.services.lambda_.runtime.messages import Invocation
 from headrace.services.lambda_.runtime.platform_log import AnswerSink, Outcome, ProcessBroken
 
 
@@ -60,21 +60,20 @@ class ExecutionEnvironment(Protocol):
 class SandboxPool:
     """Lends sandboxes to invoking threads, and keeps them warm between invocations. Thread-safe.
 
-    `most` is the largest number of sandboxes; it may be set at any time and limits the creation of new ones. `folders`
-    are the folders of code and layers that its sandboxes use. While `is_draining`, released
-    sandboxes are closed.
+    `most` returns the largest number of sandboxes, which limits the creation of new ones. `folders` are the folders
+    of code and layers that its sandboxes use. While `is_draining`, released sandboxes are closed.
     """
 
     def __init__(
         self,
         make: Callable[[], ExecutionEnvironment],
         *,
-        most: int,
+        most: Callable[[], int],
         clock: Clock,
         folders: frozenset[Path] = frozenset(),
     ) -> None:
         self._make = make
-        self.most = most
+        self._most = most
         self.folders = folders
         self._clock = clock
         self._changed = threading.Condition()
@@ -106,7 +105,7 @@ class SandboxPool:
                         self._lent.add(sandbox)
                         return sandbox
                     sandbox.close()
-                if len(self._lent) < self.most:
+                if len(self._lent) < self._most():
                     sandbox = self._make()
                     self._lent.add(sandbox)
                     return sandbox
@@ -142,7 +141,7 @@ class SandboxPool:
         self, least: int, make: Callable[[], ExecutionEnvironment]
     ) -> ProcessBroken | None:
         """Keep at least `least` initialised sandboxes. Return the error if one cannot be initialised."""
-        self._least = min(least, self.most)
+        self._least = min(least, self._most())
         while True:
             with self._changed:
                 if self.is_draining or len(self._idle) + len(self._lent) >= self._least:

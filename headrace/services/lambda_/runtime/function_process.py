@@ -17,18 +17,7 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.services.lambda_.errors import CREDENTIALS_LEFT_SECONDS, INIT_SECONDS
 from headrace.services.lambda_.runtime import sdk_modules
-from headrace.services.lambda_.runtime.channel import (
-    ErrorReported,
-    Invocation,
-    Message,
-    PackageWanted,
-    ProcessEnded,
-    ReadyForInvocation,
-    Responded,
-    ResponsePart,
-    RuntimeChannel,
-    Wait,
-)
+from headrace.services.lambda_.runtime.channel import RuntimeChannel, Wait
 from headrace.services.lambda_.runtime.environment import (
     OPT,
     ProcessPaths,
@@ -37,6 +26,16 @@ from headrace.services.lambda_.runtime.environment import (
     build_command,
     build_environment,
     list_wrapper,
+)
+from headrace.services.lambda_.runtime.messages import (
+    ErrorReported,
+    Invocation,
+    Message,
+    PackageWanted,
+    ProcessEnded,
+    ReadyForInvocation,
+    Responded,
+    ResponsePart,
 )
 from headrace.services.lambda_.runtime.namespaces import Namespaces, OwnMounts
 from headrace.services.lambda_.runtime.own_mounts import plan

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from headrace.core.ports import InvokeResult
-from headrace.services.lambda_.runtime.channel import Message, RuntimeChannel, Wait
+from headrace.services.lambda_.runtime.channel import RuntimeChannel, Wait
+from headrace.services.lambda_.runtime.messages import Message
 
 # It yields what it waits for, and is sent the messages that came.
 Result = TypeVar("Result")

@@ -19,6 +19,8 @@ from headrace.aws.shapes.s3 import (
     GetBucketVersioningOutput,
     PutBucketVersioningInput,
 )
+from headrace.core.arn import s3_path_of
+from headrace.core.ports import BucketNotFound
 from headrace.core.system_tags import are_set_now, is_refused, is_system
 from headrace.services.s3 import (
     encryption,
@@ -392,6 +394,14 @@ def get_bucket_versioning(
     """Return the versioning status; it is empty if versioning was never enabled. Source: API_GetBucketVersioning."""
     kept = s3.bucket(request["Bucket"]).configurations.get("BucketVersioning")
     return cast("GetBucketVersioningOutput", kept or {})
+
+
+def policy_of(s3: S3, arn: str) -> str | None:
+    """Return the JSON policy of the bucket in a bucket's or an object's ARN, or None when there is none."""
+    try:
+        return s3.bucket(s3_path_of(arn).partition("/")[0]).configurations.get("BucketPolicy")
+    except BucketNotFound:
+        return None
 
 
 @operation("GetBucketPolicyStatus")

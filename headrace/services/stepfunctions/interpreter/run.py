@@ -268,6 +268,7 @@ class Run:
 
     def _prepare(self) -> tuple[Any, Any]:
         started = self.started
+        start_time, redriven = _text_of(started.start_date), _redrive_of(self._redrive)
         definition = json.loads(started.definition)
         load_interpreter()
         from moto.stepfunctions.parser.asl.component.common.timeouts.timeout import TimeoutSeconds
@@ -286,7 +287,6 @@ class Run:
         if started.is_express:
             own = program.timeout_seconds.timeout_seconds if program.timeout_seconds else None
             program.timeout_seconds = TimeoutSeconds(min(own or EXPRESS_LASTS_S, EXPRESS_LASTS_S))
-        start_time = _text_of(started.start_date)
         context_of: Any = ContextObjectData
         execution_of: Any = ExecutionData  # without RedriveCount, which AWS has
         context: Any = context_of(
@@ -296,7 +296,7 @@ class Run:
                 Name=started.name,
                 RoleArn=started.role_arn,
                 StartTime=start_time,
-                **({} if started.is_express else _redrive_of(self._redrive)),  # recorded
+                **({} if started.is_express else redriven),  # recorded
             ),
             StateMachine=StateMachineData(Id=started.machine_arn, Name=started.machine_name),
         )

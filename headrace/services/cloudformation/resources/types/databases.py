@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.services.cloudformation.resources.base import attribute_text
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
@@ -115,7 +116,11 @@ def _parameters(values: Values) -> list[dict[str, str]]:
     """Return a group's parameters in the API's form; static ones wait for a reboot, as all can."""
     pairs: dict[str, Any] = values.get("Parameters") or {}
     return [
-        {"ParameterName": name, "ParameterValue": str(value), "ApplyMethod": "pending-reboot"}
+        {
+            "ParameterName": name,
+            "ParameterValue": attribute_text(value),
+            "ApplyMethod": "pending-reboot",
+        }
         for name, value in pairs.items()
     ]
 

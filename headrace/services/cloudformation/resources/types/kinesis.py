@@ -44,9 +44,8 @@ def _metrics(names: Any) -> set[str]:
 
 def _mode(properties: Properties) -> str:
     # CDK writes no StreamModeDetails for some provisioned streams, only a shard count.
-    details = get_mapping(properties, "StreamModeDetails")
     default = "PROVISIONED" if "ShardCount" in properties else "ON_DEMAND"
-    return str(details.get("StreamMode", default))
+    return str(value_at(properties, "StreamModeDetails.StreamMode") or default)
 
 
 def _create(context: Context, properties: Properties) -> ResourceResult:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.aws.calls.operation import operation_model
-from headrace.core.arn import partition_of, url_suffix_of
+from headrace.core.arn import URL_SUFFIXES, partition_of
 from headrace.core.values import get_list
 from headrace.moto.without_effect import rows_of
 from headrace.services.cloudformation.errors import ResourceFailed
@@ -52,11 +52,12 @@ def _find_bucket(context: Context, properties: Properties) -> str | None:
 
 def bucket_made(context: Context, name: str) -> ResourceResult:
     """Return what a stack stores of a bucket: its name and attributes."""
-    suffix = url_suffix_of(context.region)
+    partition = partition_of(context.region)
+    suffix = URL_SUFFIXES[partition]
     return ResourceResult(
         name,
         {
-            "Arn": f"arn:{partition_of(context.region)}:s3:::{name}",
+            "Arn": f"arn:{partition}:s3:::{name}",
             "DomainName": f"{name}.s3.{suffix}",
             "RegionalDomainName": f"{name}.s3.{context.region}.{suffix}",
             "DualStackDomainName": f"{name}.s3.dualstack.{context.region}.{suffix}",
@@ -89,6 +90,7 @@ def _encryption(bucket: str, configuration: Properties) -> Properties:
             {
                 "ApplyServerSideEncryptionByDefault": rule.get("ServerSideEncryptionByDefault", {}),
                 "BucketKeyEnabled": rule.get("BucketKeyEnabled", False),
+                **{name: rule[name] for name in ("BlockedEncryptionTypes",) if name in rule},
             }
             for rule in configuration["ServerSideEncryptionConfiguration"]
         ]
