@@ -13,6 +13,7 @@ import functools
 import json
 import logging
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
@@ -21,6 +22,8 @@ from botocore.loaders import create_loader
 from headrace.deliveries.outbox import queue_call
 from headrace.deliveries.service_events import queue_service_event
 from headrace.moto.current_cloud import CURRENT
+from headrace.moto.storage.changes import CHANGES
+from headrace.services.cloudwatch.alarm_history import note_action
 from headrace.services.cloudwatch.alarm_rules import time_text
 
 log = logging.getLogger(__name__)
@@ -78,13 +81,32 @@ def _act(alarm: Any, before: dict[str, Any], account: str, region: str) -> None:
             params = {"TopicArn": action, "Message": message, "Subject": subject}
             what = f"The alarm {alarm.name} for {action}"
             queue_call(what, "sns", "Publish", params, account=account, region=region)
+            is_there = action in _topics_of(str(action))
+            note_action(alarm, str(action), message, "" if is_there else "Topic does not exist")
         elif service == "lambda" and CURRENT.functions is not None:
-            payload = json.dumps(_event(alarm, before, account, region)).encode()
-            CURRENT.functions(
-                str(action), payload, service=_FUNCTION_SERVICE, source_arn=str(alarm.alarm_arn)
+            event = json.dumps(_event(alarm, before, account, region))
+            is_taken = CURRENT.functions(
+                str(action),
+                event.encode(),
+                service=_FUNCTION_SERVICE,
+                source_arn=str(alarm.alarm_arn),
             )
+            refusal = "The function does not exist, or its policy refuses CloudWatch's alarms."
+            note_action(alarm, str(action), event, "" if is_taken else refusal)
         else:
             log.warning("%s: headrace does not support the action %s", alarm.alarm_arn, action)
+
+
+def _topics_of(arn: str) -> Any:
+    """Return the topics of the place of a topic's ARN, by their ARNs. Callers hold moto's lock."""
+    from moto.sns.models import sns_backends
+
+    _, _, _, region, account, _ = arn.split(":", 5)
+    CHANGES.load_deferred("sns")
+    return dict.get(dict.get(sns_backends, account, {}), region, _NO_TOPICS).topics
+
+
+_NO_TOPICS: Any = SimpleNamespace(topics={})
 
 
 def _configuration(alarm: Any) -> dict[str, Any]:
