@@ -34,6 +34,15 @@ QUERY = {
     "TagFilters": [{"Key": "a", "Values": ["b"]}],
 }
 DOCUMENT = {"schemaVersion": "2.2", "description": "one", "mainSteps": []}
+RULE = {
+    "rulePriority": 1,
+    "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": 1},
+    "action": {"type": "expire"},
+}
+PULLS = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Principal": "*", "Action": "ecr:BatchGetImage"}],
+}
 PROPERTIES: dict[tuple[str, str], dict[str, Any]] = {
     ("Role", "IAM::Role"): {"AssumeRolePolicyDocument": TRUST, "Policies": INLINE},
     ("Other", "IAM::Policy"): {
@@ -55,6 +64,11 @@ PROPERTIES: dict[tuple[str, str], dict[str, Any]] = {
     },
     ("Tagged", "ResourceGroups::Group"): {
         "Name": "tagged", "ResourceQuery": {"Type": "TAG_FILTERS_1_0", "Query": QUERY},
+    },
+    ("Images", "ECR::Repository"): {
+        "RepositoryName": "images",
+        "RepositoryPolicyText": PULLS,
+        "LifecyclePolicy": {"LifecyclePolicyText": json.dumps({"rules": [RULE]})},
     },
 }  # fmt: skip
 TEMPLATE = {
@@ -95,6 +109,10 @@ def change_by_hand(cloud: InProcessCloud, cfn: Any) -> None:
         TrailName=physical(cfn, "Trail", "more"), EventSelectors=[{"ReadWriteType": "ReadOnly"}]
     )
     query = {"Type": "TAG_FILTERS_1_0", "Query": json.dumps(QUERY).replace('"b"', '"c"')}
+    ecr = cloud.client("ecr")
+    ecr.delete_repository_policy(repositoryName="images")
+    changed = json.dumps({"rules": [{**RULE, "rulePriority": 2}]})
+    ecr.put_lifecycle_policy(repositoryName="images", lifecyclePolicyText=changed)
     cloud.client("resource-groups").update_group_query(GroupName="tagged", ResourceQuery=query)
 
 
@@ -124,4 +142,9 @@ def test_what_was_changed_by_hand_is_found(tmp_path: Path):
         "Document": ["/Content/description"],
         "Trail": ["/EventSelectors/0/ReadWriteType", "/IsLogging"],
         "Tagged": ["/ResourceQuery/Query/TagFilters/0/Values/0"],
+        "Images": [
+            "/LifecyclePolicy/LifecyclePolicyText",
+            "/RepositoryPolicyText/Statement",
+            "/RepositoryPolicyText/Version",
+        ],
     }

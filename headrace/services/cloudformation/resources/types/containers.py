@@ -9,8 +9,10 @@ Batch: compute environments, queues, job definitions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from headrace.aws.calls.errors import AwsError
 from headrace.services.cloudformation.resources.base import Properties
 from headrace.services.cloudformation.resources.declaration import (
     Call,
@@ -88,6 +90,25 @@ _LIFECYCLE: dict[str, Source] = {
 _OWN = "@answer.repositories.0"
 
 
+def _live_policy(operation: str, member: str) -> Callable[[Values], Any]:
+    """Return what reads a repository's policy; one that was deleted is empty."""
+
+    def read(values: Values) -> Any:
+        try:
+            return values.context.call("ecr", operation, {"repositoryName": values.id})[member]
+        except AwsError as error:
+            if not error.code.endswith("PolicyNotFoundException"):
+                raise
+            return {}
+
+    return read
+
+
+def _live_lifecycle(values: Values) -> Any:
+    text = _live_policy("GetLifecyclePolicy", "lifecyclePolicyText")(values)
+    return {"LifecyclePolicyText": text} if text else {}
+
+
 DECLARED = [
     DeclaredType(
         "AWS::ECR::Repository",
@@ -102,6 +123,10 @@ DECLARED = [
         name_length=256,
         name_lower=True,
         read=Call("DescribeRepositories", {"repositoryNames": lambda v: [v.id]}),
+        read_as={
+            "LifecyclePolicy": _live_lifecycle,
+            "RepositoryPolicyText": _live_policy("GetRepositoryPolicy", "policyText"),
+        },
         update=[
             Call("PutImageTagMutability"),
             Call("PutImageScanningConfiguration"),

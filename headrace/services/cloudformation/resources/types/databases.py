@@ -261,6 +261,7 @@ DECLARED = [
         create=[Call("CreateEventSubscription")],
         id="SubscriptionName",
         read=Call("DescribeEventSubscriptions", {"SubscriptionName": "@id"}),
+        read_as={"EventCategories": "@answer.EventSubscriptionsList.0.EventCategoriesList"},
         tag=(*_TAGS, "@answer.EventSubscriptionsList.0.EventSubscriptionArn"),
         delete=[Call("DeleteEventSubscription", {"SubscriptionName": "@id"})],
         name="SubscriptionName",
