@@ -109,6 +109,10 @@ def test_json_of_firehose_is_a_partitioned_table(cloud: InProcessCloud, athena: 
         ["UA", "11", "[a, b]", "{tail=N1}", "2013", "s3://lake/json/y=2013/m=01/a.gz"],
     ]
     assert athena.rows("SELECT carrier FROM flights WHERE m = ?", "'12'") == [["DL"]]
+    put(cloud, "json/y=2014/m=12/c", b'{"delay": "late"}\n')
+    assert athena.reason("SELECT * FROM flights").startswith(
+        "HIVE_BAD_DATA: Error parsing field value 'late' for field 1: For input string: \"late\""
+    )
     put(cloud, "json/y=2014/m=12/c", b"not json\n")
     assert athena.reason("SELECT * FROM flights").startswith(
         "HIVE_CURSOR_ERROR: Row is not a valid JSON Object"
@@ -286,6 +290,11 @@ def test_results_have_their_types_and_lie_in_s3(cloud: InProcessCloud, athena: A
             marks=pytest.mark.slow,
         ),
         pytest.param("SELECT cast('a' AS int)", "INVALID_CAST_ARGUMENT: ", marks=pytest.mark.slow),
+        pytest.param("SELECT 1 / 0", "DIVISION_BY_ZERO: Division by zero", marks=pytest.mark.slow),
+        (
+            f"SELECT {'(' * 5000}1{')' * 5000}",
+            "line 1:1: statement is too large (stack overflow while parsing)",
+        ),
         # A file of this machine is no table.
         ("SELECT * FROM '/etc/hostname'", "TABLE_NOT_FOUND: "),
         (
