@@ -23,6 +23,7 @@ import moto
 from botocore import xform_name
 
 from headrace.aws.calls.operation import service_model
+from headrace.moto.patches import repeated_tokens
 from headrace.moto.without_effect import DROPPED_FILE
 from headrace.services.cloudformation.resources import list_declared_types
 from headrace.services.cloudformation.resources.declared_calls import input_of
@@ -80,11 +81,15 @@ def _dropped(service: str, operation: str) -> list[str]:
     if shape is None or not functions or any(map(_takes_whole, functions)):
         return []
     words, body = _words(service), shape.serialization.get("payload")
+    method = xform_name(operation)
+    once = repeated_tokens.CALLS.get(_module_of(service), ())
+    tokens = [call.token for call in once if call.method == method]
     return [
         name
         for name, member in shape.members.items()
         # A member that is the whole body has no name on the wire; of others, it may differ from the model's.
         if name != body
+        and name not in tokens
         and _plain(name) not in words
         and _plain(str(member.serialization.get("name", name))) not in words
     ]
@@ -130,12 +135,16 @@ def _words(service: str) -> frozenset[str]:
     )
 
 
+def _module_of(service: str) -> str:
+    return _MODULES.get(service, service.replace("-", ""))
+
+
 def _files(service: str) -> list[Path]:
-    module = _MODULES.get(service, service.replace("-", ""))
+    module = _module_of(service)
     patches = _HEADRACE / "moto" / "patches"
     room = _HEADRACE / "services"
-    # Of tokens, that file's names are those of its own few services.
-    shared = (path for path in patches.glob("*.py") if path.stem != "repeated_tokens")
+    # Of tokens, those files' names are those of their own few services.
+    shared = (path for path in patches.glob("*.py") if not path.stem.endswith("_tokens"))
     own = [*room.glob(f"{module}.py"), *(room / module).rglob("*.py"), *shared]
     return [*(_MOTO / module).rglob("*.py"), *own]
 

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
@@ -39,6 +38,7 @@ with imports_later({}, late={"pandas": {}}):
     import pandas as pd
 
 from scripts.pipeline import devices
+from scripts.pipeline.options import DEVICES, PORT, build_parser
 from scripts.pipeline.other_clouds import (
     ANALYTICS,
     DELIVERY,
@@ -50,8 +50,6 @@ from scripts.pipeline.other_clouds import (
     submit_here,
 )
 from scripts.pipeline.run import (
-    DEVICES,
-    FLIGHTS,
     ROOT,
     Check,
     Run,
@@ -83,9 +81,7 @@ from scripts.pipeline.targets import (
     check_name,
 )
 
-JANUARY = 1
 FLIGHTS_A_YEAR = 336_776
-PORT = 4566
 # On free ports: another broker may have MQTT's.
 WITH_MQTT = ("--mqtt", "--mqtt-port", "0", "--mqtt-tls-port", "0")
 # The files of a run on another cloud: the synthesised app, outputs, the job's tables.
@@ -94,31 +90,7 @@ ELSEWHERE = ROOT / ".localstack" / "pipeline"
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Return the options."""
-    parser = argparse.ArgumentParser(prog="make run", description=__doc__)
-    parser.add_argument("--all", action="store_true", help="replay the whole year, 336,776 flights")
-    parser.add_argument("--month", type=int, choices=range(1, 13), default=JANUARY, metavar="1-12")
-    parser.add_argument(
-        "--flights", type=int, help="replay only this many flights: for slow or costly clouds"
-    )
-    parser.add_argument(
-        "--pipeline",
-        choices=(FLIGHTS, DEVICES),
-        default=FLIGHTS,
-        help="flights, or simulated devices by MQTT; on headrace or aws",
-    )
-    parser.add_argument(
-        "--devices", type=int, default=devices.DEVICES, help="how many devices are simulated"
-    )
-    parser.add_argument("--once", action="store_true", help="stop the cloud at the end")
-    parser.add_argument("--speed", default="max", help="max, or a multiple of real time: 3600x")
-    parser.add_argument(
-        "--cloud",
-        default=HEADRACE,
-        help="headrace, localstack, http://host:port of a running cloud, or aws",
-    )
-    parser.add_argument("--yes", action="store_true", help="agree to the cost of a run on AWS")
-    parser.add_argument("--port", type=int, help=f"port of headrace or LocalStack; {PORT}")
-    parser.add_argument("--data-dir", type=Path, help="headrace's data directory; .headrace")
+    parser = build_parser()
     options = parser.parse_args(arguments)
     try:
         options.speed = parse_speed(options.speed)

@@ -67,6 +67,7 @@ from headrace.services.cloudwatch import (
     metric_streams,
 )
 from headrace.services.cloudwatch import patches as cloudwatch_patches
+from headrace.services.cloudwatch import points as cloudwatch_points
 from headrace.services.cognito import patches as cognito_patches
 from headrace.services.dynamodb import partiql_calls as dynamodb_partiql
 from headrace.services.dynamodb import patches as dynamodb_patches
@@ -100,6 +101,7 @@ from headrace.services.stepfunctions import starts as stepfunctions_starts
 
 # Requests that are answered without moto's handlers in their plain form.
 QUICK_CALLS = (
+    *cloudwatch_points.QUICK_CALLS,
     *dynamodb_quick.QUICK_CALLS,
     *put_events.QUICK_CALLS,
     *log_groups.QUICK_CALLS,

@@ -62,6 +62,8 @@ class _Made(_Later):
     """Stands for what a call returns that a module makes while it is imported."""
 
     def __getattr__(self, name: str) -> Any:
+        if not name.startswith("__") and not self._is_imported():
+            return _Made(self._module, f"{self._path}.{name}", lambda: getattr(self, name))
         return getattr(self._find(), name)
 
 

@@ -7,6 +7,7 @@ kill -9 too; then perhaps twice. Thread-safe: `MOTO_LOCK`.
 from __future__ import annotations
 
 import heapq
+import json
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -85,6 +86,19 @@ class Delivery(msgspec.Struct, omit_defaults=True):
     source_arn: str = ""
     on_failure: str = ""
     failure_context: dict[str, Any] = {}
+
+
+def queue_call(
+    what: str, service: str, operation: str, params: dict[str, Any], *, account: str, region: str
+) -> None:
+    """Queue the call of an operation, whose parameters are JSON, by the cloud itself."""
+    body = json.dumps(params).encode()
+    OUTBOX.add(
+        Delivery(
+            what=what, body=body, service=service, operation=operation, params=params,
+            account=account, region=region,
+        )
+    )  # fmt: skip
 
 
 # Who is told of deliveries that are given up, by the names that stored deliveries have. Called with `MOTO_LOCK` held.

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from headrace.core.values import iso_of
-from headrace.deliveries.outbox import OUTBOX, Delivery
+from headrace.deliveries.outbox import queue_call
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import CHANGES
 
@@ -48,17 +48,13 @@ def queue_service_event(
         "Resources": event["resources"],
         "Time": event["time"],
     }
-    params = {"Entries": [entry]}
-    OUTBOX.add(
-        Delivery(
-            what=f"{what} for the default event bus",
-            body=json.dumps(params).encode(),
-            service="events",
-            operation="PutEvents",
-            params=params,
-            account=account,
-            region=region,
-        )
+    queue_call(
+        f"{what} for the default event bus",
+        "events",
+        "PutEvents",
+        {"Entries": [entry]},
+        account=account,
+        region=region,
     )
 
 

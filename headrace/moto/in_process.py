@@ -17,7 +17,7 @@ from typing import Any, cast
 from urllib.parse import urlencode
 
 import msgspec
-from botocore import handlers, parsers, serialize
+from botocore import parsers, serialize
 from botocore.compat import HTTPHeaders
 from botocore.model import OperationModel
 from botocore.response import StreamingBody
@@ -30,9 +30,23 @@ from headrace.aws.calls.operation import Call, operation_model, service_model
 from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
+from headrace.core.late_imports import imports_later
 from headrace.moto.current_cloud import ANSWERED
 from headrace.moto.requests.quick import QuickCall, QuickCalls
 from headrace.store.notes import NOW, answer_from
+
+# What handlers of clients and of the texts about them need, which is nearly all that this module imports (40 ms).
+_OF_CLIENTS = (
+    "args",
+    "docs.utils",
+    "endpoint_provider",
+    "regions",
+    "retryhandler",
+    "signers",
+    "translate",
+)
+with imports_later({"botocore.handlers": [f"botocore.{name}" for name in _OF_CLIENTS]}, late={}):
+    from botocore import handlers
 
 # These sign a URL for another region, which moto's services do not read.
 _SIGNING = (handlers.inject_presigned_url_ec2, handlers.inject_presigned_url_rds)

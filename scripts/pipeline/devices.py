@@ -28,7 +28,7 @@ from scripts.pipeline.stages import (
     wait_for_step,
 )
 
-DEVICES, MINUTES, SEED = 1000, 60, 36
+MINUTES, SEED = 60, 36
 MQTT_PORT = 8883
 WATERMARK = "10 minutes"
 # As long as nothing comes for so long, every window has ended.

@@ -21,7 +21,8 @@ from rich.progress import Progress
 from scripts import reference
 from scripts.localstack_host import host
 from scripts.localstack_host.installation import HostError, Installation
-from scripts.pipeline.run import DEVICES, FLIGHTS, ROOT, Check, Run, StageError
+from scripts.pipeline.options import DEVICES, FLIGHTS
+from scripts.pipeline.run import ROOT, Check, Run, StageError
 from scripts.pipeline.stages import STAGE_WITHIN_S, total
 from scripts.pipeline.targets import (
     AWS,

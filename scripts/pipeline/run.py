@@ -13,11 +13,11 @@ from typing import Any
 import boto3
 from rich.console import Console
 
+from scripts.pipeline.options import FLIGHTS
 from scripts.pipeline.targets import ACCOUNT, HEADRACE, REGION, Target
 
 ROOT = Path(__file__).parents[2]
 
-FLIGHTS, DEVICES = "flights", "devices"
 # The synthesised app, in the data directory: it stays, because the next run mostly needs the same.
 ASSEMBLY = "cdk.out"
 # The context that the CDK CLI gives an app.

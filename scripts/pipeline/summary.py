@@ -11,7 +11,8 @@ from rich.table import Table
 
 from headrace.client.pages import Iam
 from headrace.permissions.decisions.report import in_words
-from scripts.pipeline.run import DEVICES, FLIGHTS, ROOT, Check, Run, console
+from scripts.pipeline.options import DEVICES, FLIGHTS
+from scripts.pipeline.run import ROOT, Check, Run, console
 from scripts.pipeline.targets import HEADRACE
 
 TITLES = {FLIGHTS: "departures by hour and origin", DEVICES: "sessions of devices"}

@@ -16,7 +16,8 @@ from headrace.cli.running_cloud import health
 from headrace.spark_submit.sparks import Sparks
 from headrace.testing import cloud
 from scripts.pipeline import other_clouds
-from scripts.pipeline.run import DEVICES, Run, StageError, Synthesis, context_of
+from scripts.pipeline.options import DEVICES
+from scripts.pipeline.run import Run, StageError, Synthesis, context_of
 from scripts.pipeline.stages import archive_classes, empty, is_expendable, start
 from scripts.run_pipeline import parse
 from tests.support.command import INTERRUPTED, begin_python

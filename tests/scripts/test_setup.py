@@ -265,3 +265,17 @@ def test_npm_which_runs_beside_pip_fails_the_setup_too(tmp_path: Path):
     done = need("setup; echo done", tmp_path / "bin", root, npm="echo EACCES; exit 3", **NEW_ENOUGH)
     assert (done.returncode, done.stdout) == (1, "")
     assert "headrace: this command failed: npm ci --prefix cdk" in done.stderr
+
+
+def test_the_help_of_a_run_installs_nothing(tmp_path: Path):
+    """Neither .venv nor a package is there, as in a fresh checkout."""
+    for name in ("scripts", "headrace"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("node_modules"))
+    done = subprocess.run(
+        [tmp_path / "scripts" / "run", "--once", "--help"],
+        capture_output=True, text=True, check=False, env={"PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--month" in done.stdout
+    assert "checking the installation" not in done.stdout
+    assert not (tmp_path / ".venv").exists()

@@ -131,7 +131,8 @@ def test_a_micro_batch_that_runs_again_changes_no_state(
         }
         return "flights", str(number), row
 
-    names = ("hours", "recent", "closed") if nightly else ("hours", "closed")
+    # By day the one whose rows are final; those that change are in the test of changes and tombstones.
+    names = ("hours", "recent", "closed") if nightly else ("closed",)
     script = only(read_script(GROUPS), *names)
     batches = [[flight(number) for number in range(at, at + 6)] for at in (0, 6)]
     fold = fold_of(script, batches)

@@ -76,7 +76,7 @@ def _of_cluster(kept: str, name: str) -> _Find:
     ]
 
 
-_CALLS: dict[str, tuple[_Once, ...]] = {
+CALLS: dict[str, tuple[_Once, ...]] = {
     "amp": (
         _Once("PrometheusServiceResponse", "amp_backend", "create_workspace", "clientToken",
             lambda b, _: b.workspaces.values(), ("workspaceId", "workspace_id"), "ConflictException"),
@@ -152,13 +152,13 @@ _CALLS: dict[str, tuple[_Once, ...]] = {
             lambda b, _: b.baselines.values(), ("BaselineId", "id"), "IdempotentParameterMismatch"),
     ),
 }  # fmt: skip
-MODULES = tuple(f"moto.{service}.responses" for service in _CALLS)
+MODULES = tuple(f"moto.{service}.responses" for service in CALLS)
 
 
 def answer_again(module: Any) -> None:
     """Let the creations of a module of moto's responses happen once for a token."""
     _, service, _ = module.__name__.split(".")
-    for once in _CALLS[service]:
+    for once in CALLS[service]:
         handler = getattr(module, once.handler)
         setattr(handler, once.method, _once_per_token(getattr(handler, once.method), once, module))
 

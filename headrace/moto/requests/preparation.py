@@ -192,6 +192,16 @@ def has_service(url: str) -> bool:
     return any(pattern.match(url) for _, pattern in backend_index.backend_url_patterns)
 
 
+_NO_SDK = "make a client of the OpenAPI document that GetExport gives (openapi-generator does)"
+# What to do instead of an operation that moto has no path for.
+_INSTEAD = {
+    ("apigateway", "FlushStageCache"): "a stage keeps no answers here, so none is stale",
+    ("apigateway", "GetSdk"): _NO_SDK,
+    ("apigateway", "GetSdkType"): _NO_SDK,
+    ("apigateway", "GetSdkTypes"): _NO_SDK,
+}
+
+
 def _name_of_unknown(request: HttpRequest, service: str) -> str:
     """Return AWS's name of an operation that moto has no path for, or its method and path."""
     try:
@@ -313,7 +323,8 @@ class Preparation:
         url = f"https://{host}{request.path}"
         method = method_for(url)
         if method is None and has_service(url):
-            raise unknown_operation(_name_of_unknown(request, service), service)
+            name = _name_of_unknown(request, service)
+            raise unknown_operation(name, service, _INSTEAD.get((service, name), ""))
         if method is None:
             raise AwsError("UnknownOperationException", f"headrace has no service for {host}")
         package, operation = method[0], operation_of(request)

@@ -106,7 +106,9 @@ class QuickCall:
         has_checksum: its answers have a checksum.
         content_type: of its answers; empty for none.
         is_motos: moto would answer it, and add headers.
-        is_own: the cloud's own calls go this way, too: all members are texts, numbers, lists and structures.
+        is_own: the cloud's own calls go this way, too: all members are texts, numbers, times (as ISO 8601 writes them),
+            lists and structures.
+        is_clients: requests go this way.
         uses_state: it acts on the service's state, which moto makes at its first use.
         signed_as: the service's name in signatures; empty where it is the same.
     """
@@ -120,6 +122,7 @@ class QuickCall:
     content_type: str = "application/x-amz-json-1.0"
     is_motos: bool = True
     is_own: bool = False
+    is_clients: bool = True
     uses_state: bool = True
     signed_as: str = ""
 
@@ -134,7 +137,8 @@ class QuickCalls:
 
     def load(self, calls: Sequence[QuickCall]) -> None:
         """Take the quick calls."""
-        self._targets = {call.name: call for call in calls if "=" not in call.name}
+        targets = [call for call in calls if "=" not in call.name and call.is_clients]
+        self._targets = {call.name: call for call in targets}
         self._fields = {call.name.encode(): call for call in calls if "=" in call.name}
         self._own = {(one.service, one.name.partition(".")[2]): one for one in calls if one.is_own}
 

@@ -14,6 +14,7 @@ import hashlib
 import importlib
 import inspect
 import io
+import operator
 import pickle
 import threading
 import types
@@ -40,6 +41,11 @@ _CARRIERS: dict[str, Callable[[dict[str, Any], Any], None]] = {}
 _RESTORERS: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {}
 # (module, qualified name) -> replacements for unnamed functions that the state refers to.
 _FACTORIES: dict[tuple[str, str], Callable[[], Any]] = {}
+# moto's own functions that make what its dictionaries lack.
+_FACTORIES_OF_MOTO = (
+    ("moto.lakeformation.models", "default_settings"),
+    ("moto.xray.models", "SegmentCollection._new_trace_item"),
+)
 
 
 def register_reducer(kind: type, reducer: Reducer) -> None:
@@ -177,6 +183,19 @@ def known_factory(module: str, qualified_name: str) -> Callable[[], Any]:
     # A dictionary may have it.
     make.is_factory = True
     return make
+
+
+def _factory_of_moto(module: str, qualified_name: str) -> Callable[[], Any]:
+    def make() -> Any:
+        with IMPORTING:
+            owner = importlib.import_module(module)
+        return operator.attrgetter(qualified_name)(owner)()
+
+    return make
+
+
+for _name in _FACTORIES_OF_MOTO:
+    register_factory(*_name, _factory_of_moto(*_name))
 
 
 def _reduce_method(method: types.MethodType) -> Any:

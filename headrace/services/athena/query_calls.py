@@ -12,11 +12,18 @@ import json
 from typing import Any, cast
 
 from headrace.core.arn import make_arn
-from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
 from headrace.core.ports import BucketNotFound, CallerIdentity, ObjectNotFound
 from headrace.deliveries.service_events import queue_service_event
 from headrace.moto import principals
 from headrace.moto.current_cloud import CURRENT
+from headrace.services.athena.catalog_calls import (
+    get_database,
+    get_table_metadata,
+    list_databases,
+    list_table_metadata,
+    read_offset,
+    refuse,
+)
 from headrace.services.athena.patches import run_prepared
 from headrace.services.athena.queries import STOPPED_REASON, Outcome, Query
 from headrace.services.athena.results import PAGE_ROWS, NoRow, render_row
@@ -43,12 +50,6 @@ def run_queries(module: Any) -> None:
         setattr(response, call.__name__, call)
 
 
-def _refuse(message: str, code: str = "InvalidRequestException") -> Any:
-    from moto.core.exceptions import JsonRESTError
-
-    return JsonRESTError(code, message)
-
-
 def start_query_execution(self: Any) -> str:
     """Answer StartQueryExecution."""
     from moto.athena.models import Execution
@@ -57,12 +58,12 @@ def start_query_execution(self: Any) -> str:
     name = self._get_param("WorkGroup") or "primary"
     group = backend.work_groups.get(name)
     if group is None:
-        raise _refuse(f"WorkGroup {name} is not found.")
+        raise refuse(f"WorkGroup {name} is not found.")
     if group.state == "DISABLED":
-        raise _refuse(f"WorkGroup {name} is disabled.")
+        raise refuse(f"WorkGroup {name} is disabled.")
     text = self._get_param("QueryString") or ""
     if not text.strip() or len(text.encode()) > MOST_TEXT_BYTES:
-        raise _refuse(
+        raise refuse(
             f"queryString has {len(text.encode())} bytes: 1 to {MOST_TEXT_BYTES} are allowed"
         )
     token = self._get_param("ClientRequestToken")
@@ -72,12 +73,12 @@ def start_query_execution(self: Any) -> str:
         )
         if known is not None:
             if known.query != text:
-                raise _refuse("Idempotent parameters do not match")
+                raise refuse("Idempotent parameters do not match")
             return json.dumps({"QueryExecutionId": known.id})
     config = _results_of(self._get_param("ResultConfiguration") or {}, group)
     context = dict(self._get_param("QueryExecutionContext") or {})
     if _plain_name(context.get("Catalog") or "AwsDataCatalog") != "awsdatacatalog":
-        raise _refuse(
+        raise refuse(
             f"headrace queries the catalog AwsDataCatalog alone, and not {context['Catalog']}"
         )
     parameters = self._get_param("ExecutionParameters")
@@ -144,13 +145,13 @@ def _results_of(asked: dict[str, Any], group: Any) -> dict[str, Any]:
     config = {**asked, **own} if is_enforced else {**own, **asked}
     location = config.get("OutputLocation") or ""
     if not location:
-        raise _refuse(
+        raise refuse(
             "No output location provided. An output location is required either through the Workgroup result "
             "configuration setting or as an API input."
         )
     bucket = location.removeprefix("s3://").partition("/")[0]
     if not location.startswith("s3://") or not bucket:
-        raise _refuse("outputLocation is not a valid S3 path.")
+        raise refuse("outputLocation is not a valid S3 path.")
     return {**config, "OutputLocation": location if location.endswith("/") else f"{location}/"}
 
 
@@ -214,7 +215,7 @@ def finish(query: Query, outcome: Outcome) -> None:
 def _find(self: Any, query_id: str) -> Any:
     execution = self.athena_backend.executions.get(query_id)
     if execution is None:
-        raise _refuse(f"QueryExecution {query_id} was not found")
+        raise refuse(f"QueryExecution {query_id} was not found")
     return execution
 
 
@@ -310,21 +311,16 @@ def list_query_executions(self: Any) -> str:
     """Answer ListQueryExecutions: the newest first."""
     name = self._get_param("WorkGroup") or "primary"
     if name not in self.athena_backend.work_groups:
-        raise _refuse(f"WorkGroup {name} is not found.")
+        raise refuse(f"WorkGroup {name} is not found.")
     ids = [e.id for e in self.athena_backend.executions.values() if _group_of(e) == name][::-1]
-    count, start = int(self._get_param("MaxResults") or 50), _offset(self._get_param("NextToken"))
+    count, start = (
+        int(self._get_param("MaxResults") or 50),
+        read_offset(self._get_param("NextToken")),
+    )
     answer: dict[str, Any] = {"QueryExecutionIds": ids[start : start + count]}
     if start + count < len(ids):
         answer["NextToken"] = str(start + count)
     return json.dumps(answer)
-
-
-def _offset(token: str | None) -> int:
-    if token is None:
-        return 0
-    if not token.isdecimal() or len(token) > 18:
-        raise _refuse("Invalid NextToken")
-    return int(token)
 
 
 def get_query_results(self: Any) -> str:
@@ -332,13 +328,13 @@ def get_query_results(self: Any) -> str:
     execution = _find(self, self._get_param("QueryExecutionId"))
     outcome = _outcome(execution)
     if outcome.state in ("QUEUED", "RUNNING"):
-        raise _refuse(f"Query has not yet finished. Current state: {outcome.state}")
+        raise refuse(f"Query has not yet finished. Current state: {outcome.state}")
     if outcome.state != "SUCCEEDED":
-        raise _refuse(f"Query did not finish successfully. Final query state: {outcome.state}")
+        raise refuse(f"Query did not finish successfully. Final query state: {outcome.state}")
     count = int(self._get_param("MaxResults") or PAGE_ROWS)
     if not 1 <= count <= PAGE_ROWS:
-        raise _refuse(f"MaxResults is more than maximum allowed length {PAGE_ROWS}.")
-    offset = _offset(self._get_param("NextToken"))
+        raise refuse(f"MaxResults is more than maximum allowed length {PAGE_ROWS}.")
+    offset = read_offset(self._get_param("NextToken"))
     rows: list[list[str | None]] = []
     end = -1
     if outcome.update_count is None and CURRENT.queries is not None:
@@ -352,9 +348,9 @@ def get_query_results(self: Any) -> str:
                 region=self.region,
             )
         except (BucketNotFound, ObjectNotFound):
-            raise _refuse(f"Could not find results at {outcome.location}") from None
+            raise refuse(f"Could not find results at {outcome.location}") from None
         except NoRow:
-            raise _refuse("Invalid NextToken") from None
+            raise refuse("Invalid NextToken") from None
     answer: dict[str, Any] = {
         "ResultSet": {
             "Rows": [render_row(row) for row in rows],
@@ -393,108 +389,3 @@ def stop_query_execution(self: Any) -> str:
         if CURRENT.queries is not None:
             CURRENT.queries.cancel(execution.id)
     return json.dumps({})
-
-
-# The catalogue is Glue's
-
-
-def _glue(self: Any) -> Any:
-    from moto.glue.models import glue_backends
-
-    name = self._get_param("CatalogName") or ""
-    if name.lower() != "awsdatacatalog":
-        raise _refuse(
-            f"headrace shows the catalog AwsDataCatalog alone, and not {name}", "MetadataException"
-        )
-    return glue_backends[self.current_account][self.region]
-
-
-def _database(self: Any) -> Any:
-    name = self._get_param("DatabaseName") or ""
-    database = _glue(self).databases.get(name.lower())
-    if database is None:
-        raise _refuse(f"Database {name} not found", "MetadataException")
-    return database
-
-
-def _show_database(database: Any) -> dict[str, Any]:
-    details: dict[str, Any] = database.input or {}
-    shown: dict[str, Any] = {"Name": database.name, "Parameters": details.get("Parameters") or {}}
-    if details.get("Description"):
-        shown["Description"] = details["Description"]
-    return shown
-
-
-def list_databases(self: Any) -> str:
-    """Answer ListDatabases."""
-    databases = sorted(_glue(self).databases.values(), key=lambda database: database.name)
-    return json.dumps(_page(self, "DatabaseList", [_show_database(one) for one in databases]))
-
-
-def get_database(self: Any) -> str:
-    """Answer GetDatabase."""
-    return json.dumps({"Database": _show_database(_database(self))})
-
-
-def _show_table(table: Any) -> dict[str, Any]:
-    details: dict[str, Any] = table.as_dict()
-    storage: dict[str, Any] = details.get("StorageDescriptor") or {}
-
-    def columns(items: Any) -> list[dict[str, Any]]:
-        return [
-            {name: one[name] for name in ("Name", "Type", "Comment") if one.get(name)}
-            for one in items or []
-        ]
-
-    serde: dict[str, Any] = storage.get("SerdeInfo") or {}
-    formats = {
-        "inputformat": storage.get("InputFormat"), "outputformat": storage.get("OutputFormat"),
-        "location": storage.get("Location"), "serde.serialization.lib": serde.get("SerializationLibrary"),
-    }  # fmt: skip
-    parameters = {
-        **(details.get("Parameters") or {}),
-        **{name: value for name, value in formats.items() if value},
-        **{f"serde.param.{name}": value for name, value in (serde.get("Parameters") or {}).items()},
-    }
-    created = details.get("CreateTime")
-    shown = {
-        "Name": details["Name"],
-        "TableType": details.get("TableType", ""),
-        "Columns": columns(storage.get("Columns")),
-        "PartitionKeys": columns(details.get("PartitionKeys")),
-        "Parameters": {name: str(value) for name, value in parameters.items()},
-    }
-    return shown if created is None else {**shown, "CreateTime": _seconds(created)}
-
-
-def _seconds(moment: Any) -> float:
-    return float(moment.timestamp() if hasattr(moment, "timestamp") else moment)
-
-
-def list_table_metadata(self: Any) -> str:
-    """Answer ListTableMetadata."""
-    tables = sorted(_database(self).tables.values(), key=lambda table: table.name)
-    if wanted := self._get_param("Expression"):
-        try:
-            pattern = java_pattern(wanted.replace("*", ".*"))
-            tables = [table for table in tables if pattern.matches(table.name)]
-        except (PatternRefused, MatchTooLong) as error:
-            raise _refuse(f"Invalid expression {wanted}: {error}") from None
-    return json.dumps(_page(self, "TableMetadataList", [_show_table(one) for one in tables]))
-
-
-def get_table_metadata(self: Any) -> str:
-    """Answer GetTableMetadata."""
-    name = self._get_param("TableName") or ""
-    table = _database(self).tables.get(name.lower())
-    if table is None:
-        raise _refuse(f"Table {name} not found", "MetadataException")
-    return json.dumps({"TableMetadata": _show_table(table)})
-
-
-def _page(self: Any, member: str, items: list[Any]) -> dict[str, Any]:
-    start, count = _offset(self._get_param("NextToken")), int(self._get_param("MaxResults") or 50)
-    answer: dict[str, Any] = {member: items[start : start + count]}
-    if start + count < len(items):
-        answer["NextToken"] = str(start + count)
-    return answer

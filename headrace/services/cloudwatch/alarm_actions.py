@@ -13,14 +13,17 @@ import functools
 import json
 import logging
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from botocore.loaders import create_loader
 
-from headrace.deliveries.outbox import OUTBOX, Delivery
+from headrace.deliveries.outbox import queue_call
 from headrace.deliveries.service_events import queue_service_event
 from headrace.moto.current_cloud import CURRENT
+from headrace.moto.storage.changes import CHANGES
+from headrace.services.cloudwatch.alarm_history import note_action
 from headrace.services.cloudwatch.alarm_rules import time_text
 
 log = logging.getLogger(__name__)
@@ -40,6 +43,27 @@ def patch() -> None:
 
     backend: Any = CloudWatchBackend
     backend.set_alarm_state = _act_on_change(backend.set_alarm_state)
+    backend.put_metric_alarm = _of_arns(backend.put_metric_alarm)
+
+
+def _of_arns(put: Any) -> Any:
+    """Refuse actions that are no ARNs (the code is observed by others, the sentence assumed)."""
+    from moto.cloudwatch.exceptions import ValidationError
+
+    @functools.wraps(put)
+    def put_metric_alarm(self: Any, *args: Any, **named: Any) -> Any:
+        for member in _ACTIONS.values():
+            for action in named.get(member) or ():
+                if not _is_arn(str(action)):
+                    raise ValidationError(f"Invalid arn syntax: {action}")
+        return put(self, *args, **named)
+
+    return put_metric_alarm
+
+
+def _is_arn(action: str) -> bool:
+    parts = action.split(":")
+    return len(parts) >= 6 and parts[0] == "arn"
 
 
 def _act_on_change(set_alarm_state: Any) -> Any:
@@ -71,33 +95,39 @@ def _act(alarm: Any, before: dict[str, Any], account: str, region: str) -> None:
     if not alarm.actions_enabled:
         return
     for action in list(getattr(alarm, _ACTIONS[alarm.state_value]) or []):
-        service = str(action).split(":")[2]
+        service = str(action).split(":")[2] if _is_arn(str(action)) else ""
         if service == "sns":
             message = json.dumps(_message(alarm, before, account, region))
             subject = f'{alarm.state_value}: "{alarm.name}" in {region}'[:100]
             params = {"TopicArn": action, "Message": message, "Subject": subject}
-            _publish(alarm, str(action), params, account, region)
+            what = f"The alarm {alarm.name} for {action}"
+            queue_call(what, "sns", "Publish", params, account=account, region=region)
+            is_there = action in _topics_of(str(action))
+            note_action(alarm, str(action), message, "" if is_there else "Topic does not exist")
         elif service == "lambda" and CURRENT.functions is not None:
-            payload = json.dumps(_event(alarm, before, account, region)).encode()
-            CURRENT.functions(
-                str(action), payload, service=_FUNCTION_SERVICE, source_arn=str(alarm.alarm_arn)
+            event = json.dumps(_event(alarm, before, account, region))
+            is_taken = CURRENT.functions(
+                str(action),
+                event.encode(),
+                service=_FUNCTION_SERVICE,
+                source_arn=str(alarm.alarm_arn),
             )
+            refusal = "The function does not exist, or its policy refuses CloudWatch's alarms."
+            note_action(alarm, str(action), event, "" if is_taken else refusal)
         else:
             log.warning("%s: headrace does not support the action %s", alarm.alarm_arn, action)
 
 
-def _publish(alarm: Any, topic: str, params: dict[str, Any], account: str, region: str) -> None:
-    OUTBOX.add(
-        Delivery(
-            what=f"The alarm {alarm.name} for {topic}",
-            body=json.dumps(params).encode(),
-            service="sns",
-            operation="Publish",
-            params=params,
-            account=account,
-            region=region,
-        )
-    )
+def _topics_of(arn: str) -> Any:
+    """Return the topics of the place of a topic's ARN, by their ARNs. Callers hold moto's lock."""
+    from moto.sns.models import sns_backends
+
+    _, _, _, region, account, _ = arn.split(":", 5)
+    CHANGES.load_deferred("sns")
+    return dict.get(dict.get(sns_backends, account, {}), region, _NO_TOPICS).topics
+
+
+_NO_TOPICS: Any = SimpleNamespace(topics={})
 
 
 def _configuration(alarm: Any) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from headrace.deliveries.schedule_worker import LoadedState
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK
 from headrace.services.cloudwatch import alarm_rules
+from headrace.services.cloudwatch.alarm_history import note_change
 from headrace.services.cloudwatch.metric_math import MathRefused, Metrics, Series, evaluate_all
 from headrace.services.cloudwatch.statistics import StatisticRefused, aware, statistic
 
@@ -460,9 +461,11 @@ def patch() -> None:
                 "state_updated_timestamp",
                 "transitioned",
                 "history",
+                "noted",
             ):
                 if member in vars(before):
                     setattr(alarm, member, getattr(before, member))
+        note_change(alarm, is_new=before is None)
         return alarm
 
     backend.put_metric_alarm = put_metric_alarm

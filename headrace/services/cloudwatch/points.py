@@ -10,6 +10,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, cast
 
+import msgspec
+
+from headrace.moto.requests.quick import QuickCall, QuickRequest, reader_of
+
 # A metric's namespace, name and dimensions, and a unit.
 Series = tuple[Any, ...]
 _LARGEST = 2.0**360
@@ -114,3 +118,48 @@ def check_values(member: dict[str, Any], path: str) -> None:
             raise InvalidParameterValue(
                 f"The value {shown} for parameter {path}.{name} is invalid."
             )
+
+
+# --- PutMetricData of the cloud's own parts (see `headrace.moto.requests.quick`): they send metrics all the time -----
+
+
+class _Dimension(msgspec.Struct):
+    Name: str
+    Value: str
+
+
+class _Datum(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    MetricName: str
+    Unit: str
+    Timestamp: datetime
+    Dimensions: list[_Dimension]
+    Value: float | None = None
+    Values: list[float] | None = None
+    Counts: list[float] | None = None
+    StatisticValues: dict[str, float] | None = None
+
+
+class _PutMetricData(msgspec.Struct, forbid_unknown_fields=True):
+    Namespace: str
+    MetricData: list[_Datum]
+
+
+def _put_quickly(request: QuickRequest, asked: _PutMetricData) -> bytes:
+    # moto's times have no zone.
+    for datum in asked.MetricData:
+        datum.Timestamp = datum.Timestamp.replace(tzinfo=None)
+    members = msgspec.to_builtins(asked.MetricData, builtin_types=(datetime,))
+    request.backend.put_metric_data(asked.Namespace, members)
+    return b"{}"
+
+
+QUICK_CALLS = (
+    QuickCall(
+        "GraniteServiceVersion20100801.PutMetricData",
+        "cloudwatch",
+        reader_of(_put_quickly, _PutMetricData),
+        is_own=True,
+        is_clients=False,
+        signed_as="monitoring",
+    ),
+)

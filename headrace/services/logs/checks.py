@@ -75,13 +75,25 @@ def _as_recorded(to_json: Any) -> Any:
     @functools.wraps(to_json)
     def show(self: Any) -> dict[str, Any]:
         shown = {name: value for name, value in to_json(self).items() if value is not None}
+        shown["distribution"] = _distribution_of(self)
         return {"applyOnTransformedLogs": vars(self).get("is_of_transformed", False), **shown}
 
     return show
 
 
+def _distribution_of(subscription: Any) -> str:
+    """Return how a subscription distributes events over a stream's shards; an older headrace stored none."""
+    return str(vars(subscription).get("distribution", "ByLogStream"))
+
+
+def partition_key_of(subscription: Any, stream: Any) -> str:
+    """Return the partition key of what a log stream sends to a Kinesis stream."""
+    is_random = _distribution_of(subscription) == "Random"
+    return str(uuid.uuid4()) if is_random else str(stream.log_stream_name)[:256]
+
+
 def _keep_choice(put: Any) -> Any:
-    """Keep whether a filter is of transformed logs, which moto drops."""
+    """Keep whether a filter is of transformed logs, and how it distributes them, which moto drops."""
 
     @functools.wraps(put)
     def put_filter(self: Any) -> Any:
@@ -89,7 +101,9 @@ def _keep_choice(put: Any) -> Any:
         chosen = bool(self._get_param("applyOnTransformedLogs"))
         group, name = self._get_param("logGroupName"), self._get_param("filterName")
         if self._get_param("destinationArn"):
-            self.logs_backend.groups[group].subscription_filters[name].is_of_transformed = chosen
+            subscription = self.logs_backend.groups[group].subscription_filters[name]
+            subscription.is_of_transformed = chosen
+            subscription.distribution = self._get_param("distribution") or "ByLogStream"
         elif chosen:
             for one in self.logs_backend.filters.get_matching_filters(name, group):
                 if one["filterName"] == name:

@@ -90,7 +90,6 @@ def patch() -> None:
     _wrap(backend, "put_subscription_filter", _put_subscription_filter)
     _wrap(backend, "delete_log_group", _delete_log_group)
     _wrap(group, "put_subscription_filter", _replace_subscription_filter)
-    _wrap(group, "filter_log_events", _filter_log_events)
     _wrap(group, "put_log_events", _put_log_events)
     _wrap(group, "to_describe_dict", _to_describe_dict)
     response.test_metric_filter = _test_metric_filter  # pyright: ignore[reportAttributeAccessIssue]
@@ -186,16 +185,6 @@ def _delete_log_group(self: Any, delete: Any, log_group_name: str) -> None:
     delete(self, log_group_name)
     filters = self.filters.metric_filters
     filters[:] = [one for one in filters if one["logGroupName"] != log_group_name]
-
-
-def _filter_log_events(
-    self: Any, filter_events: Any, log_group_name: str, log_stream_names: Any, start_time: Any, end_time: Any,
-    limit: Any, next_token: Any, filter_pattern: Any, interleaved: Any,
-) -> Any:  # fmt: skip
-    prepared = PreparedPattern.of(filter_pattern)
-    return filter_events(
-        self, log_group_name, log_stream_names, start_time, end_time, limit, next_token, prepared, interleaved
-    )  # fmt: skip
 
 
 def filters_of(group: Any) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.logs import checks, groups, metric_filters
+from headrace.services.logs.filter_events import filter_log_events
 
 
 @dataclass(slots=True)
@@ -56,6 +57,7 @@ MOST_STREAMS = 1_000
 def patch() -> None:
     """Replace moto's methods, once."""
     import moto.logs.models as models
+    from moto.logs import responses
 
     use_clock(models)
     module: Any = models
@@ -71,7 +73,8 @@ def patch() -> None:
     checks.run_insights()
     backend.put_subscription_filter = _to_own_services(backend.put_subscription_filter)
     backend.put_destination = _to_present_target(backend.put_destination)
-    backend.filter_log_events = _without_searched(backend.filter_log_events)
+    handler: Any = responses.LogsResponse
+    handler.filter_log_events = filter_log_events
     backend._find_log_group = _find_group
     metric_filters.patch()
     groups.patch()
@@ -98,17 +101,6 @@ def _find_group(
     ):
         raise ResourceNotFoundException()
     return group
-
-
-def _without_searched(filter_log_events: Any) -> Any:
-    """Name no streams that were searched: since May 2020 the list is empty (documented: API_FilterLogEvents)."""
-
-    @functools.wraps(filter_log_events)
-    def filter_and_hide(self: Any, *args: Any, **named: Any) -> tuple[Any, Any, list[Any]]:
-        events, next_token, _ = filter_log_events(self, *args, **named)
-        return events, next_token, []
-
-    return filter_and_hide
 
 
 class LogEvent:
@@ -417,7 +409,8 @@ def _send_to_subscriber(
 ) -> None:
     """Send events to a subscription's destination, in CloudWatch Logs' compressed form. Never raises."""
     group = stream.log_group
-    role_arn = str(getattr(group.subscription_filters[filter_name], "role_arn", "") or "")
+    subscription = group.subscription_filters[filter_name]
+    role_arn = str(getattr(subscription, "role_arn", "") or "")
     if service == "logs":
         destination = _destination(destination_arn)
         if destination is None:
@@ -426,7 +419,7 @@ def _send_to_subscriber(
         # A destination delivers to its own target with its own role.
         destination_arn, role_arn = str(destination.target_arn), str(destination.role_arn or "")
         service = destination_arn.split(":")[2]
-    pattern = group.subscription_filters[filter_name].filter_pattern or ""
+    pattern = subscription.filter_pattern or ""
     matches = metric_filters.match_events(
         pattern, log_events, what=f"{group.arn}: the subscription {filter_name}"
     )
@@ -450,17 +443,16 @@ def _send_to_subscriber(
             source_arn=f"{group.arn}:*",
         )
         return
-    _put_record(stream, service, destination_arn, role_arn, packed)
+    key = checks.partition_key_of(subscription, stream)
+    _put_record(group, key, service, destination_arn, role_arn, packed)
 
 
-def _put_record(stream: Any, service: str, arn: str, role_arn: str, packed: bytes) -> None:
+def _put_record(group: Any, key: str, service: str, arn: str, role: str, packed: bytes) -> None:
     """Put what a log stream sends into a stream of Kinesis or Firehose, soon; a warning says that it is neither."""
-    group = stream.log_group
-    parts = arn.split(":", 5)
+    parts, params = arn.split(":", 5), dict[str, Any]()
     name = parts[5].partition("/")[2]
-    params: dict[str, Any]
     if service == "kinesis":
-        params = {"StreamName": name, "PartitionKey": stream.log_stream_name[:256], "Data": packed}
+        params = {"StreamName": name, "PartitionKey": key, "Data": packed}
     elif service == "firehose":
         params = {"DeliveryStreamName": name, "Record": {"Data": packed}}
     else:
@@ -475,7 +467,7 @@ def _put_record(stream: Any, service: str, arn: str, role_arn: str, packed: byte
             params=params,
             account=parts[4],
             region=parts[3],
-            acting_arn=role_arn,
+            acting_arn=role,
             acting_session="CloudWatchLogs",
         )
     )

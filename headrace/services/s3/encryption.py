@@ -18,6 +18,7 @@ from headrace.aws.calls.errors import AwsError, build_malformed_xml
 from headrace.aws.shapes.s3 import ServerSideEncryptionConfiguration
 from headrace.core.arn import Arn, InvalidArn, partition_of
 from headrace.core.ports import ControlPlane
+from headrace.core.values import section
 from headrace.services.s3.errors import invalid_argument, invalid_request
 from headrace.services.s3.state import Bucket, EncryptionMembers, StoredObject
 
@@ -104,13 +105,16 @@ def _not_found(sentence: str) -> AwsError:
 def read_write_settings(params: Mapping[str, Any], bucket: Bucket, keys: Keys) -> dict[str, str]:
     """Return the encryption settings that are stored with a new object; {} means AES256. Raises AwsError."""
     customer_md5 = read_customer_key(params)
+    configuration: dict[str, Any] = bucket.configurations.get(NAME) or {}
+    rules: list[dict[str, Any]] = configuration.get("Rules") or [{}]
     if customer_md5:
+        if "SSE-C" in section(rules[0], "BlockedEncryptionTypes").get("EncryptionType", ()):
+            # The code is documented (blocking-unblocking-s3-c-encryption-gpb.html), the sentence assumed.
+            raise AwsError("AccessDenied", "Access Denied", 403)
         return {"customer_md5": customer_md5}
     algorithm, key_id = params.get("ServerSideEncryption"), params.get("SSEKMSKeyId") or ""
     bucket_key = params.get("BucketKeyEnabled")
     if not algorithm:
-        configuration: dict[str, Any] = bucket.configurations.get(NAME) or {}
-        rules: list[dict[str, Any]] = configuration.get("Rules") or [{}]
         default: dict[str, str] = rules[0].get("ApplyServerSideEncryptionByDefault") or {}
         algorithm = default.get("SSEAlgorithm") or AES256
         key_id = key_id or default.get("KMSMasterKeyID") or ""

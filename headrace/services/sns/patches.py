@@ -76,8 +76,15 @@ def patch() -> None:
     checks.patch()
 
 
+_KEPT_OF_TOPICS = {
+    "SignatureVersion": "signature_version",
+    "TracingConfig": "tracing_config",
+    "FifoThroughputScope": "fifo_throughput_scope",
+}
+
+
 def _topic_attributes(get_topic_attributes: Any) -> Any:
-    """Show a topic's signature version and delivery policy if it has them, and the effective policy (recorded)."""
+    """Show what moto keeps of a topic and does not tell, and the effective delivery policy (recorded)."""
 
     def attributes_of(self: Any) -> Any:
         answer = get_topic_attributes(self)
@@ -87,10 +94,10 @@ def _topic_attributes(get_topic_attributes: Any) -> Any:
         if delivery_policy:
             attributes["DeliveryPolicy"] = _compact(_complete_policy({"http": _OVERRIDES}, policy))
         attributes["EffectiveDeliveryPolicy"] = _compact(_complete_policy(_DELIVERY_POLICY, policy))
-        version = getattr(self.backend.get_topic(attributes["TopicArn"]), "signature_version", None)
-        if version is not None:
-            attributes["SignatureVersion"] = version
-        attributes.update(feedback_of(self.backend.get_topic(attributes["TopicArn"])))
+        topic = self.backend.get_topic(attributes["TopicArn"])
+        kept = {name: getattr(topic, member, None) for name, member in _KEPT_OF_TOPICS.items()}
+        attributes.update({name: value for name, value in kept.items() if value is not None})
+        attributes.update(feedback_of(topic))
         return answer
 
     return attributes_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.cloudformation.test_stacks import refused
+from tests.api.cloudformation.test_stacks import create, refused
 
 QUEUE = "Resources:\n  Q:\n    Type: AWS::SQS::Queue\n"
 
@@ -182,3 +182,43 @@ def test_a_parameter_without_a_key_is_refused_before_the_template_is_read(cfn: A
     given: dict[str, Any] = {"Parameters": [{"ParameterValue": "a"}]}
     _, message = refused(cfn.create_stack, StackName="k", TemplateBody="Resources: [", **given)
     assert "Value null at 'parameters.1.member.parameterKey'" in message
+
+
+def test_an_application_of_the_repository_is_refused_by_name(cfn: Any):
+    """The translator would ask AWS for it, with whatever credentials the cloud's environment has."""
+    of_aws = {
+        "ApplicationId": "arn:aws:serverlessrepo:us-east-1:297356227824:applications/Rotation"
+    }
+    application = {
+        "Type": "AWS::Serverless::Application",
+        "Properties": {"Location": {**of_aws, "SemanticVersion": "1.1.37"}},
+    }
+    body = {"Transform": "AWS::Serverless-2016-10-31", "Resources": {"App": application}}
+    given: dict[str, Any] = {"Capabilities": ["CAPABILITY_AUTO_EXPAND"]}
+    assert create(cfn, body, **given) == "ROLLBACK_COMPLETE"
+    events = cfn.describe_stack_events(StackName="s")["StackEvents"]
+    said = [one.get("ResourceStatusReason", "") for one in events]
+    assert any("Repository, which App takes arn:aws:serverlessrepo" in one for one in said), said
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("AWS::SecretsManager-2024-09-16", "; name your own function by RotationLambdaARN"),
+        (
+            "AWS::CodeDeployBlueGreen",
+            "headrace does not have AWS's transform AWS::CodeDeployBlueGreen",
+        ),
+    ],
+)
+def test_a_transform_of_aws_that_headrace_lacks_is_no_macro_of_the_account(
+    cfn: Any, name: str, said: str
+):
+    body = {"Transform": name, "Resources": {"Q": {"Type": "AWS::SQS::Queue"}}}
+    assert (
+        create(cfn, body, "lacks", Capabilities=["CAPABILITY_AUTO_EXPAND"]) == "ROLLBACK_COMPLETE"
+    )
+    events = cfn.describe_stack_events(StackName="lacks")["StackEvents"]
+    reasons = [one.get("ResourceStatusReason", "") for one in events]
+    assert any(said in one for one in reasons), reasons
+    cfn.delete_stack(StackName="lacks")

@@ -7,10 +7,11 @@ import re
 from typing import Any
 from unittest import mock
 
-from tests.api.cloudformation.test_declared import delete, outputs, refused
+from tests.api.cloudformation.test_declared import delete, detect, drifts, outputs, refused
 from tests.api.cloudformation.test_stacks import create, physical, template, update
 from tests.api.cloudformation.test_updated_in_place import NAMED, change, of
 from tests.support.cloud import InProcessCloud
+from tests.support.emr import RELEASE, ROLES
 
 
 def body(attributes: tuple[str, ...] = (), **resources: Any) -> dict[str, Any]:
@@ -359,3 +360,109 @@ def test_a_stage_keeps_its_access_log_with_and_without_settings_of_methods(
     events = cfn.describe_stack_events(StackName="s")["StackEvents"]
     said = [e for e in events if "to no access log" in e.get("ResourceStatusReason", "")]
     assert {e["LogicalResourceId"] for e in said} == {"One", "Two"}
+
+
+def test_a_boolean_becomes_text_in_small_letters_wherever_a_service_keeps_text(
+    cloud: InProcessCloud, cfn: Any
+):
+    """As CloudFormation writes it: a function compares its variable with "true", Spark its property."""
+    state = {"StartAt": "A", "States": {"A": {"Type": "Pass", "Result": "${on}", "End": True}}}
+    role, switch = "arn:aws:iam::000000000000:role/r", {"on": True, "rate": 1.5}
+    body = template(
+        Function=of(
+            "Lambda::Function", Runtime="python3.12", Handler="index.f", Code={"ZipFile": "f = print"},
+            Role=role, Environment={"Variables": {"DEBUG": True, "N2": 2}},
+        ),
+        Machine=of(
+            "StepFunctions::StateMachine", RoleArn=role, DefinitionSubstitutions=switch,
+            DefinitionString=json.dumps(state).replace('"${on}"', "${on}"),
+        ),
+        Base=of("Glue::Database", CatalogId="0", DatabaseInput={"Name": "b", "Parameters": switch}),
+        Table={
+            **of("Glue::Table", CatalogId="0", DatabaseName="b", TableInput={
+                "Name": "t", "Parameters": switch,
+                "StorageDescriptor": {"SerdeInfo": {"Parameters": switch}},
+            }),
+            "DependsOn": "Base",
+        },
+        Cluster=of(
+            "EMR::Cluster", Name="c", ReleaseLabel=RELEASE, **ROLES,
+            Instances={"MasterInstanceGroup": {"InstanceCount": 1, "InstanceType": "m5.xlarge"}},
+            Configurations=[{"Classification": "spark-defaults", "ConfigurationProperties": switch}],
+        ),
+        Group=of(
+            "RDS::DBParameterGroup", Family="mysql8.0", Description="d", Parameters={"autocommit": True}
+        ),
+        Parameter=of("SSM::Parameter", Type="String", Value="v", Tags={"on": True}),
+    )  # fmt: skip
+    assert create(cfn, body) == "CREATE_COMPLETE"
+    names = {name: physical(cfn, name) for name in body["Resources"]}
+    of_function = cloud.client("lambda").get_function_configuration(FunctionName=names["Function"])
+    assert of_function["Environment"]["Variables"] == {"DEBUG": "true", "N2": "2"}
+    machine = cloud.client("stepfunctions").describe_state_machine(stateMachineArn=names["Machine"])
+    assert json.loads(machine["definition"])["States"]["A"]["Result"] is True
+    glue, written = cloud.client("glue"), {"on": "true", "rate": "1.5"}
+    table = glue.get_table(DatabaseName="b", Name="t")["Table"]
+    assert table["Parameters"] == written
+    assert table["StorageDescriptor"]["SerdeInfo"]["Parameters"] == written
+    assert glue.get_database(Name="b")["Database"]["Parameters"] == written
+    cluster = cloud.client("emr").describe_cluster(ClusterId=names["Cluster"])["Cluster"]
+    assert cluster["Configurations"][0]["Properties"] == written
+    given = cloud.client("rds").describe_db_parameters(DBParameterGroupName=names["Group"])
+    assert {one["ParameterName"]: one["ParameterValue"] for one in given["Parameters"]} == {
+        "autocommit": "true"
+    }
+    tags = cloud.client("ssm").list_tags_for_resource(
+        ResourceType="Parameter", ResourceId=names["Parameter"]
+    )["TagList"]
+    assert own_tags(tags) == {"on": "true"}
+
+
+def test_an_index_s_insights_are_ignored_as_a_table_s_are(cloud: InProcessCloud, cfn: Any):
+    insights = {"ContributorInsightsSpecification": {"Enabled": True}}
+
+    def table(*names: str) -> dict[str, Any]:
+        keys = [{"AttributeName": "id", "KeyType": "HASH"}]
+        every = {"KeySchema": keys, "Projection": {"ProjectionType": "ALL"}, **insights}
+        indexes = [{"IndexName": name, **every} for name in names]
+        attributes = [{"AttributeName": "id", "AttributeType": "S"}]
+        return of(
+            "DynamoDB::Table", AttributeDefinitions=attributes, BillingMode="PAY_PER_REQUEST",
+            KeySchema=keys, GlobalSecondaryIndexes=indexes, **insights,
+        )  # fmt: skip
+
+    assert create(cfn, template(Table=table("one"))) == "CREATE_COMPLETE"
+    assert update(cfn, template(Table=table("one", "two"))) == "UPDATE_COMPLETE"
+    shown = cloud.client("dynamodb").describe_table(TableName=physical(cfn, "Table"))["Table"]
+    assert {one["IndexName"] for one in shown["GlobalSecondaryIndexes"]} == {"one", "two"}
+
+
+def test_a_secret_s_replicas_come_go_and_end_with_it(cloud: InProcessCloud, cfn: Any):
+    secrets = cloud.client("secretsmanager")
+
+    def secret(*regions: str) -> dict[str, Any]:
+        replicas = [{"Region": region} for region in regions]
+        return template(
+            Secret=of("SecretsManager::Secret", SecretString="1", ReplicaRegions=replicas)
+        )
+
+    def shown() -> set[str]:
+        told = secrets.describe_secret(SecretId=physical(cfn, "Secret"))
+        return {one["Region"] for one in told.get("ReplicationStatus", ())}
+
+    assert create(cfn, secret("eu-west-1", "eu-central-1")) == "CREATE_COMPLETE"
+    before = physical(cfn, "Secret")
+    assert shown() == {"eu-west-1", "eu-central-1"}
+    assert update(cfn, secret("eu-west-1", "us-west-2")) == "UPDATE_COMPLETE"
+    assert (physical(cfn, "Secret"), shown()) == (before, {"eu-west-1", "us-west-2"})
+    delete(cfn, "s")
+    assert secrets.list_secrets()["SecretList"] == []
+
+
+def test_an_empty_description_that_a_service_does_not_show_is_no_drift(cfn: Any):
+    allowed = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}
+    document = {"Version": "2012-10-17", "Statement": [allowed]}
+    policy = of("IAM::ManagedPolicy", Description="", PolicyDocument=document)
+    assert create(cfn, template(P=policy), Capabilities=["CAPABILITY_IAM"]) == "CREATE_COMPLETE"
+    detect(cfn, "s")
+    assert drifts(cfn, "s", "IN_SYNC").keys() == {"P"}

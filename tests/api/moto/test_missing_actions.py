@@ -102,3 +102,15 @@ def test_a_name_of_wafs_with_other_characters_is_refused(
     assert error["Code"] == "ValidationException"
     assert "at 'name' failed to satisfy constraint" in error["Message"]
     assert getattr(waf, call)(Name="a-name_1", Scope="REGIONAL", **params)["Summary"]
+
+
+def test_what_to_do_instead_is_said(cloud: InProcessCloud) -> None:
+    api = cloud.client("apigateway")
+    for call, words in (
+        (lambda: api.flush_stage_cache(restApiId="a", stageName="s"), "none is stale"),
+        (lambda: api.get_sdk(restApiId="a", stageName="s", sdkType="java"), "GetExport"),
+        (lambda: api.get_sdk_types(), "GetExport"),
+    ):
+        with pytest.raises(ClientError, match=words) as refused:
+            call()
+        assert refused.value.response["Error"]["Code"] == "UnknownOperationException"

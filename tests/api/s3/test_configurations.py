@@ -264,3 +264,29 @@ def test_tags_of_objects_are_put_got_and_deleted(lab: S3Lab, s3: Any):
     with pytest.raises(ClientError) as raised:
         s3.get_object_tagging(Bucket=BUCKET, Key="none")
     assert error_of(raised) == ("NoSuchKey", 404)
+
+
+def test_a_bucket_that_blocks_customers_keys_refuses_them_in_writes_alone(s3: Any):
+    """Documented: blocking-unblocking-s3-c-encryption-gpb.html."""
+    key: dict[str, Any] = {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": "k" * 32}
+
+    def block(*kinds: str) -> None:
+        rule = {"BlockedEncryptionTypes": {"EncryptionType": kinds}}
+        rules: dict[str, Any] = {"Rules": [rule]}
+        s3.put_bucket_encryption(Bucket=BUCKET, ServerSideEncryptionConfiguration=rules)
+
+    s3.put_object(Bucket=BUCKET, Key="before", Body=b"1", **key)
+    block("SSE-C")
+    copy = {"CopySource": f"{BUCKET}/plain"}
+    s3.put_object(Bucket=BUCKET, Key="plain", Body=b"2")
+    for call in (
+        lambda: s3.put_object(Bucket=BUCKET, Key="k", Body=b"", **key),
+        lambda: s3.copy_object(Bucket=BUCKET, Key="k", **copy, **key),
+        lambda: s3.create_multipart_upload(Bucket=BUCKET, Key="k", **key),
+    ):
+        with pytest.raises(ClientError) as raised:
+            call()
+        assert error_of(raised) == ("AccessDenied", 403)
+    assert s3.get_object(Bucket=BUCKET, Key="before", **key)["Body"].read() == b"1"
+    block("NONE")
+    s3.put_object(Bucket=BUCKET, Key="k", Body=b"", **key)

@@ -12,7 +12,13 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.services.cloudwatch import alarms
-from headrace.services.cloudwatch.alarm_rules import Child, RuleRefused, decide_rule, explain
+from headrace.services.cloudwatch.alarm_rules import (
+    Child,
+    RuleRefused,
+    decide_rule,
+    explain,
+    names_in,
+)
 from headrace.services.cloudwatch.alarms import decide
 from headrace.services.cloudwatch.metric_math import (
     MathRefused,
@@ -61,6 +67,9 @@ def test_missing_data_is_treated_as_aws_tables_say(
     ("rule", "holds"),
     [
         ("ALARM(a)", True), ('ALARM("b c") OR OK(a)', False), ("NOT (ALARM(a) AND ALARM(x))", True),
+        ("AT_LEAST(1, OK, (a, \"b c\"))", True), ("AT_LEAST(2, OK, (a, \"b c\"))", False),
+        ("AT_LEAST(50%, NOT ALARM, (a,\"b c\"))", True), ("AT_LEAST(51%, NOT ALARM, (a, \"b c\"))", False),
+        ("TRUE AND at_least(2, NOT OK, (a, x, \"b c\")) AND ALARM(a)", True),
         ("ALARM(a) AND (OK(\"b c\") OR FALSE)", True), ("TRUE AND NOT INSUFFICIENT_DATA(a)", True),
     ],
 )  # fmt: skip
@@ -69,11 +78,22 @@ def test_rules_of_composite_alarms(rule: str, holds: bool):
 
 
 @pytest.mark.parametrize(
-    "rule", ["", "ALARM(a", "ALARM(a) ALARM(b)", "FOO(a)", "NOT", "(" * 500, "A" * 20_000]
-)
+    "rule",
+    [
+        "", "ALARM(a", "ALARM(a) ALARM(b)", "FOO(a)", "NOT", "(" * 500, "A" * 20_000, "AT_LEAST", "AT_LEAST(",
+        "AT_LEAST()", "AT_LEAST(2, ALARM)", "AT_LEAST(2, ALARM, ())", "AT_LEAST(2, FOO, (a))", "AT_LEAST(x, OK, (a))",
+        "AT_LEAST(1, OK, (a, ))", "AT_LEAST(" + "9" * 9_000 + ", OK, (a))",
+        "AT_LEAST(1, OK, (a b))", "AT_LEAST(1 OK (a))", "AT_LEAST(1, OK, (a)",
+    ],
+)  # fmt: skip
 def test_rules_that_cannot_be_read(rule: str):
     with pytest.raises(RuleRefused):
         decide_rule(rule, lambda _: "OK")
+
+
+def test_the_names_of_a_rule_are_those_of_all_its_functions():
+    rule = 'ALARM(a) OR AT_LEAST(50%, NOT OK, (b, "c d", arn:aws:cloudwatch:us-east-1:0:alarm:e))'
+    assert names_in(rule) == ["a", "b", "c d", "e"]
 
 
 def test_composite_alarms_are_judged_once_each_after_those_that_they_name(

@@ -44,6 +44,23 @@ def test_clients_that_are_imported_afterwards_work() -> None:
     )
 
 
+def test_calls_in_the_process_leave_clients_alone_which_are_whole_afterwards() -> None:
+    run_after(
+        CLOUD,
+        "import sys, headrace.cloud, headrace.moto.in_process\n"
+        "unwanted = {f'botocore.{name}' for name in ('args', 'docs', 'regions', 'session', 'signers')}\n"
+        "assert not unwanted & set(sys.modules), unwanted & set(sys.modules)\n"
+        "import boto3, pydoc\n"
+        "def client(service):\n"
+        "    return boto3.client(service, region_name='us-east-1', aws_access_key_id='a',\n"
+        "        aws_secret_access_key='b')\n"
+        "asked = {'Bucket': 'b', 'Key': 'k'}\n"
+        "assert 'Signature=' in client('s3').generate_presigned_url('get_object', Params=asked)\n"
+        "text = pydoc.render_doc(client('glacier').upload_archive)\n"
+        "assert 'automatically populated' in text\n",
+    )
+
+
 def test_late_modules_are_what_tests_may_replace_and_describe() -> None:
     run_after(
         CLOUD,

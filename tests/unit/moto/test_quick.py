@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -419,6 +420,45 @@ def test_the_clouds_own_log_lines_go_without_a_client(lab: MotoLab, motos_way: l
     assert answer["nextSequenceToken"]
     assert motos_way == []
     assert len(logs.get_log_events(**named)["events"]) == len(LINES)
+
+
+HEAD = {
+    "MetricName": "m",
+    "Unit": "Count",
+    "Timestamp": datetime.fromtimestamp(FakeClock().now_ms() / 1000 + 0.25, UTC),
+    "Dimensions": [{"Name": "a", "Value": "ü"}],
+}
+DATA = [
+    {**HEAD, "Value": 1.5},
+    {**HEAD, "Values": [1.0, 2.0], "Counts": [2.0, 30.0], "Dimensions": []},
+    {
+        **HEAD,
+        "StatisticValues": {"SampleCount": 2.0, "Sum": 3.0, "Minimum": 1.0, "Maximum": 2.0},
+    },
+]
+
+
+def test_the_clouds_own_metrics_are_those_of_the_long_way(lab: MotoLab, motos_way: list[str]):
+    from moto.cloudwatch.models import cloudwatch_backends
+
+    kept: list[Any] = []
+    for account, own in (("1" * 12, {}), ("2" * 12, {"StorageResolution": 60})):
+        # Whatever else a request has is moto's to read.
+        data = [{**one, **own} for one in DATA]
+        where = {"account": account, "region": "us-east-1"}
+        lab.moto.call("cloudwatch", "ListMetrics", {}, **where)
+        backend = cloudwatch_backends[account]["us-east-1"]
+        motos_way.clear()
+        params = {"Namespace": "AWS/X", "MetricData": data}
+        lab.moto.call("cloudwatch", "PutMetricData", params, **where)
+        assert bool(motos_way) == bool(own)
+        shown = [
+            {**vars(datum), "dimensions": [vars(one) for one in datum.dimensions]}
+            for datum in backend.metric_data
+        ]
+        kept.append(shown)
+    assert len(kept[0]) == 5
+    assert kept[0] == kept[1]
 
 
 @pytest.mark.parametrize(

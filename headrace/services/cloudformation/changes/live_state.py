@@ -11,6 +11,7 @@ Detects drift: compares a stack's live resources with the properties that the st
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -95,6 +96,9 @@ def drift_of(ports: Ports, context: Context, stack: Stack, resource: Resource) -
         if name in seen:
             seen[name] = _own(seen[name], expected.get(name), stack)
     compared = {name: value for name, value in expected.items() if name in seen}
+    for path in kind.dropped(expected) if kind.dropped is not None else ():
+        names = re.sub(r"\[\d+\]", "", path).split(".")
+        compared, seen = _without(compared, names), _without(seen, names)  # said elsewhere
     if not compared and expected:
         return about(stack, resource, "NOT_CHECKED")
     property_differences = list(differences(compared, seen))
@@ -117,6 +121,18 @@ def _tags(ports: Ports, stack: Stack, resource: Resource) -> Any:
     if isinstance(own, Mapping):
         return rest
     return as_wanted(own, [{"Key": key, "Value": value} for key, value in rest.items()])
+
+
+def _without(value: Any, path: list[str]) -> Any:
+    """Return a copy without the member at a path, in each item of a list."""
+    if isinstance(value, list):
+        return [_without(item, path) for item in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    members, (name, *rest) = cast("dict[str, Any]", value), path
+    if not rest:
+        return {key: item for key, item in members.items() if key != name}
+    return {key: _without(item, rest) if key == name else item for key, item in members.items()}
 
 
 def _own(seen: Any, expected: Any, stack: Stack) -> Any:

@@ -12,7 +12,7 @@ from headrace.core.arn import make_arn
 from headrace.core.system_tags import is_system, may_set
 from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import ResourceFailed
-from headrace.services.cloudformation.resources.base import Ports
+from headrace.services.cloudformation.resources.base import Ports, attribute_text
 from headrace.services.cloudformation.state import Resource, Stack
 
 # The types whose tags the tagging API changes, with the attribute that holds the ARN.
@@ -142,7 +142,7 @@ def all_tags(properties: Mapping[str, Any], of_stack: Mapping[str, str]) -> dict
     own: Any = properties.get("Tags") or {}
     if isinstance(own, dict):
         named = cast("dict[str, Any]", own)
-        return {**of_stack, **{key: str(value) for key, value in named.items()}}
+        return {**of_stack, **{key: attribute_text(value) for key, value in named.items()}}
     return {
         **of_stack,
         **{tag["Key"]: str(tag.get("Value", "")) for tag in get_list(properties, "Tags")},

@@ -22,6 +22,7 @@ from headrace.services.cloudformation.resources.base import (
     Context,
     Find,
     Properties,
+    attribute_text,
     boolean,
     value_at,
 )
@@ -143,9 +144,11 @@ def tags_as(shape: Any, tags: Mapping[str, str]) -> Any:
 def tags_of(value: Any) -> dict[str, str]:
     """Return the tags of a template, which writes them as a list or as a map."""
     if isinstance(value, Mapping):
-        return {str(key): str(item) for key, item in cast("Mapping[str, Any]", value).items()}
+        return {
+            str(key): attribute_text(item) for key, item in cast("Mapping[str, Any]", value).items()
+        }
     listed = cast("list[dict[str, Any]]", value if isinstance(value, list) else [])
-    return {str(tag["Key"]): str(tag.get("Value", "")) for tag in listed if "Key" in tag}
+    return {str(tag["Key"]): attribute_text(tag.get("Value", "")) for tag in listed if "Key" in tag}
 
 
 def _as_switch(value: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, cast
 
@@ -308,3 +308,15 @@ def value_from(source: Source, values: Values) -> Any:
             raise ResourceFailed(f"The service's answer has no {source.removeprefix('@answer.')}")
         return value
     return values.get(source)
+
+
+def read_by(
+    service: str, operation: str, members: Mapping[str, Source], at: str
+) -> Callable[[Values], Any]:
+    """Return the source of a property that a call of its own shows, at a path of its answer; see `read_as`."""
+
+    def read(values: Values) -> Any:
+        params = {name: value_from(source, values) for name, source in members.items()}
+        return value_at(values.context.call(service, operation, params), at)
+
+    return read

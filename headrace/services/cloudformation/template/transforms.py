@@ -23,7 +23,7 @@ from headrace.core.arn import URL_SUFFIXES, make_arn, partition_of
 from headrace.core.extras import install_command
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, FunctionInvoker, FunctionNotFound, FunctionThrottled
-from headrace.core.values import parse_json
+from headrace.core.values import as_mapping, parse_json
 from headrace.services.cloudformation import errors
 from headrace.services.cloudformation.errors import TemplateError, TransformFailed
 from headrace.services.cloudformation.state import Stack
@@ -87,6 +87,10 @@ def has_transforms(document: Any) -> bool:
     ) or any(map(has_transforms, mapping.values()))
 
 
+# Documented: transform-reference.html.
+_OF_AWS = ("AWS::SecretsManager-", "AWS::CodeDeployBlueGreen", "AWS::ServiceCatalog")
+
+
 def expand(document: dict[str, Any], context: TransformContext) -> dict[str, Any]:
     """Return a template after its transforms. Raises TemplateError."""
     whole = _list_transforms(document.get("Transform"))
@@ -100,6 +104,9 @@ def expand(document: dict[str, Any], context: TransformContext) -> dict[str, Any
             expanded = language_extensions.expand(expanded, context.parameters)
         elif name == INCLUDE:
             expanded = {**expanded, **_include(params, context)}
+        elif name.startswith(_OF_AWS):
+            hint = "; name your own function by RotationLambdaARN" if "Secrets" in name else ""
+            raise TransformFailed(f"headrace does not have AWS's transform {name}{hint}")
         else:
             expanded = _run_macro(name, params, expanded, context)
             if not isinstance(expanded, dict):  # recorded
@@ -353,6 +360,20 @@ class _Session:
     region_name: str
 
 
+def _refuse_applications(document: Mapping[str, Any]) -> None:
+    """Refuse applications of the Serverless Application Repository, which the translator would ask the real AWS for."""
+    for name, resource in as_mapping(document.get("Resources")).items():
+        members = as_mapping(resource)
+        location = as_mapping(members.get("Properties")).get("Location")
+        if members.get("Type") == "AWS::Serverless::Application" and isinstance(location, Mapping):
+            application = cast("Mapping[str, Any]", location).get("ApplicationId")
+            raise TransformFailed(
+                f"Transform {SERVERLESS} failed with: headrace has no Serverless Application Repository, which {name}"
+                f" takes {application} from. Give its Location the template itself: a local path for `sam package`,"
+                " or its URL in a bucket"
+            )
+
+
 def expand_serverless(document: dict[str, Any], context: TransformContext) -> dict[str, Any]:
     """Return a template without SAM's resources. Raises TemplateError, with the translator's sentences."""
     try:
@@ -366,6 +387,7 @@ def expand_serverless(document: dict[str, Any], context: TransformContext) -> di
             f"Transform {SERVERLESS} needs AWS's translator, which is not installed: {install_command('sam')}"
         ) from error
 
+    _refuse_applications(document)
     values = dict(context.parameters)
     session: Any = _Session(context.region)
     with _LOCK:

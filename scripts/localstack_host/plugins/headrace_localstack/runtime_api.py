@@ -112,7 +112,8 @@ class _Handler(BaseHTTPRequestHandler):
         invocation = None
         while invocation is None:
             if self.api.has_ended.is_set():
-                self._answer(410, b"")
+                # AWS's runtime client ends with a sentence when its connection does; an HTTP error crashes it.
+                self.close_connection = True
                 return
             invocation = self.api.take()
         self._answer(

@@ -239,6 +239,11 @@ DECLARED = [
         create=[Call("CreateCluster")],
         id="ClusterIdentifier",
         read=Call("DescribeClusters", {"ClusterIdentifier": "@id"}),
+        read_as={
+            "IamRoles": lambda v: [
+                role["IamRoleArn"] for role in v.answer["Clusters"][0].get("IamRoles") or []
+            ]
+        },
         update=[Call("ModifyCluster", {"ClusterIdentifier": "@id"})],
         # Deleting it would delete its tables: a change that no call supports creates another cluster, or fails and says
         # so.

@@ -209,7 +209,7 @@ def _definition(values: Values) -> str | None:
 
 def _substitute(values: Values, text: str) -> str:
     substitutions: dict[str, Any] = values.get("DefinitionSubstitutions") or {}
-    return re.sub(r"\$\{([^}]+)\}", lambda m: str(substitutions.get(m[1], m[0])), text)
+    return re.sub(r"\$\{([^}]+)\}", lambda m: attribute_text(substitutions.get(m[1], m[0])), text)
 
 
 def _live_definition(values: Values) -> Any:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.services.cloudformation.resources.base import attribute_text
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
@@ -115,7 +116,11 @@ def _parameters(values: Values) -> list[dict[str, str]]:
     """Return a group's parameters in the API's form; static ones wait for a reboot, as all can."""
     pairs: dict[str, Any] = values.get("Parameters") or {}
     return [
-        {"ParameterName": name, "ParameterValue": str(value), "ApplyMethod": "pending-reboot"}
+        {
+            "ParameterName": name,
+            "ParameterValue": attribute_text(value),
+            "ApplyMethod": "pending-reboot",
+        }
         for name, value in pairs.items()
     ]
 
@@ -138,6 +143,7 @@ def _parameter_group(kind: str, **attributes: Source) -> DeclaredType:
         ],
         id=name,
         read=Call(f"Describe{kind}s", {name: "@id"}),
+        read_as={"Family": f"@answer.{kind}s.0.DBParameterGroupFamily"},
         update=[_set_parameters(kind)],
         tag=(*_TAGS, f"@answer.{kind}s.0.{kind}Arn"),
         delete=[Call(f"Delete{kind}", {name: "@id"})],
@@ -310,6 +316,13 @@ DECLARED = [
         name_length=40,
         name_lower=True,
         read=Call("DescribeReplicationGroups", {"ReplicationGroupId": "@id"}),
+        read_as={
+            "AutomaticFailoverEnabled": lambda v: (
+                v.answer["ReplicationGroups"][0].get("AutomaticFailover") in ("enabled", "enabling")
+            ),
+            "NumCacheClusters": lambda v: len(v.answer["ReplicationGroups"][0]["MemberClusters"]),
+            "ReplicationGroupDescription": "@answer.ReplicationGroups.0.Description",
+        },
         delete=[Call("DeleteReplicationGroup", {"ReplicationGroupId": "@id"})],
         attributes={
             f"{part}.{name}": f"@answer.ReplicationGroups.0.NodeGroups.0.{member}.{name}"

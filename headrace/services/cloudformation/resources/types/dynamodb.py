@@ -124,14 +124,14 @@ def encryption(specification: Properties) -> Properties:
     return {**without(specification, "SSEEnabled"), **turned}
 
 
+_INSIGHTS = "ContributorInsightsSpecification"
 _NUMBERS = frozenset({"ReadCapacityUnits", "WriteCapacityUnits"})
 
 
 def _convert_types(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
-        return {
-            key: _convert_types(item, key) for key, item in cast("dict[str, Any]", value).items()
-        }
+        items = cast("dict[str, Any]", value).items()
+        return {key: _convert_types(item, key) for key, item in items if key != _INSIGHTS}
     if isinstance(value, list):
         return [_convert_types(item) for item in cast("list[Any]", value)]
     return int(value) if name in _NUMBERS else value
@@ -158,8 +158,7 @@ def _create(context: Context, properties: Properties) -> ResourceResult:
         params["StreamSpecification"] = {"StreamEnabled": True, "StreamViewType": view}
     if sse := section(properties, "SSESpecification"):
         params["SSESpecification"] = encryption(sse)
-    tags = tag_list(properties, context)
-    if tags:
+    if tags := tag_list(properties, context):
         params["Tags"] = tags
     context.call("dynamodb", "CreateTable", params)
     context.note_made(name)
@@ -367,7 +366,7 @@ TYPES = [
                 "TableClass",
             ),
             # Insights, and capacities that nothing is measured against.
-            **ignored("ContributorInsightsSpecification", "OnDemandThroughput", "WarmThroughput"),
+            **ignored(_INSIGHTS, "OnDemandThroughput", "WarmThroughput"),
         },
         _create,
         _delete,
@@ -376,6 +375,9 @@ TYPES = [
         replace_on=frozenset({"TableName", "KeySchema", "LocalSecondaryIndexes"}),
         may_replace=frozenset({"AttributeDefinitions"}),
         replaced_if=edits_an_attribute,
+        dropped=lambda table: (
+            [f"GlobalSecondaryIndexes.{_INSIGHTS}"] * (_INSIGHTS in str(_indexes(table)))
+        ),
     ),
     ResourceType(
         "AWS::DynamoDB::GlobalTable",

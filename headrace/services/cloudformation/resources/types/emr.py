@@ -12,6 +12,7 @@ from headrace.services.cloudformation.resources.base import (
     Properties,
     ResourceResult,
     ResourceType,
+    attribute_text,
     boolean,
     enforced,
     ignored,
@@ -62,7 +63,7 @@ def _members(value: Any, name: str = "") -> Any:
         document = cast("dict[str, Any]", value)
         if name in _USER_KEYS:
             return {
-                key: _members(item) if isinstance(item, dict) else str(item)
+                key: _members(item) if isinstance(item, dict) else attribute_text(item)
                 for key, item in document.items()
             }
         return {key[:1].lower() + key[1:]: _members(item, key) for key, item in document.items()}

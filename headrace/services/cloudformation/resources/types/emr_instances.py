@@ -12,6 +12,7 @@ from headrace.services.cloudformation.resources.base import (
     ResourceResult,
     ResourceType,
     Update,
+    attribute_text,
     boolean,
     enforced,
     integers,
@@ -140,7 +141,8 @@ def configurations(properties: Any) -> list[dict[str, Any]]:
         {
             "Classification": item.get("Classification", ""),
             "Properties": {
-                key: str(value) for key, value in item.get("ConfigurationProperties", {}).items()
+                key: attribute_text(value)
+                for key, value in item.get("ConfigurationProperties", {}).items()
             },
             "Configurations": configurations(get_list(item, "Configurations")),
         }

@@ -14,6 +14,7 @@ from headrace.services.cloudformation.resources.base import (
     Properties,
     ResourceResult,
     ResourceType,
+    attribute_text,
     boolean,
     enforced,
 )
@@ -35,7 +36,7 @@ _OF_ICEBERG = ("StorageDescriptor", "TableType")
 
 
 def _create_database(context: Context, properties: Properties) -> ResourceResult:
-    members = dict(properties["DatabaseInput"])
+    members = _convert_parameters(properties["DatabaseInput"])
     members.setdefault("Name", properties.get("DatabaseName") or context.generate_name(255).lower())
     context.call("glue", "CreateDatabase", {"DatabaseInput": members})
     return ResourceResult(members["Name"])
@@ -44,7 +45,7 @@ def _create_database(context: Context, properties: Properties) -> ResourceResult
 def _update_database(
     context: Context, physical_id: str, old: Properties, new: Properties
 ) -> ResourceResult:
-    members = {**new["DatabaseInput"], "Name": physical_id}
+    members = {**_convert_parameters(new["DatabaseInput"]), "Name": physical_id}
     context.call("glue", "UpdateDatabase", {"Name": physical_id, "DatabaseInput": members})
     return ResourceResult(physical_id)
 
@@ -54,7 +55,7 @@ def _delete_database(context: Context, physical_id: str, properties: Properties)
 
 
 def _create_table(context: Context, properties: Properties) -> ResourceResult:
-    members = get_mapping(properties, "TableInput")
+    members = _convert_parameters(get_mapping(properties, "TableInput"))
     named = properties.get("Name") or context.generate_name(255).lower()
     members.setdefault("Name", named)
     params = {"DatabaseName": properties["DatabaseName"], "TableInput": members}
@@ -62,6 +63,18 @@ def _create_table(context: Context, properties: Properties) -> ResourceResult:
         params["OpenTableFormatInput"] = _open_table(properties["OpenTableFormatInput"])
     context.call("glue", "CreateTable", params)
     return ResourceResult(members["Name"])
+
+
+def _convert_parameters(value: Any, name: str = "") -> Any:
+    """Return a copy with the parameters of tables, columns, formats and databases as text, which Glue keeps."""
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value).items()
+        if name == "Parameters":
+            return {key: attribute_text(item) for key, item in members}
+        return {key: _convert_parameters(item, key) for key, item in members}
+    if isinstance(value, list):
+        return [_convert_parameters(item) for item in cast("list[Any]", value)]
+    return value
 
 
 def _open_table(members: Properties) -> Properties:
@@ -88,7 +101,7 @@ def _convert_types(value: Any, name: str = "") -> Any:
 def _update_table(
     context: Context, physical_id: str, old: Properties, new: Properties
 ) -> ResourceResult:
-    members = {**get_mapping(new, "TableInput"), "Name": physical_id}
+    members = {**_convert_parameters(get_mapping(new, "TableInput")), "Name": physical_id}
     names = {"DatabaseName": new["DatabaseName"]}
     present = context.call("glue", "GetTable", {**names, "Name": physical_id})["Table"]
     parameters = get_mapping(present, "Parameters")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.values import get_list
@@ -202,6 +203,54 @@ def _delete_policy(context: Context, physical_id: str, properties: Properties) -
             context.delete_if_exists("iam", f"Delete{kind}Policy", params, GONE)
 
 
+# --- reading ----------------------------------------------------------------------------------
+
+
+def live_policies(context: Context, kind: str, holder: str, expected: Any) -> list[Properties]:
+    """Return the inline policies of a role, user or group: those that a template names, or all.
+
+    Others may be of an AWS::IAM::Policy, so that they are no difference.
+    """
+    who = {f"{kind}Name": holder}
+    items = get_list({"it": expected}, "it") if isinstance(expected, list) else []
+    names = [item["PolicyName"] for item in items if isinstance(item.get("PolicyName"), str)]
+    found: list[Properties] = []
+    for name in names or context.call("iam", f"List{kind}Policies", who)["PolicyNames"]:
+        try:
+            policy = context.call("iam", f"Get{kind}Policy", {**who, "PolicyName": name})
+        except AwsError as error:
+            if error.code != GONE:
+                raise
+        else:
+            found.append({"PolicyName": name, "PolicyDocument": policy["PolicyDocument"]})
+    return found
+
+
+def attached_policies(context: Context, kind: str, holder: str) -> list[str]:
+    """Return the ARNs of the managed policies of a role, user or group."""
+    answer = context.call("iam", f"ListAttached{kind}Policies", {f"{kind}Name": holder})
+    return [policy["PolicyArn"] for policy in answer["AttachedPolicies"]]
+
+
+def _live_document(context: Context, arn: str, _: Any) -> Any:
+    policy = context.call("iam", "GetPolicy", {"PolicyArn": arn})["Policy"]
+    params = {"PolicyArn": arn, "VersionId": policy["DefaultVersionId"]}
+    return context.call("iam", "GetPolicyVersion", params)["PolicyVersion"]["Document"]
+
+
+def _live_holders(kind: str) -> Callable[[Context, str, Any], Any]:
+    """Return what reads which of the roles, users or groups that a template names have a managed policy."""
+
+    def read(context: Context, arn: str, expected: Any) -> list[str] | None:
+        if not isinstance(expected, list):
+            return None
+        answer = context.call("iam", "ListEntitiesForPolicy", {"PolicyArn": arn})
+        live = {one[f"{kind}Name"] for one in answer[f"Policy{kind}s"]}
+        return [name for name in cast("list[str]", expected) if name in live]
+
+    return read
+
+
 TYPES = [
     ResourceType(
         "AWS::IAM::Role",
@@ -309,6 +358,9 @@ DECLARED = [
         ],
         # The answer has the roles whole, the template their names.
         unread=frozenset({"Roles"}),
+        read_as={
+            "Roles": lambda v: [role["RoleName"] for role in v.answer["InstanceProfile"]["Roles"]]
+        },
     ),
 ]
 
@@ -335,6 +387,9 @@ READINGS = (
             ),
         ),
         same("Arn RoleId"),
+        more={
+            "Policies": lambda context, name, wanted: live_policies(context, "Role", name, wanted)
+        },
     ),
     ReadingRules(
         "AWS::IAM::ManagedPolicy",
@@ -348,5 +403,9 @@ READINGS = (
             ),
         ),
         {"PolicyArn": "Arn", "PolicyId": "PolicyId"},
+        more={
+            "PolicyDocument": _live_document,
+            **{f"{kind}s": _live_holders(kind) for kind in ("Role", "User", "Group")},
+        },
     ),
 )

@@ -18,6 +18,7 @@ from headrace.services.cloudformation.resources.declaration import (
     declare_sources,
     own_name,
 )
+from headrace.services.cloudformation.resources.types.iam import attached_policies, live_policies
 
 _USER = {"UserName": "@id"}
 
@@ -94,6 +95,14 @@ def _sms(values: Values) -> dict[str, Any] | None:
     if "SMS_MFA" not in (values.get("EnabledMfas") or ()):
         return None
     return {"SmsConfiguration": values.get("SmsConfiguration") or {}}
+
+
+def _policies_of(kind: str) -> dict[str, Source]:
+    """Return how the policies of a user or a group are read."""
+    return {
+        "Policies": lambda v: live_policies(v.context, kind, v.id, v.get("Policies")),
+        "ManagedPolicyArns": lambda v: attached_policies(v.context, kind, v.id),
+    }
 
 
 DECLARED = [
@@ -268,6 +277,15 @@ DECLARED = [
         ],
         id="UserName",
         read=Call("GetUser", _USER),
+        read_as={
+            **_policies_of("User"),
+            "Groups": lambda v: [
+                group["GroupName"]
+                for group in v.context.call("iam", "ListGroupsForUser", {"UserName": v.id})[
+                    "Groups"
+                ]
+            ],
+        },
         delete=[
             Call("DeleteUserPolicy", {**_USER, "PolicyName": "@item.PolicyName"}, each="Policies"),
             Call("DetachUserPolicy", {**_USER, "PolicyArn": "@item"}, each="ManagedPolicyArns"),
@@ -321,6 +339,7 @@ DECLARED = [
         ],
         id="GroupName",
         read=Call("GetGroup", _GROUP),
+        read_as=_policies_of("Group"),
         # Deleting it would remove its users.
         deletes_others=True,
         update=[

@@ -13,6 +13,7 @@ from headrace.services.cloudformation.resources.base import (
     Properties,
     ResourceResult,
     ResourceType,
+    attribute_text,
     enforced,
     stored,
     tag_map,
@@ -76,7 +77,7 @@ def _configuration(properties: Properties) -> dict[str, Any]:
         params["KMSKeyArn"] = properties["KmsKeyArn"]
     if "Environment" in params:
         variables = params["Environment"].get("Variables", {})
-        params["Environment"] = {"Variables": {k: str(v) for k, v in variables.items()}}
+        params["Environment"] = {"Variables": {k: attribute_text(v) for k, v in variables.items()}}
     return params
 
 

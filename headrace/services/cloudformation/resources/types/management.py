@@ -35,6 +35,7 @@ from headrace.services.cloudformation.resources.declaration import (
     declare_sources,
     own_name,
 )
+from headrace.services.cloudformation.resources.declared_calls import read_by
 
 
 def _is_registered(values: Values) -> bool:
@@ -215,6 +216,12 @@ DECLARED = [
         ],
         id="@answer.Name",
         read=Call("GetTrail", {"Name": "@id"}),
+        read_as={
+            "EventSelectors": read_by(
+                "cloudtrail", "GetEventSelectors", {"TrailName": "@id"}, "EventSelectors"
+            ),
+            "IsLogging": read_by("cloudtrail", "GetTrailStatus", {"Name": "@id"}, "IsLogging"),
+        },
         update=[
             Call("UpdateTrail", {"Name": "@id"}),
             _START_LOGGING,
@@ -311,6 +318,11 @@ DECLARED = [
         create=[Call("CreateGroup")],
         id="Name",
         read=Call("GetGroup", {"GroupName": "@id"}),
+        read_as={
+            "ResourceQuery": read_by(
+                "resource-groups", "GetGroupQuery", {"GroupName": "@id"}, "GroupQuery.ResourceQuery"
+            )
+        },
         update=[
             Call("UpdateGroup", {"GroupName": "@id"}, only=("Description",)),
             Call(

@@ -90,6 +90,7 @@ def _encryption(bucket: str, configuration: Properties) -> Properties:
             {
                 "ApplyServerSideEncryptionByDefault": rule.get("ServerSideEncryptionByDefault", {}),
                 "BucketKeyEnabled": rule.get("BucketKeyEnabled", False),
+                **{name: rule[name] for name in ("BlockedEncryptionTypes",) if name in rule},
             }
             for rule in configuration["ServerSideEncryptionConfiguration"]
         ]

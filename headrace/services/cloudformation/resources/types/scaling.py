@@ -259,6 +259,12 @@ DECLARED = [
                 "Names": lambda v: None if v.id.startswith("arn:") else [v.id],
             },
         ),
+        read_as={
+            "Name": "@answer.LoadBalancers.0.LoadBalancerName",
+            "Subnets": lambda v: [
+                zone["SubnetId"] for zone in v.answer["LoadBalancers"][0]["AvailabilityZones"]
+            ],
+        },
         delete=[Call("DeleteLoadBalancer", {"LoadBalancerArn": "@id"})],
         name="Name",
         name_length=32,

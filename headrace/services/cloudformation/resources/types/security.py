@@ -12,11 +12,11 @@ Secrets Manager's secrets and their parts.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.values import parse_json
-from headrace.services.cloudformation.resources.base import boolean
+from headrace.services.cloudformation.resources.base import Properties, boolean
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
@@ -206,6 +206,30 @@ _DISABLE = Call(
     "DisableKey", _KEY, when="Enabled", only_if=lambda v: not v.is_on("Enabled"), always=True
 )
 
+
+def _live_key(values: Values) -> Any:
+    """Return the key of an alias, as an ARN if the template has one."""
+    is_arn = str(values.get("TargetKeyId")).startswith("arn:")
+    return values.answer["KeyMetadata"]["Arn" if is_arn else "KeyId"]
+
+
+def _replicas(properties: Properties) -> dict[str, Any]:
+    """Return the replicas of a secret by their regions."""
+    listed = cast("list[dict[str, Any]]", properties.get("ReplicaRegions") or [])
+    return {replica["Region"]: replica for replica in listed}
+
+
+@declare_sources("ReplicaRegions")
+def _regions_to_leave(values: Values) -> list[str]:
+    return sorted(_replicas(values.old).keys() - _replicas(values.properties))
+
+
+@declare_sources("ReplicaRegions")
+def _replicas_to_add(values: Values) -> list[dict[str, Any]]:
+    before, after = _replicas(values.old), _replicas(values.properties)
+    return [replica for region, replica in after.items() if region not in before]
+
+
 DECLARED = [
     DeclaredType(
         "AWS::KMS::Key",
@@ -237,6 +261,7 @@ DECLARED = [
         id="AliasName",
         name="AliasName",
         read=Call("DescribeKey", {"KeyId": "@id"}),
+        read_as={"TargetKeyId": _live_key},
         update=[Call("UpdateAlias")],
         delete=[Call("DeleteAlias", {"AliasName": "@id"})],
     ),
@@ -328,8 +353,28 @@ DECLARED = [
         update=[
             Call("UpdateSecret", _ID, only=("Description", "KmsKeyId")),
             Call("PutSecretValue", {**_ID, "SecretString": _secret}, only=()),
+            Call(
+                "RemoveRegionsFromReplication",
+                {**_ID, "RemoveReplicaRegions": _regions_to_leave},
+                only=(),
+                only_if=lambda v: bool(_regions_to_leave(v)),
+            ),
+            Call(
+                "ReplicateSecretToRegions",
+                {**_ID, "AddReplicaRegions": _replicas_to_add},
+                only=(),
+                only_if=lambda v: bool(_replicas_to_add(v)),
+            ),
         ],
-        delete=[Call("DeleteSecret", {**_ID, "ForceDeleteWithoutRecovery": lambda _: True})],
+        delete=[
+            Call(
+                "RemoveRegionsFromReplication",
+                {**_ID, "RemoveReplicaRegions": lambda v: sorted(_replicas(v.properties))},
+                only=(),
+                when="ReplicaRegions",
+            ),
+            Call("DeleteSecret", {**_ID, "ForceDeleteWithoutRecovery": lambda _: True}),
+        ],
         name="Name",
         name_length=512,
         names={"ReplicaRegions": "AddReplicaRegions"},

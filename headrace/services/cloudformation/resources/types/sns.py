@@ -79,6 +79,7 @@ _OF_TOPICS = {
     "SignatureVersion": "1",
     "TracingConfig": "PassThrough",
     "FifoThroughputScope": "Topic",
+    "ArchivePolicy": "{}",  # SNS refuses it, by a sentence of its own
 }
 # Attributes of a subscription, with their defaults.
 _OF_SUBSCRIPTIONS = {
@@ -120,7 +121,7 @@ def _feedback(properties: Properties) -> dict[str, str]:
 def _create_topic(context: Context, properties: Properties) -> ResourceResult:
     fifo = boolean(properties.get("FifoTopic"))
     name = properties.get("TopicName") or context.generate_name(250) + (".fifo" if fifo else "")
-    attributes = {key: str(properties[key]) for key in _OF_TOPICS if key in properties}
+    attributes = {key: attribute_text(properties[key]) for key in _OF_TOPICS if key in properties}
     attributes |= _feedback(properties)
     if fifo:
         attributes["FifoTopic"] = "true"
@@ -281,6 +282,7 @@ TYPES = [
                 "SignatureVersion",
                 "Subscription",
                 "DeliveryStatusLogging",
+                "ArchivePolicy",
                 "Tags",
             ),
             **stored("KmsMasterKeyId", "TracingConfig", "FifoThroughputScope"),

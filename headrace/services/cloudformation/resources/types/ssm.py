@@ -12,6 +12,7 @@ from headrace.services.cloudformation.resources.declaration import (
     declare_sources,
     list_removed_tags,
 )
+from headrace.services.cloudformation.resources.declared_calls import read_by
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
 _APPLICATION = {"ApplicationId": "@id"}
@@ -106,6 +107,7 @@ DECLARED = [
         create=[Call("CreateDocument")],
         id="Name",
         read=Call("DescribeDocument", {"Name": "@id"}),
+        read_as={"Content": read_by("ssm", "GetDocument", {"Name": "@id"}, "Content")},
         recreated_if=_is_replaced,
         update=[
             Call(
