@@ -279,28 +279,18 @@ def test_results_have_their_types_and_lie_in_s3(cloud: InProcessCloud, athena: A
     ("sql", "reason"),
     [
         ("SELECT * FROM nope", "TABLE_NOT_FOUND: Table 'awsdatacatalog.db.nope' does not exist"),
-        pytest.param(
-            "SELECT * FROM nodb.t",
-            "SCHEMA_NOT_FOUND: Schema 'nodb' does not exist",
-            marks=pytest.mark.slow,
-        ),
+        ("SELECT * FROM nodb.t", "SCHEMA_NOT_FOUND: Schema 'nodb' does not exist"),
         pytest.param(
             "SELECT nope FROM (SELECT 1 AS a)",
             "COLUMN_NOT_FOUND: Column 'nope' cannot be resolved",
             marks=pytest.mark.slow,
         ),
         pytest.param("SELECT cast('a' AS int)", "INVALID_CAST_ARGUMENT: ", marks=pytest.mark.slow),
-        pytest.param("SELECT 1 / 0", "DIVISION_BY_ZERO: Division by zero", marks=pytest.mark.slow),
-        (
-            f"SELECT {'(' * 5000}1{')' * 5000}",
-            "line 1:1: statement is too large (stack overflow while parsing)",
-        ),
+        ("SELECT 1 / 0", "DIVISION_BY_ZERO: Division by zero"),
+        (f"SELECT {'(' * 5000}1", "line 1:1: statement is too large (stack overflow while"),
         # A file of this machine is no table.
         ("SELECT * FROM '/etc/hostname'", "TABLE_NOT_FOUND: "),
-        (
-            "SELECT * FROM LATERAL read_text('/etc/hostname')",
-            "GENERIC_USER_ERROR: Cannot access file",
-        ),
+        ("SELECT * FROM LATERAL read_text('/etc/hostname')", "GENERIC_USER_ERROR: Cannot access"),
     ],
 )
 def test_a_query_that_cannot_run_fails_with_a_reason(athena: Athena, sql: str, reason: str):
