@@ -82,6 +82,9 @@ def _calls(draw: random.Random, function: Function, most: int, tail: str) -> lis
     for _ in range(most * 12):
         parts = [draw.choice(ARGUMENTS[function.parameter(n)]) for n in range(draw.choice(counts))]
         call = f"{function.name}({', '.join(parts)})"
+        if function.name == "REDUCE" and "m" in parts:
+            # Not mended: Spark ends a job whose REDUCE begins with a DECIMAL and adds DOUBLEs.
+            continue
         if call not in found and _is_sql(call, tail):
             found.append(call)
         if len(found) == most:
