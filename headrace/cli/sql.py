@@ -235,7 +235,7 @@ def import_application(application: Path, output: Path | None) -> None:
         text = convert(json.loads(application.read_text(encoding="utf-8")))
     except SqlError as error:
         raise fail(f"{application}: {error.message}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise fail(f"{application} is no description of an application: {error}") from error
     if output is None:
         click.echo(text, nl=False)
@@ -354,6 +354,9 @@ def run(
         )
 
 
+_CHECKPOINT_SCHEMES = ("s3", "s3a", "s3n", "hdfs", "file")
+
+
 def _check_options(
     script: Script, *, errors: str | None, packages: Path | None, checkpoint: str | None, aws: bool
 ) -> None:
@@ -367,6 +370,9 @@ def _check_options(
             "MATCH_RECOGNIZE needs pandas and PyArrow in the job, which EMR's images lack: --packages packages.zip, of "
             "`pip install --target packages pandas pyarrow && cd packages && zip -r ../packages.zip .` for EMR's Python"
         )
+    scheme, is_url, _ = (checkpoint or "").partition("://")
+    if is_url and scheme not in _CHECKPOINT_SCHEMES:
+        raise fail(f"--checkpoint {checkpoint}: Spark stores in {', '.join(_CHECKPOINT_SCHEMES)}")
     if checkpoint is None and aws:
         raise fail(
             "--aws needs --checkpoint: a folder in your bucket, such as s3://BUCKET/checkpoints/delays/"

@@ -78,7 +78,7 @@ def _stacks_of(out: Path) -> Iterator[Path]:
                 yield out / properties["templateFile"]
             elif artifact["type"] == "cdk:cloud-assembly":
                 yield from _stacks_of(out / properties["directoryName"])
-    except (KeyError, TypeError, AttributeError, ValueError, OSError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OSError, RecursionError) as error:
         raise NothingToLint(
             f"{out / 'manifest.json'} is not a manifest of the CDK: {error!r}"
         ) from error

@@ -53,7 +53,7 @@ def run_file(script: Script, path: Path) -> Iterator[Outcome]:
     """Run the tests of a file on `script`; raises BadCase."""
     try:
         cases = yaml.load(path.read_text(encoding="utf-8"), _LOADER)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise BadCase(f"{path}: {' '.join(str(error).split())}") from None
     if not isinstance(cases, list):
         raise BadCase(f"{path}: a list of tests, each with name, input and output")

@@ -49,8 +49,10 @@ def _values(types: Sequence[SqlType]) -> SqlType:
 
 def _substring(text: str, start: int, length: int | None = None) -> str:
     """Return a part as Spark and KSQL count: from 1, or from the end if negative."""
+    # Spark's are INTs.
+    start = max(min(start, 2**31 - 2), 2 - 2**31)
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
-    end = len(text) if length is None else begin + max(length, 0)
+    end = len(text) if length is None else begin + max(min(length, 2**31 - 2), 0)
     return text[max(begin, 0) : max(end, 0)]
 
 

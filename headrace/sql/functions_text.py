@@ -287,7 +287,7 @@ def _spark_character(code: str) -> str:
 TEXT_FUNCTIONS: tuple[Function, ...] = (
     # Text and bytes.
     Function("CHR", "H", STRING, _spark_character, _character),
-    Function("ELT", "IS+", STRING, lambda *a: f"elt({', '.join(a)})", _nth, null_from=1),
+    Function("ELT", "IS+", STRING, lambda n, *a: f"elt({', '.join((as_int(n), *a))})", _nth, null_from=1),
     Function("FIELD", "SS+", INT, lambda s, *a: f"cast(coalesce(array_position(array({', '.join(a)}), {s}), 0) AS INT)",
              _place, takes_null=True),
     Function("ENCODE", "SEE", STRING, lambda s, a, b: _spark_from_bytes(_spark_to_bytes(s, a), b),
@@ -328,8 +328,8 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
              lambda s: _url(s).port),
     Function("URL_EXTRACT_PATH", "S", STRING, _decoded("parse_url({0}, 'PATH')"), lambda s: unquote(_url(s).path)),
     Function("URL_EXTRACT_QUERY", "S", STRING, _decoded("parse_url({0}, 'QUERY')"),
-             lambda s: unquote(_url(s).query) or None),
+             lambda s: unquote(_url(s).query) if "?" in s.partition("#")[0] else None),
     Function("URL_EXTRACT_FRAGMENT", "S", STRING, _decoded("parse_url({0}, 'REF')"),
-             lambda s: unquote(_url(s).fragment) or None),
+             lambda s: unquote(_url(s).fragment) if "#" in s else None),
     Function("URL_EXTRACT_PARAMETER", "SS", STRING, _spark_parameter, _parameter),
 )  # fmt: skip

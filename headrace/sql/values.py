@@ -121,7 +121,9 @@ def check_compared(function: Function, types: Sequence[SqlType], location: Locat
         raise SqlError(f"SUM_LIST adds INT, BIGINT or DOUBLE, not {types[0].of[0]}", location)
     if function.name in ("LPAD", "RPAD") and NULL not in types and types[0] != types[2]:
         raise SqlError(f"{function.name} pads text with text, and bytes with bytes", location)
-    if function.name == "JSON_ARRAY_CONTAINS" and types[1].of:
+    if function.name == "JSON_ARRAY_CONTAINS" and not (
+        types[1].is_number or types[1].name in ("STRING", "BOOLEAN", "NULL")
+    ):
         raise SqlError(
             f"JSON_ARRAY_CONTAINS looks for a text, a number or a BOOLEAN, not {types[1]}", location
         )

@@ -110,8 +110,12 @@ def _run(pipe: Pipe) -> None:
         pipe.say(done=_RUNS[statement.action](Query(statement, request, pipe)))
     except StatementRefused as refusal:
         pipe.say(refused=str(refusal), category=refusal.category)
-    except (NoHiveType, RecursionError) as error:
+    except NoHiveType as error:
         pipe.say(refused=f"SYNTAX_ERROR: {error}", category=2)
+    except RecursionError:
+        # Trino's words.
+        sentence = "line 1:1: statement is too large (stack overflow while parsing)"
+        pipe.say(refused=sentence, category=2)
     except MemoryError:
         pipe.say(refused=TOO_LARGE, category=2)
     except Exception as error:  # noqa: BLE001 - whatever it is, the client gets a reason, and the log where it was

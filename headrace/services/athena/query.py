@@ -256,6 +256,8 @@ def _reason(duckdb: Any, error: Exception) -> str:
         return f"INVALID_CAST_ARGUMENT: {first}"
     if isinstance(error, duckdb.BinderException | duckdb.CatalogException):
         return f"TYPE_MISMATCH: {first}"
+    if first.lower().startswith("division by zero"):
+        return "DIVISION_BY_ZERO: Division by zero"
     if isinstance(error, duckdb.InvalidInputException | duckdb.OutOfRangeException):
         return f"INVALID_FUNCTION_ARGUMENT: {first}"
     return f"GENERIC_USER_ERROR: {first}"

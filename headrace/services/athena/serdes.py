@@ -84,10 +84,18 @@ def _json_rows(table: Table, file: Mapping[str, Any]) -> Iterator[Sequence[Any]]
                 f"HIVE_CURSOR_ERROR: Row is not a valid JSON Object - JSONException: {error} in {file['uri']}"
             ) from error
         lowered = {key.lower(): value for key, value in cast("dict[str, Any]", row).items()}
-        yield [
-            None if (value := lowered.get(key)) is None else _json_value(hive, value)
-            for key, hive in zip(keys, kinds, strict=True)
-        ]
+        values: list[Any] = []
+        for key, hive in zip(keys, kinds, strict=True):
+            value = lowered.get(key)
+            try:
+                values.append(None if value is None else _json_value(hive, value))
+            except (ValueError, OverflowError) as error:
+                written = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+                raise StatementRefused(
+                    f"HIVE_BAD_DATA: Error parsing field value '{written[:200]}' for field {len(values)}: "
+                    f'For input string: "{written[:200]}" in {file["uri"]}'
+                ) from error
+        yield values
 
 
 def _first_object(line: bytes) -> bytes:

@@ -353,6 +353,22 @@ def test_a_bad_statement_at_the_prompt_takes_no_other_of_its_line_with_it(
     assert done.exit_code == (1 if said else 0)
 
 
+def test_texts_of_too_many_levels_are_refused(queries: Path, tmp_path: Path) -> None:
+    deep = tmp_path / "deep.json"
+    deep.write_text("[" * 100_000, encoding="utf-8")
+    done = CliRunner().invoke(headrace, ["sql", "import", str(deep)])
+    assert (done.exit_code, "is no description of an application" in done.output) == (1, True)
+    done = CliRunner().invoke(headrace, ["sql", "test", str(queries), str(deep)])
+    assert (done.exit_code, done.output.startswith("Error: ")) == (1, True)
+
+
+def test_a_checkpoint_that_spark_cannot_store_is_refused_before_a_step(queries: Path) -> None:
+    options = ["sql", "run", str(queries), "--checkpoint", "ftp://x/"]
+    done = CliRunner().invoke(headrace, options)
+    assert done.exit_code == 1
+    assert "--checkpoint ftp://x/: Spark stores in s3, s3a" in done.output
+
+
 def test_run_refuses_to_read_the_records_that_it_cannot_read(tmp_path: Path) -> None:
     file = tmp_path / "q.sql"
     file.write_text(

@@ -33,6 +33,7 @@ CREATE TABLE planes (carrier VARCHAR PRIMARY KEY, seats INT) WITH (stream = 'pla
         ("SELECT MASK(id, carrier) AS t FROM flights;", "argument 2 of MASK is a constant: a character or NULL"),
         ("SELECT ARRAY_REMOVE(tags, delay) AS t FROM flights;", "ARRAY_REMOVE compares values of one type, not STRING and INT"),
         ("SELECT ARRAY_UNION(ARRAY[1], ARRAY[1.5]) AS t FROM flights;", "ARRAY_UNION compares values of one type"),
+        ("SELECT JSON_ARRAY_CONTAINS(id, CAST(id AS DATE)) AS t FROM flights;", "looks for a text, a number or a BOOLEAN, not DATE"),
         ("SELECT UCASE() FROM flights;", "UCASE takes 1 argument, not 0"),
         ("SELECT UPERCASE(id) FROM flights;", "no function UPERCASE"),
         ("SELECT RANDOM() FROM flights;", "RANDOM is refused: it gives another value"),
