@@ -65,9 +65,9 @@ from headrace.services.cloudwatch import (
     alarms,
     anomaly_detectors,
     metric_streams,
+    put_metric_data,
 )
 from headrace.services.cloudwatch import patches as cloudwatch_patches
-from headrace.services.cloudwatch import points as cloudwatch_points
 from headrace.services.cognito import patches as cognito_patches
 from headrace.services.dynamodb import partiql_calls as dynamodb_partiql
 from headrace.services.dynamodb import patches as dynamodb_patches
@@ -101,7 +101,7 @@ from headrace.services.stepfunctions import starts as stepfunctions_starts
 
 # Requests that are answered without moto's handlers in their plain form.
 QUICK_CALLS = (
-    *cloudwatch_points.QUICK_CALLS,
+    *put_metric_data.QUICK_CALLS,
     *dynamodb_quick.QUICK_CALLS,
     *put_events.QUICK_CALLS,
     *log_groups.QUICK_CALLS,

@@ -94,10 +94,8 @@ class ControlPlaneCalls:
                 account=account, region=region, is_for_client=acting is not None,
             )  # fmt: skip
         self._request_count += 1
-        request_id, now_ms = (
-            f"{self._request_prefix}{self._request_count:012x}",
-            self._clock.now_ms(),
-        )
+        request_id = f"{self._request_prefix}{self._request_count:012x}"
+        now_ms = self._clock.now_ms()
         made = Call(account, region, request_id, now_ms, service, operation, account, {})
         made.permit, made.acting = permit, acting
         output = owned.operations.run(operation, params, made, is_permitted=True)

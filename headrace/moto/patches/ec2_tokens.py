@@ -9,11 +9,10 @@ whatever becomes of what was made.
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 from typing import Any
 
 from headrace.moto.current_cloud import CURRENT
+from headrace.moto.patches.repeated_tokens import digest_of
 
 # moto's calls that take a ClientToken.
 CALLS = (
@@ -46,7 +45,7 @@ def _once_per_token(call: Any, name: str) -> Any:
         if not token:
             return call(self)
         asked = {key: value for key, value in self.querystring.items() if key != "ClientToken"}
-        digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+        digest = digest_of(asked)
         kept = vars(self.ec2_backend).setdefault(_KEPT, {})
         now_ms = CURRENT.clock.now_ms()
         for old in [key for key, (_, _, ms) in kept.items() if now_ms - ms > _VALID_MS]:

@@ -178,7 +178,7 @@ def _once_per_token(call: Any, once: _Once, module: Any) -> Any:
             return call(self)
         path = self.uri.partition("?")[0]
         asked.setdefault("Name", path.rpartition("/")[2])
-        digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+        digest = digest_of(asked)
         backend = getattr(self, once.backend)
         for made in once.find(backend, asked):
             used, for_what, answered = getattr(made, _MADE_BY, ("", "", None))
@@ -195,6 +195,11 @@ def _once_per_token(call: Any, once: _Once, module: Any) -> Any:
         return result
 
     return answer
+
+
+def digest_of(asked: dict[str, Any]) -> str:
+    """Return what tells one request's members from another's."""
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 def _is_success(answered: Any) -> bool:

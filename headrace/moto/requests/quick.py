@@ -203,10 +203,18 @@ def find_state(quick: QuickCall, call: Call) -> Any:
         raise NotPlain
     if not quick.uses_state:
         return None
-    backend = dict.get(dict.get(_backends_of(service), call.account) or {}, call.region)
+    backend = find_backend(service, call.account, call.region)
     if backend is None:
         raise NotPlain
     return backend
+
+
+def find_backend(service: str, account: str, region: str) -> Any | None:
+    """Return moto's state of a service; None where it was not used: moto's own lookup would make it, and note that.
+
+    The caller holds `MOTO_LOCK`.
+    """
+    return dict.get(dict.get(_backends_of(service), account) or {}, region)
 
 
 @functools.cache

@@ -13,7 +13,6 @@ import functools
 import json
 import logging
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
@@ -22,6 +21,7 @@ from botocore.loaders import create_loader
 from headrace.deliveries.outbox import queue_call
 from headrace.deliveries.service_events import queue_service_event
 from headrace.moto.current_cloud import CURRENT
+from headrace.moto.requests.quick import find_backend
 from headrace.moto.storage.changes import CHANGES
 from headrace.services.cloudwatch.alarm_history import note_action
 from headrace.services.cloudwatch.alarm_rules import time_text
@@ -102,8 +102,8 @@ def _act(alarm: Any, before: dict[str, Any], account: str, region: str) -> None:
             params = {"TopicArn": action, "Message": message, "Subject": subject}
             what = f"The alarm {alarm.name} for {action}"
             queue_call(what, "sns", "Publish", params, account=account, region=region)
-            is_there = action in _topics_of(str(action))
-            note_action(alarm, str(action), message, "" if is_there else "Topic does not exist")
+            refusal = "" if _is_topic(str(action)) else "Topic does not exist"
+            note_action(alarm, str(action), message, refusal)
         elif service == "lambda" and CURRENT.functions is not None:
             event = json.dumps(_event(alarm, before, account, region))
             is_taken = CURRENT.functions(
@@ -118,16 +118,12 @@ def _act(alarm: Any, before: dict[str, Any], account: str, region: str) -> None:
             log.warning("%s: headrace does not support the action %s", alarm.alarm_arn, action)
 
 
-def _topics_of(arn: str) -> Any:
-    """Return the topics of the place of a topic's ARN, by their ARNs. Callers hold moto's lock."""
-    from moto.sns.models import sns_backends
-
-    _, _, _, region, account, _ = arn.split(":", 5)
+def _is_topic(arn: str) -> bool:
+    """Whether a topic is there. Callers hold moto's lock."""
     CHANGES.load_deferred("sns")
-    return dict.get(dict.get(sns_backends, account, {}), region, _NO_TOPICS).topics
-
-
-_NO_TOPICS: Any = SimpleNamespace(topics={})
+    _, _, _, region, account, _ = arn.split(":", 5)
+    sns = find_backend("sns", account, region)
+    return sns is not None and arn in sns.topics
 
 
 def _configuration(alarm: Any) -> dict[str, Any]:

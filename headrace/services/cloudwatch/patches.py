@@ -23,7 +23,8 @@ from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.cloudwatch.metric_streams import MINUTES
-from headrace.services.cloudwatch.points import Point, Series, check_values
+from headrace.services.cloudwatch.points import Point, Series
+from headrace.services.cloudwatch.put_metric_data import put_as_points
 from headrace.services.cloudwatch.statistics import (
     MOST_VALUES,
     UNITS,
@@ -45,8 +46,6 @@ MOST_POINTS = 50_000
 # The values that all points tell apart, 3 MB or so. Beyond them a point counts a new value as its nearest.
 MOST_SPREAD = 200_000
 MOST_PAGES = 100
-# A value that is given more often becomes one point; `Counts` may say a billion, and moto stores each by itself.
-MOST_REPEATED = 20
 # The limit of one GetMetricStatistics (documented: API_GetMetricStatistics).
 MOST_DATAPOINTS = 1_440
 # headrace's limit for one query of GetMetricData: eleven days of seconds.
@@ -76,7 +75,7 @@ def patch() -> None:
         self.metric_data = MetricData()
 
     backend.__init__ = with_data
-    backend.put_metric_data = _join_repetitions(CloudWatchBackend.put_metric_data)
+    backend.put_metric_data = put_as_points(CloudWatchBackend.put_metric_data)
     backend.put_insight_rule = _with_schema(CloudWatchBackend.put_insight_rule)
     backend.get_metric_data = with_math(
         labelled(_within_data(_of_wanted(_of_one_unit(CloudWatchBackend.get_metric_data))))
@@ -102,35 +101,6 @@ def patch() -> None:
         },
     )
     pickles.register_carrier("cloudwatch", _keep_data)
-
-
-def _join_repetitions(put: Any) -> Any:
-    @functools.wraps(put)
-    def put_metric_data(self: Any, namespace: str, metric_data: list[dict[str, Any]]) -> None:
-        for number, member in enumerate(metric_data, 1):
-            check_values(member, f"MetricData.member.{number}")
-            self._validate_parameters_put_metric_data(member, number)
-        put(self, namespace, [part for member in metric_data for part in _split(member)])
-
-    return put_metric_data
-
-
-def _split(member: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a metric's data: the values that are repeated a few times, and the statistics of each other one."""
-    if not member.get("Values") or not member.get("Counts"):
-        yield member
-        return
-    repeated = [*zip(member["Values"], member["Counts"], strict=True)]
-    rest = {name: value for name, value in member.items() if name not in ("Values", "Counts")}
-    often = [pair for pair in repeated if MOST_REPEATED < float(pair[1]) < math.inf]
-    seldom = [pair for pair in repeated if pair not in often]
-    if seldom:
-        values, counts = zip(*seldom, strict=True)
-        yield {**rest, "Values": values, "Counts": counts}
-    for value, count in often:
-        total = float(value) * float(count)
-        statistics = {"Sum": total, "Minimum": value, "Maximum": value, "SampleCount": count}
-        yield {**rest, "StatisticValues": statistics}
 
 
 def _with_schema(put: Any) -> Any:

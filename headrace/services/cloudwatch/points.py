@@ -8,15 +8,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, cast
-
-import msgspec
-
-from headrace.moto.requests.quick import QuickCall, QuickRequest, reader_of
+from typing import Any
 
 # A metric's namespace, name and dimensions, and a unit.
 Series = tuple[Any, ...]
-_LARGEST = 2.0**360
 
 
 class Point:
@@ -101,65 +96,3 @@ class Point:
         self._values = array("d", spread)
         if any(count != 1.0 for count in spread.values()):
             self._counts = array("d", spread.values())
-
-
-def check_values(member: dict[str, Any], path: str) -> None:
-    """Refuse numbers that CloudWatch does not store (API_MetricDatum.html: -2^360 to 2^360; no NaN, no infinity)."""
-    from moto.cloudwatch.exceptions import InvalidParameterValue
-
-    given = [("Value", member.get("Value"))]
-    given += [("Values", value) for value in member.get("Values") or ()]
-    statistics = cast("dict[str, Any]", member.get("StatisticValues") or {})
-    given += [(f"StatisticValues.{name}", value) for name, value in statistics.items()]
-    for name, value in given:
-        # Of what is no number, no comparison is true.
-        if value is not None and not -_LARGEST <= float(value) <= _LARGEST:
-            shown = str(float(value)).replace("inf", "Infinity").replace("nan", "NaN")
-            raise InvalidParameterValue(
-                f"The value {shown} for parameter {path}.{name} is invalid."
-            )
-
-
-# --- PutMetricData of the cloud's own parts (see `headrace.moto.requests.quick`): they send metrics all the time -----
-
-
-class _Dimension(msgspec.Struct):
-    Name: str
-    Value: str
-
-
-class _Datum(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    MetricName: str
-    Unit: str
-    Timestamp: datetime
-    Dimensions: list[_Dimension]
-    Value: float | None = None
-    Values: list[float] | None = None
-    Counts: list[float] | None = None
-    StatisticValues: dict[str, float] | None = None
-
-
-class _PutMetricData(msgspec.Struct, forbid_unknown_fields=True):
-    Namespace: str
-    MetricData: list[_Datum]
-
-
-def _put_quickly(request: QuickRequest, asked: _PutMetricData) -> bytes:
-    # moto's times have no zone.
-    for datum in asked.MetricData:
-        datum.Timestamp = datum.Timestamp.replace(tzinfo=None)
-    members = msgspec.to_builtins(asked.MetricData, builtin_types=(datetime,))
-    request.backend.put_metric_data(asked.Namespace, members)
-    return b"{}"
-
-
-QUICK_CALLS = (
-    QuickCall(
-        "GraniteServiceVersion20100801.PutMetricData",
-        "cloudwatch",
-        reader_of(_put_quickly, _PutMetricData),
-        is_own=True,
-        is_clients=False,
-        signed_as="monitoring",
-    ),
-)
